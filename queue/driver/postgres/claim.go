@@ -211,18 +211,8 @@ func (cl *claim) times(ctx context.Context) (t times, err error) {
 	return t, err
 }
 
-// next returns when a claim may find more; zero for never. A record may still start at its
-// dispatch-by time.
-func (t times) next() time.Time {
-	due, expires := t.due, t.expires
-	if expires.Valid {
-		expires.Int64++
-		if !due.Valid || expires.Int64 < due.Int64 {
-			due = expires
-		}
-	}
-	return table.TimeOf(due)
-}
+// next returns when a claim may find more; zero for never.
+func (t times) next() time.Time { return table.Earliest(t.due, t.expires) }
 
 // passTime makes due records of all queues ready, and claims the expired records of the
 // requested queues. It reports whether there may be more of them.

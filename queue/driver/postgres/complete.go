@@ -485,7 +485,7 @@ func (c *changes) save(queue queueKey, r *driver.Record) (refusal, err error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return notFound(r.Name), nil
+		return table.NotFound(r.Name), nil
 	}
 	kept, err := found[0].decode()
 	if err != nil {

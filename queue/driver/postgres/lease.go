@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
@@ -20,17 +19,11 @@ func (c *changes) shown(queue queueKey, l driver.Lease) (j *job, refusal, err er
 	if err != nil {
 		return nil, nil, err
 	}
-	if j == nil || j.Place >= table.Retrying || j.Owner != l.Owner || j.Count != l.Count {
-		return nil, leaseLost(l), nil
+	if j == nil || !j.Shows(l) {
+		return nil, table.LeaseLost(l), nil
 	}
 	return j, nil, nil
 }
-
-func leaseLost(l driver.Lease) error {
-	return fmt.Errorf("record %q: %w", l.Name, driver.ErrLeaseLost)
-}
-
-func notFound(id string) error { return amboy.NewJobNotFoundErrorf("there is no job %q", id) }
 
 // leased returns the row of a running record that has the given lease.
 func (c *changes) leased(queue queueKey, l driver.Lease) (j *job, refusal, err error) {
@@ -365,7 +358,7 @@ func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress d
 		}
 	}
 	if n == 0 {
-		return fmt.Errorf("setting the progress: %w", leaseLost(lease))
+		return fmt.Errorf("setting the progress: %w", table.LeaseLost(lease))
 	}
 	return nil
 }

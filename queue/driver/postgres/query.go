@@ -30,24 +30,6 @@ func numbered(text string) string {
 	return b.String()
 }
 
-// stale selects the records that have expired before they were claimed.
-const stale = "place < 5 AND dispatch_by IS NOT NULL AND dispatch_by < ?"
-
-// stateTerms select the records in a state, as StateOf derives it. Each question mark is the
-// current time.
-var stateTerms = map[amboy.JobState]string{
-	amboy.StateScheduled: "(place IN (1, 4) AND wait_until > ? AND NOT (" + stale + "))",
-	amboy.StatePending:   "(place IN (1, 4) AND (wait_until IS NULL OR wait_until <= ?) AND (dispatch_by IS NULL OR dispatch_by >= ?))",
-	amboy.StateBlocked:   "(place IN (0, 2, 3) AND (dispatch_by IS NULL OR dispatch_by >= ?))",
-	amboy.StateParked:    "place = 5",
-	amboy.StateRunning:   "place = 6",
-	amboy.StateRetrying:  "place = 7",
-	amboy.StateSucceeded: "place = 8",
-	amboy.StateFailed:    "place = 9",
-	amboy.StateCanceled:  "place = 10",
-	amboy.StateExpired:   "(place = 11 OR (" + stale + "))",
-}
-
 // outOfLine are the states whose records are all out of their lines, so that an index contains
 // them without the others.
 var outOfLine = []amboy.JobState{amboy.StateBlocked, amboy.StateParked, amboy.StateRetrying, amboy.StateFailed, amboy.StateCanceled}
@@ -160,22 +142,10 @@ func (s *selection) addStates(states []amboy.JobState, now int64) {
 	if len(states) == 0 {
 		return
 	}
-	terms := []string{"false"}
-	allOut := true
-	for _, state := range states {
-		term := stateTerms[state]
-		if term == "" {
-			continue // no record is ever in this state
-		}
-		terms = append(terms, term)
-		for range strings.Count(term, "?") {
-			s.Args = append(s.Args, now)
-		}
-		allOut = allOut && slices.Contains(outOfLine, state)
-	}
-	s.Terms = append(s.Terms, "("+strings.Join(terms, " OR ")+")")
+	s.AddStates(states, now)
+	isInLine := func(state amboy.JobState) bool { return !slices.Contains(outOfLine, state) }
 	switch {
-	case allOut:
+	case !slices.ContainsFunc(states, isInLine):
 		s.base = "line < 0"
 	case len(states) == 1 && states[0] == amboy.StateRunning:
 		s.few = &table.Condition{}

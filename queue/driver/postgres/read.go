@@ -15,7 +15,7 @@ import (
 func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, error) {
 	found, err := d.readRecords(ctx, readLatest, storable(queue), storable(id))
 	if err == nil && (len(found) == 0 || !isStorable(id)) {
-		err = notFound(id)
+		err = table.NotFound(id)
 	}
 	var r *driver.Record
 	if err == nil {

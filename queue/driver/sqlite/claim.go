@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -135,7 +134,7 @@ func (c *changes) claim(req driver.ClaimRequest) (given []claimed, next time.Tim
 	if left {
 		return given, req.Now, err
 	}
-	return given, earliest(due, expires), err
+	return given, table.Earliest(due, expires), err
 }
 
 // passTime makes due records ready, marks expired records, and continues work that earlier
@@ -202,17 +201,6 @@ func (c *changes) nextTimes() (due, expires table.Instant, left bool, err error)
 		err = fmt.Errorf("%w: its next time: %w", errDamagedRow, damage)
 	}
 	return due, expires, left, err
-}
-
-// earliest returns when a claim may find more; zero for never.
-func earliest(due, expires sql.NullInt64) time.Time {
-	if expires.Valid {
-		expires.Int64++ // see hasExpired
-		if !due.Valid || expires.Int64 < due.Int64 {
-			due = expires
-		}
-	}
-	return table.TimeOf(due)
 }
 
 // markExpired marks records of any queue that expired before they were claimed, so that a

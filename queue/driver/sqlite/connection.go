@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	sqldriver "database/sql/driver"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -314,12 +313,8 @@ func (r *row) bytes() []byte {
 
 // names reads a list of names from its JSON.
 func (r *row) names() table.Names {
-	text := r.text()
-	if text == "" {
-		return nil
-	}
-	var list table.Names
-	if err := json.Unmarshal([]byte(text), &list); err != nil && r.err == nil {
+	list, err := table.DecodeNames(r.text())
+	if err != nil && r.err == nil {
 		r.err = fmt.Errorf("column %d of a row should be a list of names: %w", r.at, err)
 	}
 	return list

@@ -11,24 +11,6 @@ import (
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
-// stale selects the records that have expired before they were claimed.
-const stale = "place < 5 AND dispatch_by IS NOT NULL AND dispatch_by < ?"
-
-// stateTerms select the records in a state, as StateOf derives it. Each question mark is the
-// current time.
-var stateTerms = map[amboy.JobState]string{
-	amboy.StateScheduled: "(place IN (1, 4) AND wait_until > ? AND NOT (" + stale + "))",
-	amboy.StatePending:   "(place IN (1, 4) AND (wait_until IS NULL OR wait_until <= ?) AND NOT (" + stale + "))",
-	amboy.StateBlocked:   "(place IN (0, 2, 3) AND NOT (" + stale + "))",
-	amboy.StateParked:    "place = 5",
-	amboy.StateRunning:   "place = 6",
-	amboy.StateRetrying:  "place = 7",
-	amboy.StateSucceeded: "place = 8",
-	amboy.StateFailed:    "place = 9",
-	amboy.StateCanceled:  "place = 10",
-	amboy.StateExpired:   "(place = 11 OR (" + stale + "))",
-}
-
 // statePlaces are the possible places of a record in a state.
 var statePlaces = map[amboy.JobState][]table.Place{
 	amboy.StateScheduled: {table.Scheduled, table.Ready},
@@ -160,16 +142,8 @@ func (s *selection) addStates(states []amboy.JobState, now int64) {
 	if len(states) == 0 {
 		return
 	}
-	terms := []string{"0"}
+	s.AddStates(states, now)
 	for _, state := range states {
-		term := stateTerms[state]
-		if term == "" {
-			continue // no record is ever in this state
-		}
-		terms = append(terms, term)
-		for range strings.Count(term, "?") {
-			s.Args = append(s.Args, now)
-		}
 		if state == amboy.StateExpired {
 			s.stale = table.Instant{Int64: now, Valid: true}
 		}
@@ -182,7 +156,6 @@ func (s *selection) addStates(states []amboy.JobState, now int64) {
 	if slices.Contains(states, amboy.StatePending) && !slices.Contains(states, amboy.StateScheduled) {
 		s.dueBy = table.Instant{Int64: now, Valid: true}
 	}
-	s.Terms = append(s.Terms, "("+strings.Join(terms, " OR ")+")")
 	if slices.Contains(s.places, table.Succeeded) {
 		s.places = nil // almost all records have succeeded
 	}

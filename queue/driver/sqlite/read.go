@@ -166,7 +166,7 @@ func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, err
 	var found []*described
 	err := d.reads.query(ctx, readLatest, collect(&found), queue, driver.RecordName(queue, id, amboy.JobRetryInfo{}), id)
 	if err == nil && len(found) == 0 {
-		err = notFound(id)
+		err = table.NotFound(id)
 	}
 	var r *driver.Record
 	if err == nil {

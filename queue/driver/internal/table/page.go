@@ -8,35 +8,6 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Condition is a part of a WHERE clause, with one argument per question mark.
-type Condition struct {
-	Terms []string
-	Args  []any
-}
-
-// Add adds a term that must also hold.
-func (c *Condition) Add(term string, args ...any) {
-	c.Terms = append(c.Terms, term)
-	c.Args = append(c.Args, args...)
-}
-
-// AddRange adds that a column with a time is in a range.
-func (c *Condition) AddRange(column string, r driver.TimeRange) {
-	if !r.From.IsZero() {
-		c.Add(column+" >= ?", InstantOf(r.From))
-	}
-	if !r.To.IsZero() {
-		c.Add(column+" < ?", InstantOf(r.To))
-	}
-}
-
-func (c *Condition) String() string {
-	if len(c.Terms) == 0 {
-		return "true"
-	}
-	return strings.Join(c.Terms, " AND ")
-}
-
 // Span is the range of records that a page scans, in an order: the records after one sequence
 // number, up to another.
 type Span struct {

@@ -39,6 +39,18 @@ func TimeOf(i Instant) time.Time {
 	return time.Unix(0, i.Int64).UTC()
 }
 
+// Earliest returns when a claim may find more, from the first times at which a record becomes due
+// and at which one expires; zero for never. A record may still start at its dispatch-by time.
+func Earliest(due, expires Instant) time.Time {
+	if expires.Valid {
+		expires.Int64++
+		if !due.Valid || expires.Int64 < due.Int64 {
+			due = expires
+		}
+	}
+	return TimeOf(due)
+}
+
 // Names is a list of names in a column, as JSON; NULL if it is empty.
 type Names []string
 
@@ -49,6 +61,14 @@ func (n Names) Value() (sqldriver.Value, error) {
 	}
 	text, err := json.Marshal([]string(n))
 	return string(text), err
+}
+
+// DecodeNames decodes a list of names; text is empty for NULL.
+func DecodeNames(text string) (list Names, err error) {
+	if text != "" {
+		err = json.Unmarshal([]byte(text), &list)
+	}
+	return list, err
 }
 
 // Without returns the names in list that are not in others, each once.
