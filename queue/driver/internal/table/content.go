@@ -66,7 +66,7 @@ type extra struct {
 }
 
 // Encode returns the columns of a record.
-func Encode(r *driver.Record) (*Record, error) {
+func Encode(r *driver.Record) (Record, error) {
 	c := Content{
 		ModTime:    InstantOf(r.Status.ModificationTime),
 		Created:    InstantOf(r.TimeInfo.Created),
@@ -102,9 +102,9 @@ func Encode(r *driver.Record) (*Record, error) {
 		c.Extra, err = c.EncodeExtra(r)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("encoding record %q: %w", r.Name, err)
+		return Record{}, fmt.Errorf("encoding record %q: %w", r.Name, err)
 	}
-	return &Record{Job: newJob(r), Content: c}, nil
+	return Record{Job: newJob(r), Content: c}, nil
 }
 
 func dependencyKind(d *registry.DependencyInterchange) int {

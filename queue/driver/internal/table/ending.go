@@ -24,7 +24,7 @@ func NewEnding(name string, r *driver.Record) (*Ending, error) {
 		return nil, err
 	}
 	encoded.Name = name
-	return &Ending{Record: *encoded, To: FinalPlace(driver.StateOf(r, time.Now())), ended: r}, nil
+	return &Ending{Record: encoded, To: FinalPlace(driver.StateOf(r, time.Now())), ended: r}, nil
 }
 
 // NewFinalEnding is NewEnding for an attempt that is not to be retried, or already has been.
@@ -58,10 +58,10 @@ func (e *Ending) Canceled(reason string, forgetAt Instant) (*Ending, error) {
 
 // ApplySave returns the columns of a record that Save changes. relocked reports whether its lease
 // changes, too.
-func ApplySave(to, from *driver.Record) (saved *Record, relocked bool, refusal error) {
+func ApplySave(to, from *driver.Record) (saved Record, relocked bool, refusal error) {
 	relocked, refusal = driver.CheckSave(&to.Status, &from.Status)
 	if refusal != nil {
-		return nil, false, refusal
+		return Record{}, false, refusal
 	}
 	driver.CopyContent(to, from)
 	if relocked {

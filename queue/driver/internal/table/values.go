@@ -64,10 +64,12 @@ func (n Names) Value() (sqldriver.Value, error) {
 }
 
 // DecodeNames decodes a list of names; text is empty for NULL.
-func DecodeNames(text string) (list Names, err error) {
-	if text != "" {
-		err = json.Unmarshal([]byte(text), &list)
+func DecodeNames(text string) (Names, error) {
+	if text == "" {
+		return nil, nil
 	}
+	var list Names
+	err := json.Unmarshal([]byte(text), &list)
 	return list, err
 }
 
