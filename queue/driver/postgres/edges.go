@@ -1,8 +1,6 @@
 package postgres
 
-import (
-	"github.com/mongodb/amboy/queue/driver/internal/table"
-)
+import "github.com/mongodb/amboy/queue/driver/internal/table"
 
 // findTargets finds the jobs that a job depends on, and refuses the job if one is missing.
 func (c *changes) findTargets(n *newRecord) (refusal, err error) {

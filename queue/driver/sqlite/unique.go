@@ -1,8 +1,6 @@
 package sqlite
 
-import (
-	"github.com/mongodb/amboy"
-)
+import "github.com/mongodb/amboy"
 
 // checkKey refuses a job if another job holds its unique key.
 func (c *changes) checkKey(j *job) (refusal, err error) {
