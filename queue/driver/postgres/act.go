@@ -5,67 +5,32 @@ import (
 	"fmt"
 	"time"
 
-	"go.mongodb.org/mongo-driver/bson"
-
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
-
-// actAtOnce is the maximum number of records that are selected at a time for an action.
-const actAtOnce = 200
 
 // Act implements driver.Driver. It selects at most 200 records at a time, and scans at most
 // 5,000. It may end before Limit if it finds no record for 40 ms. If an error occurs after some
 // records, the result still reports what was done.
 func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
-	fail := func(acted driver.Acted, err error) (driver.Acted, error) {
-		return acted, fmt.Errorf("action %q: after %d records: %w", req.Action.Kind, acted.Done, err)
-	}
-	acted := driver.Acted{Next: req.After}
-	if err := req.Action.Validate(); err != nil {
-		return driver.Acted{}, err
-	}
-	if err := checkLimit(req.Limit); err != nil {
-		return fail(acted, err)
-	}
-	at, err := newSpan(req.After, false)
-	if err != nil {
-		return fail(acted, err)
-	}
 	a := &acting{Action: req.Action, dryRun: req.DryRun}
-	s, err := newSelection(req.Query, time.Now())
-	if err != nil {
-		return fail(acted, err)
-	}
-	for left, found := req.Limit, time.Now(); left > 0; {
-		some, err := d.actOnSome(ctx, a, s, at, min(left, actAtOnce))
-		if err != nil {
-			return fail(acted, err)
-		}
-		acted.Done, acted.Skipped, acted.Next = acted.Done+some.Done, acted.Skipped+some.Skipped, some.Next
-		selected := some.Done + some.Skipped
-		if some.Next == "" || (selected == 0 && time.Since(found) > findTime) {
-			break
-		}
-		if selected > 0 {
-			found = time.Now()
-		}
-		left -= selected
-	}
-	return acted, nil
+	return table.Act(req, findTime, func() (table.ActOnSome, error) {
+		s, err := newSelection(req.Query, time.Now())
+		return func(at *table.Span, limit int) (driver.Acted, error) { return d.actOnSome(ctx, a, s, at, limit) }, err
+	})
 }
 
 // actOnSome acts on the next selected records. Adjacent records of the same queue are changed
 // in one transaction.
-func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *span, limit int) (driver.Acted, error) {
+func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *table.Span, limit int) (driver.Acted, error) {
 	end := *at
 	var found []*stored
 	var next driver.Cursor
 	err := d.reading(ctx, func(ctx context.Context, on querier) (err error) {
-		if !end.end.Valid { // restarted records get new numbers, and must not be selected again
-			end.end.Valid = true
+		if !end.End.Valid { // restarted records get new numbers, and must not be selected again
+			end.End.Valid = true
 			err = on.query(ctx, d.texts[lastSeq], func(r *row) error {
-				end.end.Int64 = r.integer()
+				end.End.Int64 = r.integer()
 				return nil
 			})
 			if err != nil {
@@ -103,7 +68,7 @@ func (d *Driver) actOn(ctx context.Context, a *acting, found []*stored) (int, er
 		done = 0
 		a.now = c.now
 		for _, s := range found {
-			isDone, err := c.actOnCurrent(a, s.seq)
+			isDone, err := c.actOnCurrent(a, s.Seq)
 			if err != nil {
 				return err
 			}
@@ -141,14 +106,17 @@ type acting struct {
 
 // act applies an action to a record, and reports whether its state allows the action.
 func (c *changes) act(a *acting, f *stored) (done bool, err error) {
-	allowed, err := c.allows(a, f)
+	allowed := f.Allows(a.Kind, a.now)
+	if allowed && a.Kind == driver.Restart {
+		allowed, err = c.mayRestart(f)
+	}
 	if err != nil || !allowed || a.dryRun {
 		return allowed, err
 	}
 	switch a.Kind {
 	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
-		f.job.count++
-		_, err = c.exec(setCount, f.job.count, f.seq)
+		f.Count++
+		_, err = c.exec(setCount, f.Count, f.Seq)
 		if err != nil {
 			return false, err
 		}
@@ -157,13 +125,13 @@ func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 	case driver.Cancel:
 		err = c.cancel(a, f)
 	case driver.RunNow:
-		at := f.job.waitUntil
+		at := f.WaitUntil
 		if at.Int64 > a.now {
-			at = instant{Int64: a.now, Valid: true}
+			at = table.Instant{Int64: a.now, Valid: true}
 		}
 		err = c.reschedule(&f.job, at, a.now)
 	case driver.Reschedule:
-		err = c.reschedule(&f.job, instantOf(a.At), a.now)
+		err = c.reschedule(&f.job, table.InstantOf(a.At), a.now)
 	case driver.Prioritize:
 		err = c.prioritize(&f.job, a.Priority)
 	case driver.Park:
@@ -176,50 +144,27 @@ func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 		err = c.delete(f)
 	}
 	if err != nil {
-		return false, fmt.Errorf("record %q: %w", f.name, err)
+		return false, fmt.Errorf("record %q: %w", f.Name, err)
 	}
 	return true, nil
 }
 
-// allows reports whether a record's state allows an action.
-func (c *changes) allows(a *acting, f *stored) (bool, error) {
-	switch p := f.place; a.Kind {
-	case driver.Cancel, driver.Prioritize:
-		return !p.final(), nil
-	case driver.RunNow:
-		return p == scheduled || p == postponed || (p == waiting && f.job.waitUntil.Int64 > a.now), nil
-	case driver.Reschedule, driver.Park:
-		return p < parked, nil
-	case driver.Unpark:
-		return p == parked, nil
-	case driver.Restart:
-		return c.mayRestart(f)
-	case driver.Delete:
-		return p.final(), nil
-	default:
-		return false, nil
-	}
-}
-
 func (c *changes) mayRestart(f *stored) (bool, error) {
-	if !f.place.final() || f.place == succeeded {
-		return false, nil
-	}
-	latest, err := c.latest(f.queue, f.id)
-	if err != nil || latest == nil || latest.seq != f.seq {
+	latest, err := c.latest(f.queue, f.ID)
+	if err != nil || latest == nil || latest.Seq != f.Seq {
 		return false, err
 	}
 	refusal, err := c.checkKey(&f.job)
 	if err == nil && refusal == nil {
-		refusal, err = c.checkFree(&f.job, f.enqueueScopes)
+		refusal, err = c.checkFree(&f.job, f.EnqueueScopes)
 	}
 	return refusal == nil, err
 }
 
 // cancel ends a record, or marks it for its owner if it is running.
 func (c *changes) cancel(a *acting, f *stored) error {
-	if f.place == running {
-		_, err := c.exec(markCancel, nullable(a.Reason), instantOf(a.ForgetAt), f.seq)
+	if f.Place == table.Running {
+		_, err := c.exec(markCancel, nullable(a.Reason), table.InstantOf(a.ForgetAt), f.Seq)
 		return err
 	}
 	r, err := f.decode()
@@ -232,12 +177,7 @@ func (c *changes) cancel(a *acting, f *stored) error {
 
 // endCanceled ends a record that has the reason and the retention time of a Cancel action.
 func (c *changes) endCanceled(j *job, r *driver.Record, now int64) error {
-	r.Status.Completed, r.Status.InProgress, r.Status.Hold = true, false, ""
-	r.Status.Outcome = amboy.OutcomeCanceled
-	r.Status.ModificationCount++
-	r.RetryInfo.NeedsRetry = false
-	r.TimeInfo.End = time.Unix(0, now).UTC()
-	e, err := newEnding(r.Name, r)
+	e, err := table.NewCanceled(r, time.Unix(0, now))
 	if err != nil {
 		return err
 	}
@@ -245,12 +185,12 @@ func (c *changes) endCanceled(j *job, r *driver.Record, now int64) error {
 }
 
 // reschedule sets another time for a record that has not started.
-func (c *changes) reschedule(j *job, at instant, now int64) error {
-	if _, err := c.exec(setWaitUntil, at, j.seq); err != nil {
+func (c *changes) reschedule(j *job, at table.Instant, now int64) error {
+	if _, err := c.exec(setWaitUntil, at, j.Seq); err != nil {
 		return err
 	}
-	j.waitUntil = at
-	if j.place == waiting {
+	j.WaitUntil = at
+	if j.Place == table.Waiting {
 		return nil
 	}
 	if err := c.setAside(j); err != nil {
@@ -261,8 +201,8 @@ func (c *changes) reschedule(j *job, at instant, now int64) error {
 
 // setAside removes a record from its place, so that it can be moved to another.
 func (c *changes) setAside(j *job) error {
-	wasReady := j.place == ready
-	if err := c.move(j, waiting, instant{}, ""); err != nil {
+	wasReady := j.Place == table.Ready
+	if err := c.move(j, table.Waiting, table.Instant{}, ""); err != nil {
 		return err
 	}
 	if wasReady {
@@ -272,18 +212,18 @@ func (c *changes) setAside(j *job) error {
 }
 
 func (c *changes) prioritize(j *job, priority int) error {
-	competes := (j.place == ready && len(j.scopes) > 0) || j.place == scopeBlocked
+	competes := (j.Place == table.Ready && len(j.Scopes) > 0) || j.Place == table.ScopeBlocked
 	if competes {
 		if err := c.setAside(j); err != nil {
 			return err
 		}
 	}
-	j.priority = priority
+	j.Priority = priority
 	line, err := c.lineOf(j)
 	if err != nil {
 		return err
 	}
-	if _, err = c.exec(setPriority, priority, line, j.seq); err != nil {
+	if _, err = c.exec(setPriority, priority, line, j.Seq); err != nil {
 		return err
 	}
 	j.line = line
@@ -301,10 +241,10 @@ func (c *changes) park(j *job, reason string) error {
 	if err := c.setAside(j); err != nil {
 		return err
 	}
-	if _, err := c.exec(setReason, nullable(reason), j.seq); err != nil {
+	if _, err := c.exec(setReason, nullable(reason), j.Seq); err != nil {
 		return err
 	}
-	return c.move(j, parked, instant{}, "")
+	return c.move(j, table.Parked, table.Instant{}, "")
 }
 
 func (c *changes) unpark(j *job, now int64) error {
@@ -312,8 +252,8 @@ func (c *changes) unpark(j *job, now int64) error {
 	if err != nil {
 		return err
 	}
-	if j.open {
-		return c.move(j, waiting, instant{}, "")
+	if j.Open {
+		return c.move(j, table.Waiting, table.Instant{}, "")
 	}
 	return c.wait(j, now)
 }
@@ -325,37 +265,28 @@ func (c *changes) restart(f *stored, now int64) error {
 	if err != nil {
 		return err
 	}
-	r.Status.Errors, r.Status.Outcome, r.Status.Interruptions = nil, "", nil
-	r.Result, r.RetryInfo.NeedsRetry = nil, false
-	if f.dependency == otherDependency && r.Dependency != nil {
-		r.Dependency.Failed = nil
-	}
-	x, used := newExtra(r, f.dependency)
-	var encoded []byte
-	if used {
-		encoded, err = bson.Marshal(x)
-		if err != nil {
-			return err
-		}
+	encoded, err := f.EncodeRestarted(r)
+	if err != nil {
+		return err
 	}
 	j := &f.job
 	line, err := c.lineOf(j)
 	if err != nil {
 		return err
 	}
-	former := j.seq
-	_, err = c.one(restartJob, func(r *row) { j.seq = r.integer() }, line, blob(encoded), j.uniqueKey != "", former)
+	former := j.Seq
+	_, err = c.one(restartJob, func(r *row) { j.Seq = r.integer() }, line, blob(encoded), j.UniqueKey != "", former)
 	if err != nil {
 		return err
 	}
-	if len(f.edges) > 0 {
-		if _, err = c.exec(moveEdges, j.seq, former); err != nil {
+	if len(f.Edges) > 0 {
+		if _, err = c.exec(moveEdges, j.Seq, former); err != nil {
 			return err
 		}
 	}
-	c.count(j.queue, j.place, waiting)
-	j.line, j.place, j.dispatchBy = line, waiting, instant{}
-	err = c.take(j, j.enqueueScopes)
+	c.count(j.queue, j.Place, table.Waiting)
+	j.line, j.Place, j.DispatchBy = line, table.Waiting, table.Instant{}
+	err = c.take(j, j.EnqueueScopes)
 	if err != nil {
 		return err
 	}
@@ -363,14 +294,14 @@ func (c *changes) restart(f *stored, now int64) error {
 }
 
 func (c *changes) delete(s *stored) error {
-	if _, err := c.exec(deleteJob, s.seq); err != nil {
+	if _, err := c.exec(deleteJob, s.Seq); err != nil {
 		return err
 	}
-	if len(s.edges) > 0 {
-		if _, err := c.exec(dropEdges, []int64{s.seq}); err != nil {
+	if len(s.Edges) > 0 {
+		if _, err := c.exec(dropEdges, []int64{s.Seq}); err != nil {
 			return err
 		}
 	}
-	c.count(s.queue, s.place, gone)
+	c.count(s.queue, s.Place, gone)
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // querier runs statements on a connection or in a transaction.
@@ -138,14 +139,17 @@ type changes struct {
 // tally counts the records of a queue that moved from one place to another.
 type tally struct {
 	queue    int32
-	was, now place
+	was, now table.Place
 }
 
-// none is the place of records before they are inserted.
-const none place = -1
+// The places of records in tallies, besides those of records in the table.
+const (
+	none table.Place = -1           // not inserted yet
+	gone table.Place = table.Places // removed or deleted
+)
 
 // count records that a record moved from one place to another.
-func (c *changes) count(queue int32, was, now place) {
+func (c *changes) count(queue int32, was, now table.Place) {
 	if was == now {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 const (
@@ -52,7 +53,7 @@ func (d *Driver) decode(ctx context.Context, s *stored) *driver.Record {
 			"message": "a stored job can't be read",
 			"schema":  d.opts.Schema,
 			"queue":   s.queueName,
-			"job_id":  s.id,
+			"job_id":  s.ID,
 			"error":   err.Error(),
 		})
 	}
@@ -190,7 +191,7 @@ func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) er
 		for _, p := range portions {
 			cl.d.floors.passed(line{p.line, p.queue}, lowest[p.line])
 		}
-		slices.SortFunc(*taken, func(s, t *stored) int { return s.compare(&t.job) })
+		slices.SortFunc(*taken, func(s, t *stored) int { return s.Compare(&t.Job) })
 		return cl.d.resolve(ctx, on, jobsOf(*taken))
 	}
 	return read, finish
@@ -199,7 +200,7 @@ func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) er
 // times reports whether a record is due or has expired, and when the next one is or does.
 type times struct {
 	isDue, hasExpired bool
-	due, expires      instant
+	due, expires      table.Instant
 }
 
 func (cl *claim) times(ctx context.Context) (t times, err error) {
@@ -210,18 +211,8 @@ func (cl *claim) times(ctx context.Context) (t times, err error) {
 	return t, err
 }
 
-// next returns when a claim may find more; zero for never. A record may still start at its
-// dispatch-by time.
-func (t times) next() time.Time {
-	due, expires := t.due, t.expires
-	if expires.Valid {
-		expires.Int64++
-		if !due.Valid || expires.Int64 < due.Int64 {
-			due = expires
-		}
-	}
-	return timeOf(due)
-}
+// next returns when a claim may find more; zero for never.
+func (t times) next() time.Time { return table.Earliest(t.due, t.expires) }
 
 // passTime makes due records of all queues ready, and claims the expired records of the
 // requested queues. It reports whether there may be more of them.
@@ -287,8 +278,8 @@ func (c *changes) admitScoped(queue int32, now int64) error {
 		}
 		// The record before it may have taken a scope from it.
 		var current *job
-		current, err = c.job(findSeq, j.seq)
-		if err == nil && current != nil && (current.place == scheduled || current.place == postponed) {
+		current, err = c.job(findSeq, j.Seq)
+		if err == nil && current != nil && (current.Place == table.Scheduled || current.Place == table.Postponed) {
 			err = c.admit(current)
 		}
 	}
@@ -316,20 +307,20 @@ func (cl *claim) takeExpired(ctx context.Context, queue queueKey) (more bool, er
 
 func (c *changes) takeExpired(cl *claim, s *stored) error {
 	// The record before it may have passed a scope to it.
-	current, err := c.job(findSeq, s.seq)
+	current, err := c.job(findSeq, s.Seq)
 	if err != nil {
 		return err
 	}
-	wasReady := current.place == ready
-	err = c.move(current, running, instant{}, "")
+	wasReady := current.Place == table.Ready
+	err = c.move(current, table.Running, table.Instant{}, "")
 	if err != nil {
 		return err
 	}
 	s.job = *current
-	s.job.owner, s.job.count = cl.Owner, s.job.count+1
-	s.modTime = instantOf(cl.Now)
-	s.started = s.modTime
-	err = c.takeLease(&s.job, s.modTime, cl.LeaseTime, s.started)
+	s.Owner, s.Count = cl.Owner, s.Count+1
+	s.ModTime = table.InstantOf(cl.Now)
+	s.Started = s.ModTime
+	err = c.takeLease(&s.job, s.ModTime, cl.LeaseTime, s.Started)
 	if err == nil && wasReady {
 		err = c.withdraw(&s.job)
 	}
@@ -340,10 +331,10 @@ func (c *changes) takeExpired(cl *claim, s *stored) error {
 }
 
 // takeLease stores the lease of a job, and adds it to the log of leases.
-func (c *changes) takeLease(j *job, modTime instant, leaseTime time.Duration, started instant) error {
-	_, err := c.exec(takeLease, j.owner, j.count, modTime, int64(leaseTime), started, j.seq)
+func (c *changes) takeLease(j *job, modTime table.Instant, leaseTime time.Duration, started table.Instant) error {
+	_, err := c.exec(takeLease, j.Owner, j.Count, modTime, int64(leaseTime), started, j.Seq)
 	if err == nil {
-		_, err = c.exec(logLease, []int64{j.seq})
+		_, err = c.exec(logLease, []int64{j.Seq})
 	}
 	return err
 }
@@ -401,7 +392,7 @@ func (cl *claim) takeReady(ctx context.Context) error {
 		}
 	}
 	for _, list := range taken {
-		slices.SortStableFunc(list, func(s, t *stored) int { return s.compare(&t.job) })
+		slices.SortStableFunc(list, func(s, t *stored) int { return s.Compare(&t.Job) })
 	}
 	cl.given = append(cl.given, interleave(taken)...)
 	return nil

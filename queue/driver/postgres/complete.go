@@ -4,48 +4,22 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // endedAtOnce is the maximum number of records that one statement ends or extends.
 const endedAtOnce = 1000
 
-// ending is a record whose attempt ended.
+// ending is a completion.
 type ending struct {
-	lease   driver.Lease
-	record  *driver.Record
-	name    string
-	content *content
-	to      place // final, or retrying
-	// replaced is true if a next attempt exists.
-	replaced bool
+	*table.Ending
+	lease driver.Lease
 	// mayFree is true if the end may let other records of its queue run.
 	mayFree bool
-}
-
-// newEnding encodes the record of an attempt that ended.
-func newEnding(name string, r *driver.Record) (*ending, error) {
-	c, err := newContent(r)
-	if err != nil {
-		return nil, err
-	}
-	c.owner, c.typeName = storable(c.owner), storable(c.typeName)
-	return &ending{record: r, name: name, content: c, to: finalPlace(driver.StateOf(r, time.Now()))}, nil
-}
-
-// newFinalEnding is newEnding for an attempt that is not to be retried, or already has been.
-func newFinalEnding(r *driver.Record) (*ending, error) {
-	e, err := newEnding(r.Name, r)
-	if err == nil && e.to == retrying {
-		final := *r
-		final.RetryInfo.NeedsRetry = false
-		e.to = finalPlace(driver.StateOf(&final, time.Now()))
-	}
-	return e, err
 }
 
 // Complete implements driver.Driver. Attempts without scopes and dependents end in one statement
@@ -113,13 +87,12 @@ func newsOf(endings []*ending) (news driver.Change) {
 func newEndings(completions []driver.Completion, errs []error, isDone []bool) []*ending {
 	endings := make([]*ending, len(completions))
 	for i, completion := range completions {
-		e, err := newEnding(completion.Lease.Name, completion.Record)
+		e, err := table.NewEnding(completion.Lease.Name, completion.Record)
 		if err != nil {
 			errs[i], isDone[i] = err, true
 			continue
 		}
-		e.lease = completion.Lease
-		endings[i] = e
+		endings[i] = &ending{Ending: e, lease: completion.Lease}
 	}
 	return endings
 }
@@ -294,12 +267,9 @@ func (d *Driver) completePlain(ctx context.Context, theirs querier, endings []*e
 		}
 		_, isAttempt := idOfAttempt(e.lease.Queue, e.lease.Name)
 		names = append(names, pgtype.Text{String: e.lease.Name, Valid: isAttempt})
-		reasons, lastErrors = append(reasons, e.content.reason), append(lastErrors, e.content.lastError)
-		places = append(places, int16(e.to))
-		n := &newRecord{stored: stored{content: *e.content}}
-		n.job.owner, n.job.count = e.content.owner, e.content.count
-		n.job.waitUntil, n.job.dispatchBy = e.content.waitUntil, e.content.dispatchBy
-		c.add(n, 0, false)
+		reasons, lastErrors = append(reasons, nullable(e.Reason)), append(lastErrors, nullable(e.LastError))
+		places = append(places, int16(e.To))
+		c.add(&newRecord{stored: stored{job: job{Job: e.Job}, Content: e.Content}}, 0, false)
 	}
 	if len(leases.index) == 0 {
 		return nil
@@ -326,64 +296,61 @@ func (c *changes) complete(queue queueKey, e *ending) (refusal, err error) {
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	if j.cancel {
-		e, err = c.endingCanceled(j, e)
-		if err != nil {
-			return nil, err
-		}
+	if j.Cancel {
+		return nil, c.endCanceledRun(j, e.Ending)
 	}
-	return nil, c.end(j, e)
+	return nil, c.end(j, e.Ending)
 }
 
-// endingCanceled returns the ending of an attempt that was to be canceled.
-func (c *changes) endingCanceled(j *job, e *ending) (*ending, error) {
+// endCanceledRun ends an attempt that was to be canceled.
+func (c *changes) endCanceledRun(j *job, e *table.Ending) error {
 	var reason string
-	var forgetAt instant
-	_, err := c.one(readMark, func(r *row) { reason, forgetAt = r.text(), r.time() }, j.seq)
-	if err != nil {
-		return nil, err
+	var forgetAt table.Instant
+	_, err := c.one(readMark, func(r *row) { reason, forgetAt = r.text(), r.time() }, j.Seq)
+	if err == nil {
+		e, err = e.Canceled(reason, forgetAt)
 	}
-	r := *e.record
-	driver.EndCanceled(&r, reason, timeOf(forgetAt))
-	return newEnding(e.name, &r)
+	if err != nil {
+		return err
+	}
+	return c.end(j, e)
 }
 
 // end ends an attempt, whatever place its record has.
-func (c *changes) end(j *job, e *ending) error {
+func (c *changes) end(j *job, e *table.Ending) error {
 	if err := c.replace(j, e); err != nil {
 		return err
 	}
-	if j.open { // it did not wait until all its dependencies ended
-		if _, err := c.exec(leaveEdges, j.seq); err != nil {
+	if j.Open { // it did not wait until all its dependencies ended
+		if _, err := c.exec(leaveEdges, j.Seq); err != nil {
 			return err
 		}
 	}
-	if e.to == retrying {
-		return c.free(j, j.dispatchScopes())
+	if e.To == table.Retrying {
+		return c.free(j, j.DispatchScopes())
 	}
-	if err := c.free(j, j.allScopes()); err != nil {
+	if err := c.free(j, j.AllScopes()); err != nil {
 		return err
 	}
 	return c.releaseDependents(j)
 }
 
 // replace stores the record of an ended attempt, and moves the row to its final place.
-func (c *changes) replace(j *job, e *ending) error {
-	keepsKey := !e.replaced && j.keepsKey(e.to)
-	n := e.content
-	_, err := c.exec(endAny, j.seq, n.owner, n.count, n.modTime, n.created, n.started, n.ended, n.waitUntil, n.dispatchBy, n.maxTime,
-		n.errorCount, n.lastError, n.reason, n.forgetAt, n.typeName, n.version, n.format, n.dependency, blob(n.extra), n.body,
-		blob(n.progress), e.replaced, keepsKey)
+func (c *changes) replace(j *job, e *table.Ending) error {
+	keepsKey := !e.Replaced && j.KeepsKey(e.To)
+	_, err := c.exec(endAny, j.Seq, storable(e.Owner), e.Count, e.ModTime, e.Created, e.Started, e.Ended, e.WaitUntil, e.DispatchBy, e.MaxTime,
+		e.ErrorCount, nullable(e.LastError), nullable(e.Reason), e.ForgetAt, storable(e.Type), e.Version, e.Format, e.Dependency, blob(e.Extra), e.Body,
+		blob(e.Progress), e.Replaced, keepsKey)
 	if err != nil {
 		return err
 	}
-	wasReady := j.place == ready
-	err = c.move(j, e.to, instant{}, "")
+	wasReady := j.Place == table.Ready
+	err = c.move(j, e.To, table.Instant{}, "")
 	if err != nil {
 		return err
 	}
-	if e.to.final() && n.forgetAt.Valid {
-		if _, err = c.exec(logEnding, j.seq); err != nil {
+	if e.To.Final() && e.ForgetAt.Valid {
+		if _, err = c.exec(logEnding, j.Seq); err != nil {
 			return err
 		}
 	}
@@ -399,7 +366,7 @@ func (c *changes) awaitingRetry(queue queueKey, name string) (j *job, refusal, e
 	if err != nil {
 		return nil, nil, err
 	}
-	if j == nil || j.place != retrying {
+	if j == nil || j.Place != table.Retrying {
 		return nil, fmt.Errorf("record %q does not await a retry: %w", name, driver.ErrLeaseLost), nil
 	}
 	return j, nil, nil
@@ -407,10 +374,10 @@ func (c *changes) awaitingRetry(queue queueKey, name string) (j *job, refusal, e
 
 // EndRetry implements driver.Driver.
 func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
-	e, err := newFinalEnding(ended)
+	e, err := table.NewFinalEnding(ended)
 	if err == nil {
 		err = d.one(ctx, ended.Group, func(c *changes, queue queueKey) (refusal, err error) {
-			j, refusal, err := c.awaitingRetry(queue, e.name)
+			j, refusal, err := c.awaitingRetry(queue, e.Name)
 			if refusal != nil || err != nil {
 				return refusal, err
 			}
@@ -428,12 +395,12 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	fail := func(err error) error {
 		return fmt.Errorf("replacing record %q by its next attempt %q: %w", ended.Name, next.Name, err)
 	}
-	e, err := newFinalEnding(ended)
+	e, err := table.NewFinalEnding(ended)
 	if err != nil {
 		return fail(err)
 	}
-	e.replaced = true
-	n, err := encodeNew(next)
+	e.Replaced = true
+	n, err := encodeNew(0, next)
 	if err != nil {
 		return fail(err)
 	}
@@ -444,19 +411,19 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	return nil
 }
 
-func (c *changes) retry(queue queueKey, e *ending, next *newRecord) (refusal, err error) {
-	j, refusal, err := c.awaitingRetry(queue, e.name)
+func (c *changes) retry(queue queueKey, e *table.Ending, next *newRecord) (refusal, err error) {
+	j, refusal, err := c.awaitingRetry(queue, e.Name)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	taken, err := c.named(queue, next.name)
+	taken, err := c.named(queue, next.Name)
 	if err != nil {
 		return nil, err
 	}
 	if taken != nil {
-		return duplicate(&next.job), nil
+		return next.Duplicate(), nil
 	}
-	refusal, err = c.checkFree(j, next.enqueueScopes)
+	refusal, err = c.checkFree(j, next.EnqueueScopes)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
@@ -465,35 +432,35 @@ func (c *changes) retry(queue queueKey, e *ending, next *newRecord) (refusal, er
 
 // replaceByNext replaces an attempt that awaits its retry by the next attempt, which inherits its
 // scopes, dependencies and dependents. A failed dependency does not block the next attempt.
-func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
-	if err := c.take(j, next.enqueueScopes); err != nil {
+func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error {
+	if err := c.take(j, next.EnqueueScopes); err != nil {
 		return err
 	}
 	if err := c.replace(j, e); err != nil {
 		return err
 	}
-	next.queue, next.id, next.dependents = j.queue, j.id, j.dependents
-	next.uniqueKey, next.uniqueUntil, next.uniqueHeld = j.uniqueKey, j.uniqueUntil, j.uniqueHeld
+	next.queue, next.ID, next.Dependents = j.queue, j.ID, j.Dependents
+	next.UniqueKey, next.UniqueUntil, next.UniqueHeld = j.UniqueKey, j.UniqueUntil, j.UniqueHeld
 	line, err := c.lineOf(&next.job)
 	if err != nil {
 		return err
 	}
 	next.line = line
-	err = c.insertAt(next, waiting)
+	err = c.insertAt(next, table.Waiting)
 	if err != nil {
 		return err
 	}
-	if next.job.waitUntil.Valid {
-		if _, err = c.exec(setSince, next.created, next.seq); err != nil {
+	if next.WaitUntil.Valid {
+		if _, err = c.exec(setSince, next.Created, next.Seq); err != nil {
 			return err
 		}
 	}
-	if len(next.edges) > 0 {
-		if _, err = c.exec(insertEnded, next.queue, next.seq, next.edges); err != nil {
+	if len(next.Edges) > 0 {
+		if _, err = c.exec(insertEnded, next.queue, next.Seq, next.Edges); err != nil {
 			return err
 		}
 	}
-	err = c.free(j, without(j.enqueueScopes, next.enqueueScopes))
+	err = c.free(j, table.Without(j.EnqueueScopes, next.EnqueueScopes))
 	if err != nil {
 		return err
 	}
@@ -518,31 +485,23 @@ func (c *changes) save(queue queueKey, r *driver.Record) (refusal, err error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return notFound(r.Name), nil
+		return table.NotFound(r.Name), nil
 	}
 	kept, err := found[0].decode()
 	if err != nil {
 		return err, nil //nolint:nilerr // It is the error of this record alone.
 	}
-	relocked, refusal := driver.CheckSave(&kept.Status, &r.Status)
+	n, relocked, refusal := table.ApplySave(kept, r)
 	if refusal != nil {
 		return refusal, nil
 	}
-	driver.CopyContent(kept, r)
-	if relocked {
-		driver.CopyLock(kept, r)
-	}
-	n, err := newContent(kept)
-	if err != nil {
-		return err, nil //nolint:nilerr // The same.
-	}
 	j := &found[0].job
-	j.jobType, j.kind = n.typeName, kindOf(kept)
+	j.kind = kindOf(kept)
 	line, err := c.lineOf(j)
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.exec(saveRecord, n.typeName, line, n.version, n.format, n.errorCount, n.lastError, blob(n.extra), n.body, j.seq)
+	_, err = c.exec(saveRecord, n.Type, line, n.Version, n.Format, n.ErrorCount, nullable(n.LastError), blob(n.Extra), n.Body, j.Seq)
 	if err == nil && j.line != line {
 		j.line = line
 		err = c.admitToLine(j)
@@ -550,9 +509,9 @@ func (c *changes) save(queue queueKey, r *driver.Record) (refusal, err error) {
 	if err != nil || !relocked {
 		return nil, err
 	}
-	_, err = c.exec(saveLock, n.owner, n.count, n.modTime, j.seq)
+	_, err = c.exec(saveLock, n.Owner, n.Count, n.ModTime, j.Seq)
 	if err == nil {
-		_, err = c.exec(logLease, []int64{j.seq})
+		_, err = c.exec(logLease, []int64{j.Seq})
 	}
 	return nil, err
 }

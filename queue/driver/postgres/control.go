@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // control returns the settings of a queue.
@@ -81,7 +82,7 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 
 // TakeDuty implements driver.Driver.
 func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bool, error) {
-	n, err := d.changeOnce(ctx, takeDuty, duty.Name, duty.Owner, instantOf(now.Add(duty.For)), instantOf(now))
+	n, err := d.changeOnce(ctx, takeDuty, duty.Name, duty.Owner, table.InstantOf(now.Add(duty.For)), table.InstantOf(now))
 	if err != nil {
 		return false, fmt.Errorf("taking duty %q: %w", duty.Name, err)
 	}
@@ -91,7 +92,7 @@ func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) 
 // Mark implements driver.Driver.
 func (d *Driver) Mark(ctx context.Context, queue, name string, at time.Time) (last time.Time, err error) {
 	read := func(r *row) error {
-		last = timeOf(r.time())
+		last = table.TimeOf(r.time())
 		return r.err
 	}
 	if at.IsZero() {
@@ -102,7 +103,7 @@ func (d *Driver) Mark(ctx context.Context, queue, name string, at time.Time) (la
 			last = time.Time{}
 			return d.pipeline(ctx, func(b *batch) {
 				b.exec(addMark, queue, name)
-				b.query(raiseMark, read, queue, name, instantOf(at.Truncate(time.Millisecond)))
+				b.query(raiseMark, read, queue, name, table.InstantOf(at.Truncate(time.Millisecond)))
 			})
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // endingsAtOnce is the maximum number of rows of the log of endings whose records are removed in
@@ -28,7 +29,7 @@ func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, err
 	for more := true; more && forgotten < limit; {
 		n := 0
 		err = d.transact(ctx, noQueue, func(c *changes) (err error) {
-			n, more, err = c.forget(instantOf(now).Int64, limit-forgotten)
+			n, more, err = c.forget(table.InstantOf(now).Int64, limit-forgotten)
 			return err
 		})
 		if err != nil {
@@ -82,7 +83,7 @@ func (c *changes) forgetJobs(seqs []int64, now int64, limit int) (n int, err err
 	var withEdges []int64
 	err = c.query(forgetJobs, func(r *row) error {
 		queue, seq := r.key(), r.integer()
-		c.count(queue, place(r.integer()), gone)
+		c.count(queue, table.Place(r.integer()), gone)
 		n++
 		if r.bool() {
 			withEdges = append(withEdges, seq)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/queue/internal/schedule"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // insertAtOnce is the maximum number of records that are inserted in one transaction, so that
@@ -22,31 +22,28 @@ const insertAtOnce = 1000
 type newRecord struct {
 	stored
 	index     int // in the Insert
-	targets   []target
-	preset    place         // of a record that does not wait to run; 0 otherwise
+	targets   []table.Target
+	preset    table.Place   // of a record that does not wait to run; 0 otherwise
 	leaseTime time.Duration // of a running record
 	refusal   error
 }
 
 // encodeNew encodes a record for insertion.
-func encodeNew(r *driver.Record) (*newRecord, error) {
+func encodeNew(index int, r *driver.Record) (*newRecord, error) {
 	if err := checkStorable(r); err != nil {
 		return nil, err
 	}
-	c, err := newContent(r)
+	e, err := table.Encode(r)
 	if err != nil {
 		return nil, err
 	}
-	n := &newRecord{stored: stored{job: newJob(r), content: *c, tags: r.Tags}}
-	if r.Dependency != nil {
-		n.edges = r.Dependency.Edges
-	}
+	n := &newRecord{index: index, stored: stored{job: job{Job: e.Job, queueName: r.Group, kind: kindOf(r)}, Content: e.Content}}
 	switch state := driver.InsertedState(r); state {
 	case amboy.StatePending:
 	case amboy.StateRunning:
-		n.preset, n.leaseTime = running, r.LeaseTime
+		n.preset, n.leaseTime = table.Running, r.LeaseTime
 	default:
-		n.preset = finalPlace(state)
+		n.preset = table.FinalPlace(state)
 	}
 	return n, nil
 }
@@ -75,53 +72,6 @@ func checkStorable(r *driver.Record) error {
 	return err
 }
 
-// entry is used to sort records that depend on each other.
-type entry = schedule.Entry[*newRecord]
-
-// newRecords encodes records, and sorts them so that each comes after its dependencies. Records
-// that can't be encoded, or are in a cycle, are left out and have an error.
-func newRecords(records []*driver.Record) (sorted []*newRecord, errs []error) {
-	errs = make([]error, len(records))
-	all := make([]*newRecord, 0, len(records))
-	hasEdges := false
-	for i, r := range records {
-		n, err := encodeNew(r)
-		if err != nil {
-			errs[i] = err
-			continue
-		}
-		n.index = i
-		hasEdges = hasEdges || len(n.waitsFor()) > 0
-		all = append(all, n)
-	}
-	if hasEdges {
-		all = sortByEdges(all, errs)
-	}
-	return all, errs
-}
-
-// sortByEdges sorts the records by dependency, queue by queue.
-func sortByEdges(all []*newRecord, errs []error) (sorted []*newRecord) {
-	byQueue := map[string][]*entry{}
-	var queues []string
-	for _, n := range all {
-		if byQueue[n.queueName] == nil {
-			queues = append(queues, n.queueName)
-		}
-		byQueue[n.queueName] = append(byQueue[n.queueName], &entry{Job: n, ID: n.id, Edges: n.waitsFor()})
-	}
-	for _, queue := range queues {
-		entries, cycles := schedule.Sort(byQueue[queue])
-		for e, cycle := range cycles {
-			errs[e.Job.index] = cycle
-		}
-		for _, e := range entries {
-			sorted = append(sorted, e.Job)
-		}
-	}
-	return sorted
-}
-
 // Insert implements driver.Driver. If ctx carries a transaction (see WithTx), Insert writes in
 // it. Otherwise it writes transactions of up to 1,000 records. If one fails, its records and all
 // after them get the error.
@@ -131,7 +81,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 		return nil, fmt.Errorf("inserting %d records: %w", len(records), err)
 	}
 	defer done()
-	sorted, errs := newRecords(records)
+	sorted, errs := table.EncodeSorted(records, encodeNew)
 	theirs, err := d.callersTransaction(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
@@ -162,7 +112,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 // isPlain reports whether a record is inserted with others in one statement: it takes no scopes,
 // depends on no job, and waits to run.
 func (n *newRecord) isPlain() bool {
-	return n.preset == 0 && len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0
+	return n.preset == 0 && len(n.Scopes) == 0 && len(n.EnqueueScopes) == 0 && len(n.Edges) == 0
 }
 
 // runsOf divides records into runs that are inserted together: plain records, or other records of
@@ -290,7 +240,7 @@ func (d *Driver) explainRefused(ctx context.Context, on querier, some []*newReco
 		}
 		n.refusal = refusal
 		if refusal == nil { // The obstacle is gone by now.
-			n.refusal = duplicate(&n.job)
+			n.refusal = n.Duplicate()
 		}
 	}
 	return nil
@@ -303,7 +253,7 @@ func (c *changes) refusal(n *newRecord) (refusal, err error) {
 		return nil, err
 	}
 	if control.Draining {
-		return fmt.Errorf("job %q: queue %q: %w", n.id, n.queueName, amboy.ErrQueueDraining), nil
+		return fmt.Errorf("job %q: queue %q: %w", n.ID, n.queueName, amboy.ErrQueueDraining), nil
 	}
 	return c.admissible(n)
 }
@@ -312,8 +262,8 @@ func (c *changes) refusal(n *newRecord) (refusal, err error) {
 type columns struct {
 	queue, line                                                        []int32
 	priority, maxTime, count, errorCount, version                      []int64
-	created, waitUntil, dispatchBy, modTime, started, ended, forgetAt  []instant
-	attempt                                                            []instant
+	created, waitUntil, dispatchBy, modTime, started, ended, forgetAt  []pgtype.Int8
+	attempt                                                            []pgtype.Int8
 	format, dependency, wanted                                         []int16
 	open, dependents, uniqueHeld                                       []bool
 	owner, id, jobType                                                 []string
@@ -325,7 +275,7 @@ type columns struct {
 func columnsOf(some []*newRecord) *columns {
 	c := &columns{}
 	for _, n := range some {
-		c.add(n, -1, n.uniqueKey != "")
+		c.add(n, -1, n.UniqueKey != "")
 	}
 	return c
 }
@@ -333,27 +283,27 @@ func columnsOf(some []*newRecord) *columns {
 // add adds a record. wanted is its place; if it is negative, the place follows from its time.
 func (c *columns) add(n *newRecord, wanted int16, uniqueHeld bool) {
 	c.queue, c.line = append(c.queue, n.queue), append(c.line, max(n.line, -n.line))
-	c.priority, c.maxTime = append(c.priority, int64(n.priority)), append(c.maxTime, n.maxTime)
-	c.count, c.errorCount = append(c.count, int64(n.job.count)), append(c.errorCount, int64(n.errorCount))
-	c.version = append(c.version, int64(n.version))
-	c.created, c.waitUntil = append(c.created, n.created), append(c.waitUntil, n.job.waitUntil)
-	c.dispatchBy, c.modTime = append(c.dispatchBy, n.job.dispatchBy), append(c.modTime, n.modTime)
-	c.started, c.ended = append(c.started, n.started), append(c.ended, n.ended)
-	c.forgetAt, c.attempt = append(c.forgetAt, n.forgetAt), append(c.attempt, n.attempt)
-	c.format = append(c.format, int16(n.format))             //nolint:gosec // One of a few.
-	c.dependency = append(c.dependency, int16(n.dependency)) //nolint:gosec // The same.
+	c.priority, c.maxTime = append(c.priority, int64(n.Priority)), append(c.maxTime, n.MaxTime)
+	c.count, c.errorCount = append(c.count, int64(n.Count)), append(c.errorCount, int64(n.ErrorCount))
+	c.version = append(c.version, int64(n.Version))
+	c.created, c.waitUntil = append(c.created, pgtype.Int8(n.Created)), append(c.waitUntil, pgtype.Int8(n.WaitUntil))
+	c.dispatchBy, c.modTime = append(c.dispatchBy, pgtype.Int8(n.DispatchBy)), append(c.modTime, pgtype.Int8(n.ModTime))
+	c.started, c.ended = append(c.started, pgtype.Int8(n.Started)), append(c.ended, pgtype.Int8(n.Ended))
+	c.forgetAt, c.attempt = append(c.forgetAt, pgtype.Int8(n.ForgetAt)), append(c.attempt, pgtype.Int8(n.Attempt))
+	c.format = append(c.format, int16(n.Format))             //nolint:gosec // One of a few.
+	c.dependency = append(c.dependency, int16(n.Dependency)) //nolint:gosec // The same.
 	c.wanted = append(c.wanted, wanted)
-	c.open, c.dependents = append(c.open, n.open), append(c.dependents, n.dependents)
+	c.open, c.dependents = append(c.open, n.Open), append(c.dependents, n.Dependents)
 	c.uniqueHeld = append(c.uniqueHeld, uniqueHeld)
-	c.owner, c.id, c.jobType = append(c.owner, n.job.owner), append(c.id, n.id), append(c.jobType, n.typeName)
-	_, isAttempt := idOfAttempt(n.queueName, n.name)
-	c.name = append(c.name, pgtype.Text{String: n.name, Valid: n.attempt.Valid || isAttempt})
-	c.uniqueKey, c.uniqueUntil = append(c.uniqueKey, nullable(n.uniqueKey)), append(c.uniqueUntil, nullable(n.uniqueUntil))
-	c.scopes, c.enqueueScopes = append(c.scopes, n.scopes.column()), append(c.enqueueScopes, n.enqueueScopes.column())
-	c.edges, c.failed = append(c.edges, n.edges.column()), append(c.failed, n.failed.column())
-	c.tags = append(c.tags, n.tags.column())
-	c.reason, c.lastError = append(c.reason, n.content.reason), append(c.lastError, n.lastError)
-	c.progress, c.extra, c.body = append(c.progress, blob(n.progress)), append(c.extra, blob(n.extra)), append(c.body, n.body)
+	c.owner, c.id, c.jobType = append(c.owner, storable(n.Owner)), append(c.id, n.ID), append(c.jobType, storable(n.Type))
+	_, isAttempt := idOfAttempt(n.queueName, n.Name)
+	c.name = append(c.name, pgtype.Text{String: n.Name, Valid: n.Attempt.Valid || isAttempt})
+	c.uniqueKey, c.uniqueUntil = append(c.uniqueKey, nullable(n.UniqueKey)), append(c.uniqueUntil, nullable(n.UniqueUntil))
+	c.scopes, c.enqueueScopes = append(c.scopes, column(n.Scopes)), append(c.enqueueScopes, column(n.EnqueueScopes))
+	c.edges, c.failed = append(c.edges, column(n.Edges)), append(c.failed, column(n.Failed))
+	c.tags = append(c.tags, column(n.Tags))
+	c.reason, c.lastError = append(c.reason, nullable(n.Reason)), append(c.lastError, nullable(n.LastError))
+	c.progress, c.extra, c.body = append(c.progress, blob(n.Progress)), append(c.extra, blob(n.Extra)), append(c.body, n.Body)
 }
 
 // args returns the arguments of newJobs.
@@ -373,9 +323,9 @@ func (c *changes) insertAll(all []*newRecord) error {
 		return err
 	}
 	for _, n := range all {
-		n.open, n.failed, n.refusal = false, nil, nil // an earlier try may have set them
+		n.Open, n.Failed, n.refusal = false, nil, nil // an earlier try may have set them
 		if control.Draining {
-			n.refusal = fmt.Errorf("job %q: queue %q: %w", n.id, n.queueName, amboy.ErrQueueDraining)
+			n.refusal = fmt.Errorf("job %q: queue %q: %w", n.ID, n.queueName, amboy.ErrQueueDraining)
 			continue
 		}
 		n.refusal, err = c.insert(n)
@@ -386,22 +336,6 @@ func (c *changes) insertAll(all []*newRecord) error {
 	return nil
 }
 
-// firstPlace returns the place of a new job without scopes and dependencies.
-func firstPlace(j *job, now int64) place {
-	if j.waitUntil.Valid && j.waitUntil.Int64 > now {
-		return scheduled
-	}
-	return ready
-}
-
-// waitsFor returns the dependencies of a record that waits to run.
-func (n *newRecord) waitsFor() names {
-	if n.preset != 0 {
-		return nil
-	}
-	return n.edges
-}
-
 // insertPreset adds a record that is running or has ended an attempt. If the record is refused,
 // nothing is changed.
 func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
@@ -409,21 +343,14 @@ func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	n.uniqueHeld = n.uniqueKey != "" && n.keepsKey(n.preset) &&
-		(n.preset.final() || amboy.UniqueUntil(n.uniqueUntil) != amboy.UniqueUntilStarted)
-	if n.uniqueHeld {
+	n.UniqueHeld = n.HoldsKey(n.preset)
+	if n.UniqueHeld {
 		refusal, err = c.checkKey(&n.job)
 		if refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
-	var scopes []string
-	switch n.preset {
-	case running:
-		scopes = n.allScopes()
-	case retrying:
-		scopes = n.enqueueScopes
-	}
+	scopes := n.ScopesIn(n.preset)
 	refusal, err = c.checkFree(&n.job, scopes)
 	if refusal != nil || err != nil {
 		return refusal, err
@@ -432,14 +359,14 @@ func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 	if err == nil {
 		err = c.insertAt(n, n.preset)
 	}
-	if err == nil && len(n.edges) > 0 {
-		_, err = c.exec(insertEnded, n.queue, n.seq, n.edges)
+	if err == nil && len(n.Edges) > 0 {
+		_, err = c.exec(insertEnded, n.queue, n.Seq, n.Edges)
 	}
-	if err == nil && n.preset == running {
-		err = c.takeLease(&n.job, n.modTime, n.leaseTime, n.started)
+	if err == nil && n.preset == table.Running {
+		err = c.takeLease(&n.job, n.ModTime, n.leaseTime, n.Started)
 	}
-	if err == nil && n.preset.final() {
-		_, err = c.exec(logEnding, n.seq)
+	if err == nil && n.preset.Final() {
+		_, err = c.exec(logEnding, n.Seq)
 	}
 	return nil, err
 }
@@ -453,51 +380,47 @@ func (c *changes) insert(n *newRecord) (refusal, err error) {
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	n.uniqueHeld = n.uniqueKey != ""
-	err = c.take(&n.job, n.enqueueScopes)
+	n.UniqueHeld = n.UniqueKey != ""
+	err = c.take(&n.job, n.EnqueueScopes)
 	if err != nil {
 		return nil, err
 	}
-	if !n.open {
-		n.failed = n.failedTargets()
+	if !n.Open {
+		n.Failed = table.InState(n.targets, table.FailedEdge)
 	}
-	err = c.insertAt(n, waiting)
+	err = c.insertAt(n, table.Waiting)
 	if err != nil {
 		return nil, err
 	}
 	err = c.link(n)
-	if err != nil || n.open {
+	if err != nil || n.Open {
 		return nil, err
 	}
 	return nil, c.wait(&n.job, c.now)
 }
 
 // insertAt adds the row of a record.
-func (c *changes) insertAt(n *newRecord, p place) error {
+func (c *changes) insertAt(n *newRecord, p table.Place) error {
 	columns := &columns{}
-	columns.add(n, int16(p), n.uniqueHeld)
-	_, err := c.one(insertJobsIn, func(r *row) { n.seq, n.place, n.line = r.integer(), place(r.integer()), r.key() }, columns.args()...)
+	columns.add(n, int16(p), n.UniqueHeld)
+	_, err := c.one(insertJobsIn, func(r *row) { n.Seq, n.Place, n.line = r.integer(), table.Place(r.integer()), r.key() }, columns.args()...)
 	if err != nil {
-		return fmt.Errorf("adding record %q: %w", n.name, err)
+		return fmt.Errorf("adding record %q: %w", n.Name, err)
 	}
-	c.count(n.queue, none, n.place)
+	c.count(n.queue, none, n.Place)
 	return nil
-}
-
-func duplicate(j *job) error {
-	return amboy.NewDuplicateJobErrorf("job %q, or record %q, is in the queue already", j.id, j.name)
 }
 
 // checkTaken refuses a record whose name or ID exists.
 func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
-	taken, err := c.named(queueKey{n.queue, n.queueName}, n.name)
+	taken, err := c.named(queueKey{n.queue, n.queueName}, n.Name)
 	if err == nil && taken == nil {
-		taken, err = c.latest(n.queue, n.id)
+		taken, err = c.latest(n.queue, n.ID)
 	}
 	if err != nil || taken == nil {
 		return nil, err
 	}
-	return duplicate(&n.job), nil
+	return n.Duplicate(), nil
 }
 
 // admissible returns why a record must be refused; nil if it can be added.
@@ -514,5 +437,5 @@ func (c *changes) admissible(n *newRecord) (refusal, err error) {
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	return c.checkFree(&n.job, n.enqueueScopes)
+	return c.checkFree(&n.job, n.EnqueueScopes)
 }

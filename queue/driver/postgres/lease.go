@@ -8,8 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // shown returns the row of an unfinished record that shows the given lease, or the given absence
@@ -19,22 +19,16 @@ func (c *changes) shown(queue queueKey, l driver.Lease) (j *job, refusal, err er
 	if err != nil {
 		return nil, nil, err
 	}
-	if j == nil || j.place >= retrying || j.owner != l.Owner || j.count != l.Count {
-		return nil, leaseLost(l), nil
+	if j == nil || !j.Shows(l) {
+		return nil, table.LeaseLost(l), nil
 	}
 	return j, nil, nil
 }
 
-func leaseLost(l driver.Lease) error {
-	return fmt.Errorf("record %q: %w", l.Name, driver.ErrLeaseLost)
-}
-
-func notFound(id string) error { return amboy.NewJobNotFoundErrorf("there is no job %q", id) }
-
 // leased returns the row of a running record that has the given lease.
 func (c *changes) leased(queue queueKey, l driver.Lease) (j *job, refusal, err error) {
 	j, refusal, err = c.shown(queue, l)
-	if j != nil && j.place != running {
+	if j != nil && j.Place != table.Running {
 		return nil, fmt.Errorf("record %q does not run: %w", l.Name, driver.ErrLeaseLost), nil
 	}
 	return j, refusal, err
@@ -125,28 +119,28 @@ func (c *changes) release(queue queueKey, h driver.HandBack) (refusal, err error
 // handBack makes a running record wait or become ready. If a cancellation was requested, the
 // record ends.
 func (c *changes) handBack(j *job, h driver.HandBack) error {
-	if j.cancel {
+	if j.Cancel {
 		if done, err := c.endMarked(j); done || err != nil {
 			return err
 		}
 	}
-	if _, err := c.exec(dropLease, nullable(h.Reason), j.seq); err != nil {
+	if _, err := c.exec(dropLease, nullable(h.Reason), j.Seq); err != nil {
 		return err
 	}
-	if err := c.free(j, j.dispatchScopes()); err != nil {
+	if err := c.free(j, j.DispatchScopes()); err != nil {
 		return err
 	}
-	until := instantOf(h.NotBefore)
+	until := table.InstantOf(h.NotBefore)
 	switch {
 	case h.Park:
-		return c.move(j, parked, instant{}, "")
-	case j.open: // it expired before its dependencies ended
-		return c.move(j, waiting, instant{}, "")
+		return c.move(j, table.Parked, table.Instant{}, "")
+	case j.Open: // it expired before its dependencies ended
+		return c.move(j, table.Waiting, table.Instant{}, "")
 	case until.Valid && until.Int64 > c.now:
-		if _, err := c.exec(setSince, instantOf(h.Since), j.seq); err != nil {
+		if _, err := c.exec(setSince, table.InstantOf(h.Since), j.Seq); err != nil {
 			return err
 		}
-		return c.move(j, postponed, until, "")
+		return c.move(j, table.Postponed, until, "")
 	default:
 		return c.admit(j)
 	}
@@ -155,7 +149,7 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 // endMarked ends a record that is to be canceled. A record that can't be decoded is handed back
 // instead: the next process that claims it parks it.
 func (c *changes) endMarked(j *job) (done bool, err error) {
-	found, err := c.records(readBySeq, j.seq)
+	found, err := c.records(readBySeq, j.Seq)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
@@ -314,7 +308,7 @@ func (c *changes) interrupt(j *job) error {
 // changeInterruptions applies a change to the interruptions of a record. A record that can't be
 // decoded stays as it is: the next process that claims it parks it.
 func (c *changes) changeInterruptions(j *job, change func(*driver.Record)) error {
-	found, err := c.records(readBySeq, j.seq)
+	found, err := c.records(readBySeq, j.Seq)
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -327,22 +321,18 @@ func (c *changes) changeInterruptions(j *job, change func(*driver.Record)) error
 	if r.Status.Interruptions == before {
 		return nil
 	}
-	x, used := newExtra(r, found[0].dependency)
-	var encoded []byte
-	if used {
-		encoded, err = bson.Marshal(x)
-		if err != nil {
-			return fmt.Errorf("encoding the interruptions of record %q: %w", j.name, err)
-		}
+	encoded, err := found[0].EncodeExtra(r)
+	if err != nil {
+		return fmt.Errorf("encoding the interruptions of record %q: %w", j.Name, err)
 	}
-	_, err = c.exec(setExtra, blob(encoded), j.seq)
+	_, err = c.exec(setExtra, blob(encoded), j.Seq)
 	return err
 }
 
 // isOneOf reports whether a running job has one of the leases.
 func (j *job) isOneOf(leases []driver.Lease) bool {
 	return slices.ContainsFunc(leases, func(l driver.Lease) bool {
-		return l.Queue == j.queueName && l.Name == j.name && l.Owner == j.owner && l.Count == j.count
+		return l.Queue == j.queueName && l.Name == j.Name && l.Owner == j.Owner && l.Count == j.Count
 	})
 }
 
@@ -368,7 +358,7 @@ func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress d
 		}
 	}
 	if n == 0 {
-		return fmt.Errorf("setting the progress: %w", leaseLost(lease))
+		return fmt.Errorf("setting the progress: %w", table.LeaseLost(lease))
 	}
 	return nil
 }

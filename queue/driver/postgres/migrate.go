@@ -11,7 +11,7 @@ import (
 
 // oldestServer is the oldest supported server version, as server_version_num: the first with
 // autovacuum_vacuum_insert_scale_factor, which the tables set.
-var oldestServer = 130000
+const oldestServer = 130000
 
 // ErrNewerSchema is wrapped by the error for a schema that was written by a newer version of this
 // library.

@@ -168,7 +168,7 @@ func (c *changes) lineOf(j *job) (id int32, err error) {
 }
 
 func (j *job) lineKey() lineKey {
-	return lineKey{queue: j.queue, priority: j.priority, kind: j.kind, scoped: len(j.scopes) > 0}
+	return lineKey{queue: j.queue, priority: j.Priority, kind: j.kind, scoped: len(j.Scopes) > 0}
 }
 
 // resolve sets the queue names of jobs.
@@ -196,7 +196,7 @@ func (d *Driver) resolve(ctx context.Context, on querier, jobs []*job) error {
 	for _, j := range jobs {
 		name, ok := d.queueNames.Load(j.queue)
 		if !ok {
-			return fmt.Errorf("the queue of record %d is missing in the store", j.seq)
+			return fmt.Errorf("the queue of record %d is missing in the store", j.Seq)
 		}
 		j.in(name.(string))
 	}

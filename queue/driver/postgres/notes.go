@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
@@ -33,7 +34,9 @@ func (d *Driver) Keep(ctx context.Context, kept ...driver.Note) error {
 	return nil
 }
 
-func untilOf(note driver.Note) instant { return instantOf(note.Until.Truncate(time.Millisecond)) }
+func untilOf(note driver.Note) table.Instant {
+	return table.InstantOf(note.Until.Truncate(time.Millisecond))
+}
 
 // KeepNew implements driver.Driver.
 func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (kept driver.Note, isNew bool, err error) {
@@ -44,12 +47,12 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 	note.Until = note.Until.UTC().Truncate(time.Millisecond)
 	err = d.transact(ctx, noQueue, func(c *changes) error {
 		kept, isNew = note, false
-		n, failure := c.exec(keepNewNote, []byte(note.Kind), []byte(note.Key), note.Value, untilOf(note), instantOf(now))
+		n, failure := c.exec(keepNewNote, []byte(note.Kind), []byte(note.Key), note.Value, untilOf(note), table.InstantOf(now))
 		if n > 0 || failure != nil {
 			isNew = n > 0
 			return failure
 		}
-		_, failure = c.one(findNote, func(r *row) { kept.Value, kept.Until = r.bytes(), timeOf(r.time()) }, []byte(note.Kind), []byte(note.Key))
+		_, failure = c.one(findNote, func(r *row) { kept.Value, kept.Until = r.bytes(), table.TimeOf(r.time()) }, []byte(note.Kind), []byte(note.Key))
 		return failure
 	})
 	if err != nil {
@@ -72,7 +75,7 @@ func (d *Driver) Notes(ctx context.Context, req driver.NoteRequest) (found []dri
 		text = readNotes + " DESC LIMIT $4"
 	}
 	err = d.readText(ctx, d.inSchema(text), func(r *row) error {
-		found = append(found, driver.Note{Kind: req.Kind, Key: string(r.bytes()), Value: r.bytes(), Until: timeOf(r.time())})
+		found = append(found, driver.Note{Kind: req.Kind, Key: string(r.bytes()), Value: r.bytes(), Until: table.TimeOf(r.time())})
 		return nil
 	}, []byte(req.Kind), []byte(req.From), []byte(req.To), req.Limit)
 	if err != nil {

@@ -180,12 +180,14 @@ func TestServerThatTakesNoWritesIsRefused(t *testing.T) {
 }
 
 func TestServerThatIsTooOldIsRefused(t *testing.T) {
-	postgres.NeedServer(t, 990000)
-	schema := pgtest.Schema(t)
-	_, err := postgres.Open(t.Context(), postgres.Options{URL: pgtest.URL(t), Schema: schema})
-	require.ErrorContains(t, err, "PostgreSQL 99 or newer is needed")
+	fakes, schema := pgtest.Schema(t), pgtest.Schema(t)
+	conn := connect(t, pgtest.URL(t))
+	execute(t, conn, "CREATE SCHEMA "+fakes+"; CREATE FUNCTION "+fakes+`.current_setting(name text) RETURNS text LANGUAGE sql AS
+		$$ SELECT CASE name WHEN 'server_version_num' THEN '120022' ELSE pg_catalog.current_setting(name) END $$`)
+	_, err := postgres.Open(t.Context(), postgres.Options{URL: pgtest.URL(t) + "&search_path=" + fakes + ",pg_catalog", Schema: schema})
+	require.ErrorContains(t, err, "PostgreSQL 13 or newer is needed")
 	var n int
-	require.NoError(t, connect(t, pgtest.URL(t)).QueryRow(t.Context(), "SELECT count(*) FROM pg_namespace WHERE nspname = $1", schema).Scan(&n))
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_namespace WHERE nspname = $1", schema).Scan(&n))
 	assert.Zero(t, n, "nothing is written")
 }
 

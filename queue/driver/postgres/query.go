@@ -10,28 +10,11 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // readAtOnce is the maximum number of rows that one statement reads to find records.
 const readAtOnce = 5000
-
-// condition is a part of a WHERE clause, with one argument per question mark.
-type condition struct {
-	terms []string
-	args  []any
-}
-
-func (c *condition) add(term string, args ...any) {
-	c.terms = append(c.terms, term)
-	c.args = append(c.args, args...)
-}
-
-func (c *condition) String() string {
-	if len(c.terms) == 0 {
-		return "true"
-	}
-	return strings.Join(c.terms, " AND ")
-}
 
 // numbered replaces the question marks of a statement with numbered parameters.
 func numbered(text string) string {
@@ -47,24 +30,6 @@ func numbered(text string) string {
 	return b.String()
 }
 
-// stale selects the records that have expired before they were claimed.
-const stale = "place < 5 AND dispatch_by IS NOT NULL AND dispatch_by < ?"
-
-// stateTerms select the records in a state, as StateOf derives it. Each question mark is the
-// current time.
-var stateTerms = map[amboy.JobState]string{
-	amboy.StateScheduled: "(place IN (1, 4) AND wait_until > ? AND NOT (" + stale + "))",
-	amboy.StatePending:   "(place IN (1, 4) AND (wait_until IS NULL OR wait_until <= ?) AND (dispatch_by IS NULL OR dispatch_by >= ?))",
-	amboy.StateBlocked:   "(place IN (0, 2, 3) AND (dispatch_by IS NULL OR dispatch_by >= ?))",
-	amboy.StateParked:    "place = 5",
-	amboy.StateRunning:   "place = 6",
-	amboy.StateRetrying:  "place = 7",
-	amboy.StateSucceeded: "place = 8",
-	amboy.StateFailed:    "place = 9",
-	amboy.StateCanceled:  "place = 10",
-	amboy.StateExpired:   "(place = 11 OR (" + stale + "))",
-}
-
 // outOfLine are the states whose records are all out of their lines, so that an index contains
 // them without the others.
 var outOfLine = []amboy.JobState{amboy.StateBlocked, amboy.StateParked, amboy.StateRetrying, amboy.StateFailed, amboy.StateCanceled}
@@ -72,12 +37,12 @@ var outOfLine = []amboy.JobState{amboy.StateBlocked, amboy.StateParked, amboy.St
 // selection is a Query in SQL.
 type selection struct {
 	// condition holds for the selected records.
-	condition
+	table.Condition
 	// few selects the sequence numbers of a few records that include all selected ones; nil if
 	// all records are scanned, or those of base.
-	few *condition
+	few *table.Condition
 	// maybeFew is used as few if it finds no more than readAtOnce records.
-	maybeFew *condition
+	maybeFew *table.Condition
 	// base is the term of the partial index that is scanned.
 	base string
 }
@@ -95,21 +60,21 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	s := &selection{base: "true"}
 	s.addList(inQueues, q.Queues)
 	s.addList("type = ANY(?::text[])", q.Types)
-	s.addStates(q.States, instantOf(now).Int64)
+	s.addStates(q.States, table.InstantOf(now).Int64)
 	if q.Scope != "" {
-		s.add("(coalesce(scopes, '[]')::jsonb || coalesce(enqueue_scopes, '[]')::jsonb) @> to_jsonb(?::text)", storable(q.Scope))
+		s.Add("(coalesce(scopes, '[]')::jsonb || coalesce(enqueue_scopes, '[]')::jsonb) @> to_jsonb(?::text)", storable(q.Scope))
 	}
 	for _, tag := range q.Tags {
-		s.add("tags @> to_jsonb(?::text)", storable(tag))
+		s.Add("tags @> to_jsonb(?::text)", storable(tag))
 	}
 	if q.Error != "" {
-		s.add("strpos(last_error, ?) > 0", storable(q.Error))
+		s.Add("strpos(last_error, ?) > 0", storable(q.Error))
 	}
-	s.addRange("created", q.Created)
-	s.addRange("wait_until", q.Due)
-	s.addRange("ended", q.Ended)
+	s.AddRange("created", q.Created)
+	s.AddRange("wait_until", q.Due)
+	s.AddRange("ended", q.Ended)
 	if q.Latest {
-		s.add("NOT replaced")
+		s.Add("NOT replaced")
 	}
 	s.addWays(q)
 	return s, nil
@@ -117,34 +82,34 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 
 // addWays adds the conditions on records that use an index, and chooses the one to use.
 func (s *selection) addWays(q driver.Query) {
-	queues := condition{}
-	queues.add(inAnyQueue)
+	queues := table.Condition{}
+	queues.Add(inAnyQueue)
 	if len(q.Queues) > 0 {
-		queues = condition{}
-		queues.add(inQueues, q.Queues)
+		queues = table.Condition{}
+		queues.Add(inQueues, q.Queues)
 	}
-	numbers := func(term string, args ...any) *condition {
-		c := &condition{}
-		c.add("SELECT seq FROM {s}.jobs WHERE "+queues.String()+" AND "+term, slices.Concat(queues.args, args)...)
+	numbers := func(term string, args ...any) *table.Condition {
+		c := &table.Condition{}
+		c.Add("SELECT seq FROM {s}.jobs WHERE "+queues.String()+" AND "+term, slices.Concat(queues.Args, args)...)
 		return c
 	}
 	const anyAttempt = " AND (NOT replaced OR attempt IS NOT NULL)"
 	if len(q.Tags) > 0 {
-		s.maybeFew = numbers("tags IS NOT NULL AND tags @> ?::jsonb", names(storables(q.Tags)))
+		s.maybeFew = numbers("tags IS NOT NULL AND tags @> ?::jsonb", table.Names(storables(q.Tags)))
 	}
 	if q.Holding {
-		s.add("((place < 8 AND enqueue_scopes IS NOT NULL) OR (place = 6 AND scopes IS NOT NULL))")
-		s.add("(enqueue_scopes IS NOT NULL OR dispatch_by IS NULL OR dispatch_by >= started)")
+		s.Add("((place < 8 AND enqueue_scopes IS NOT NULL) OR (place = 6 AND scopes IS NOT NULL))")
+		s.Add("(enqueue_scopes IS NOT NULL OR dispatch_by IS NULL OR dispatch_by >= started)")
 		s.few = numbers("NOT replaced AND (queue, job_id) IN (SELECT queue, job_id FROM {s}.scope_holders)")
 	}
 	if q.DependsOn != "" {
-		s.few = &condition{}
-		s.few.add("SELECT from_seq AS seq FROM {s}.edges WHERE "+queues.String()+" AND to_job = ?", append(slices.Clone(queues.args), storable(q.DependsOn))...)
-		s.add("seq IN ("+s.few.String()+")", s.few.args...)
+		s.few = &table.Condition{}
+		s.few.Add("SELECT from_seq AS seq FROM {s}.edges WHERE "+queues.String()+" AND to_job = ?", append(slices.Clone(queues.Args), storable(q.DependsOn))...)
+		s.Add("seq IN ("+s.few.String()+")", s.few.Args...)
 	}
 	if q.ID != "" {
 		pattern := likePattern(q.ID)
-		s.add("job_id LIKE ?", pattern)
+		s.Add("job_id LIKE ?", pattern)
 		switch wildcard := strings.IndexAny(q.ID, "*?"); {
 		case wildcard < 0:
 			s.few = numbers("job_id = ?"+anyAttempt, storable(q.ID))
@@ -154,7 +119,7 @@ func (s *selection) addWays(q driver.Query) {
 		}
 	}
 	if len(q.JobIDs) > 0 {
-		s.add("job_id = ANY(?::text[])", storables(q.JobIDs))
+		s.Add("job_id = ANY(?::text[])", storables(q.JobIDs))
 		s.few = numbers("job_id = ANY(?::text[])"+anyAttempt, storables(q.JobIDs))
 	}
 }
@@ -169,7 +134,7 @@ func storables(texts []string) []string {
 
 func (s *selection) addList(term string, values []string) {
 	if len(values) > 0 {
-		s.add(term, storables(values))
+		s.Add(term, storables(values))
 	}
 }
 
@@ -177,35 +142,14 @@ func (s *selection) addStates(states []amboy.JobState, now int64) {
 	if len(states) == 0 {
 		return
 	}
-	terms := []string{"false"}
-	allOut := true
-	for _, state := range states {
-		term := stateTerms[state]
-		if term == "" {
-			continue // no record is ever in this state
-		}
-		terms = append(terms, term)
-		for range strings.Count(term, "?") {
-			s.args = append(s.args, now)
-		}
-		allOut = allOut && slices.Contains(outOfLine, state)
-	}
-	s.terms = append(s.terms, "("+strings.Join(terms, " OR ")+")")
+	s.AddStates(states, now)
+	isInLine := func(state amboy.JobState) bool { return !slices.Contains(outOfLine, state) }
 	switch {
-	case allOut:
+	case !slices.ContainsFunc(states, isInLine):
 		s.base = "line < 0"
 	case len(states) == 1 && states[0] == amboy.StateRunning:
-		s.few = &condition{}
-		s.few.add("SELECT unnest(seqs) AS seq FROM {s}.leases")
-	}
-}
-
-func (s *selection) addRange(column string, r driver.TimeRange) {
-	if !r.From.IsZero() {
-		s.add(column+" >= ?", instantOf(r.From))
-	}
-	if !r.To.IsZero() {
-		s.add(column+" < ?", instantOf(r.To))
+		s.few = &table.Condition{}
+		s.few.Add("SELECT unnest(seqs) AS seq FROM {s}.leases")
 	}
 }
 
@@ -215,15 +159,15 @@ func likePattern(pattern string) string {
 }
 
 // bound finds the last record that a page reads, so that each statement takes a short time.
-func (s *selection) bound(ctx context.Context, d *Driver, on querier, at *span) error {
-	at.until = instant{}
+func (s *selection) bound(ctx context.Context, d *Driver, on querier, at *table.Span) error {
+	at.Until = table.Instant{}
 	if s.few == nil && s.maybeFew != nil {
 		n := 0
 		text := fmt.Sprintf("SELECT count(*) FROM (%s LIMIT %d) AS found", s.maybeFew, readAtOnce+1)
 		err := on.query(ctx, d.inSchema(numbered(text)), func(r *row) error {
 			n = r.int()
 			return nil
-		}, s.maybeFew.args...)
+		}, s.maybeFew.Args...)
 		if err != nil {
 			return err
 		}
@@ -235,29 +179,29 @@ func (s *selection) bound(ctx context.Context, d *Driver, on querier, at *span) 
 	if s.few != nil {
 		return nil
 	}
-	bounds := at.bounds("seq")
-	text := fmt.Sprintf("SELECT seq FROM {s}.jobs WHERE %s AND %s ORDER BY %s LIMIT 1 OFFSET %d", s.base, &bounds, at.order("seq"), readAtOnce-1)
+	bounds := at.Bounds("seq")
+	text := fmt.Sprintf("SELECT seq FROM {s}.jobs WHERE %s AND %s ORDER BY %s LIMIT 1 OFFSET %d", s.base, &bounds, at.Order("seq"), readAtOnce-1)
 	return on.query(ctx, d.inSchema(numbered(text)), func(r *row) error {
-		at.until = r.time()
+		at.Until = r.time()
 		return nil
-	}, bounds.args...)
+	}, bounds.Args...)
 }
 
 // statement selects rows of a span, in its order. If few is set, these records are found first,
 // whatever number of them the server expects.
-func (s *selection) statement(columns string, at *span, limit int) (text string, args []any) {
-	var where condition
+func (s *selection) statement(columns string, at *table.Span, limit int) (text string, args []any) {
+	var where table.Condition
 	with := ""
 	if s.few != nil {
 		with = "WITH few AS MATERIALIZED (" + s.few.String() + ") "
-		args = append(args, s.few.args...)
-		where.add("seq IN (SELECT seq FROM few)")
+		args = append(args, s.few.Args...)
+		where.Add("seq IN (SELECT seq FROM few)")
 	} else {
-		where.add(s.base)
+		where.Add(s.base)
 	}
-	bounds := at.bounds("seq")
-	where.add(bounds.String(), bounds.args...)
-	where.add(s.String(), s.args...)
-	text = fmt.Sprintf("%sSELECT %s FROM {s}.jobs WHERE %s ORDER BY %s LIMIT %d", with, columns, &where, at.order("seq"), limit)
-	return numbered(text), append(args, where.args...)
+	bounds := at.Bounds("seq")
+	where.Add(bounds.String(), bounds.Args...)
+	where.Add(s.String(), s.Args...)
+	text = fmt.Sprintf("%sSELECT %s FROM {s}.jobs WHERE %s ORDER BY %s LIMIT %d", with, columns, &where, at.Order("seq"), limit)
+	return numbered(text), append(args, where.Args...)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
@@ -14,7 +15,7 @@ import (
 func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, error) {
 	found, err := d.readRecords(ctx, readLatest, storable(queue), storable(id))
 	if err == nil && (len(found) == 0 || !isStorable(id)) {
-		err = notFound(id)
+		err = table.NotFound(id)
 	}
 	var r *driver.Record
 	if err == nil {
@@ -44,7 +45,7 @@ func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Reco
 	for _, s := range found {
 		r, err := s.decode()
 		if err != nil {
-			return nil, fmt.Errorf("getting attempt %d of job %q: %w", s.attempt.Int64, id, err)
+			return nil, fmt.Errorf("getting attempt %d of job %q: %w", s.Attempt.Int64, id, err)
 		}
 		if r.RetryInfo.Retryable {
 			attempts = append(attempts, r)
@@ -75,11 +76,11 @@ func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageReque
 }
 
 func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageRequest) (found []*stored, next driver.Cursor, err error) {
-	err = checkLimit(page.Limit)
+	err = table.CheckLimit(page.Limit)
 	if err != nil {
 		return nil, "", err
 	}
-	at, err := newSpan(page.After, page.Newest)
+	at, err := table.NewSpan(page.After, page.Newest)
 	if err != nil {
 		return nil, "", err
 	}
@@ -112,11 +113,11 @@ func (d *Driver) Count(ctx context.Context, q driver.Query, limit int) (int, err
 }
 
 func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, err error) {
-	err = checkLimit(limit)
+	err = table.CheckLimit(limit)
 	if err != nil {
 		return 0, err
 	}
-	at, err := newSpan("", false)
+	at, err := table.NewSpan("", false)
 	if err != nil {
 		return 0, err
 	}
@@ -142,7 +143,7 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) ([]driver.Lea
 	var jobs []*job
 	err := d.reading(ctx, func(ctx context.Context, on querier) error {
 		err := on.query(ctx, d.texts[readCanceled], func(r *row) error {
-			j := &job{queue: r.key(), name: r.text(), id: r.text(), owner: r.text(), count: r.int()}
+			j := &job{queue: r.key(), Job: table.Job{Name: r.text(), ID: r.text(), Owner: r.text(), Count: r.int()}}
 			jobs = append(jobs, j)
 			return nil
 		}, storable(owner))
@@ -156,40 +157,22 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) ([]driver.Lea
 	}
 	var leases []driver.Lease
 	for _, j := range jobs {
-		leases = append(leases, driver.Lease{Queue: j.queueName, Name: j.name, Owner: j.owner, Count: j.count})
+		leases = append(leases, driver.Lease{Queue: j.queueName, Name: j.Name, Owner: j.Owner, Count: j.Count})
 	}
 	return leases, nil
 }
 
-// addTo counts records in a place.
-func (p place) addTo(stats *amboy.QueueStats, n int) {
-	switch p {
-	case waiting, postponed, scopeBlocked:
-		stats.Blocked += n
-		stats.Pending += n
-	case scheduled, ready, parked:
-		stats.Pending += n
-	case running:
-		stats.Running += n
-	case retrying:
-		stats.Retrying += n
-		stats.Completed += n
-	default:
-		stats.Completed += n
-	}
-	stats.Total += n
-}
-
 // Stats implements driver.Driver. Its cost does not depend on the number of records.
-func (d *Driver) Stats(ctx context.Context, queue string) (stats amboy.QueueStats, err error) {
-	err = d.read(ctx, readStats, func(r *row) error {
-		place(r.integer()).addTo(&stats, r.int())
+func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
+	var info driver.QueueInfo
+	err := d.read(ctx, readStats, func(r *row) error {
+		table.Place(r.integer()).Count(&info, r.int())
 		return nil
 	}, storable(queue))
 	if err != nil {
 		return amboy.QueueStats{}, fmt.Errorf("counting the records of queue %q: %w", queue, err)
 	}
-	return stats, nil
+	return info.Stats, nil
 }
 
 // Queues implements driver.Driver. Its cost does not depend on the number of records.
@@ -199,14 +182,7 @@ func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error)
 		if len(all) == 0 || all[len(all)-1].Name != info.Name {
 			all = append(all, info)
 		}
-		p, n, last := place(r.integer()), r.int(), &all[len(all)-1]
-		p.addTo(&last.Stats, n)
-		switch p {
-		case scheduled:
-			last.Scheduled += n
-		case parked:
-			last.Parked += n
-		}
+		table.Place(r.integer()).Count(&all[len(all)-1], r.int())
 		return nil
 	})
 	if err != nil {
@@ -220,8 +196,8 @@ func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error)
 func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 	counts := schedule.TypeCounts{}
 	err := d.read(ctx, countTypes, func(r *row) error {
-		queue, jobType, at := r.text(), r.text(), r.int()
-		counts.Add(queue, jobType, schedulePlaces[at], r.int())
+		queue, jobType, at := r.text(), r.text(), table.Place(r.integer())
+		counts.Add(queue, jobType, at.Schedule(), r.int())
 		return nil
 	})
 	if err != nil {
@@ -236,7 +212,7 @@ func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]t
 	oldest := map[string]time.Time{}
 	err := d.read(ctx, readOldestReady, func(r *row) error {
 		name := r.text()
-		oldest[name] = timeOf(r.time())
+		oldest[name] = table.TimeOf(r.time())
 		return nil
 	}, storables(queues))
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // row reads the columns of one row of a result, from left to right. The statements of
@@ -108,15 +110,15 @@ func (r *row) bool() bool {
 	}
 }
 
-func (r *row) time() instant {
+func (r *row) time() table.Instant {
 	switch v := r.next().(type) {
 	case nil:
-		return instant{}
+		return table.Instant{}
 	case int64:
-		return instant{Int64: v, Valid: true}
+		return table.Instant{Int64: v, Valid: true}
 	default:
 		r.wrong(v, "a time")
-		return instant{}
+		return table.Instant{}
 	}
 }
 
@@ -145,13 +147,9 @@ func (r *row) bytes() []byte {
 }
 
 // names reads a list of names from its JSON.
-func (r *row) names() names {
-	text := r.text()
-	if text == "" {
-		return nil
-	}
-	var list names
-	if err := json.Unmarshal([]byte(text), &list); err != nil && r.err == nil {
+func (r *row) names() table.Names {
+	list, err := table.DecodeNames(r.text())
+	if err != nil && r.err == nil {
 		r.err = fmt.Errorf("column %d of a row should be a list of names: %w", r.at, err)
 	}
 	return list

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // A scope is in one of three states: held by a job, promised to a ready record, or free with no
@@ -34,8 +35,8 @@ func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if held && holder != j.id {
-			return amboy.NewDuplicateJobScopeErrorf("taking the enqueue scopes of job %q: scope %q is held by job %q", j.id, name, holder), nil
+		if held && holder != j.ID {
+			return amboy.NewDuplicateJobScopeErrorf("taking the enqueue scopes of job %q: scope %q is held by job %q", j.ID, name, holder), nil
 		}
 	}
 	return nil, nil
@@ -45,7 +46,7 @@ func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 // revoked.
 func (c *changes) take(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if _, err := c.exec(hold, j.queue, name, j.id); err != nil {
+		if _, err := c.exec(hold, j.queue, name, j.ID); err != nil {
 			return err
 		}
 	}
@@ -63,7 +64,7 @@ func (c *changes) take(j *job, scopes []string) error {
 // free releases the given scopes if the job holds them.
 func (c *changes) free(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if _, err := c.exec(freeScope, j.queue, name, j.id); err != nil {
+		if _, err := c.exec(freeScope, j.queue, name, j.ID); err != nil {
 			return err
 		}
 	}
@@ -72,8 +73,8 @@ func (c *changes) free(j *job, scopes []string) error {
 
 // fulfill gives a claimed record the scopes that it was promised.
 func (c *changes) fulfill(j *job) error {
-	for _, name := range j.dispatchScopes() {
-		if _, err := c.exec(hold, j.queue, name, j.id); err != nil {
+	for _, name := range j.DispatchScopes() {
+		if _, err := c.exec(hold, j.queue, name, j.ID); err != nil {
 			return err
 		}
 		if _, err := c.exec(dropPromise, j.queue, name); err != nil {
@@ -85,7 +86,7 @@ func (c *changes) fulfill(j *job) error {
 
 // withdraw takes back the promises to a record that is no longer ready.
 func (c *changes) withdraw(j *job) error {
-	scopes := j.dispatchScopes()
+	scopes := j.DispatchScopes()
 	for _, name := range scopes {
 		if _, err := c.exec(dropPromise, j.queue, name); err != nil {
 			return err
@@ -101,7 +102,7 @@ func (c *changes) revokePromise(queue int32, because string) (freed []string, er
 	if err != nil || worse == nil {
 		return nil, err
 	}
-	for _, name := range worse.dispatchScopes() {
+	for _, name := range worse.DispatchScopes() {
 		if _, err = c.exec(dropPromise, queue, name); err != nil {
 			return nil, err
 		}
@@ -109,27 +110,27 @@ func (c *changes) revokePromise(queue int32, because string) (freed []string, er
 			freed = append(freed, name)
 		}
 	}
-	return freed, c.move(worse, scopeBlocked, instant{}, because)
+	return freed, c.move(worse, table.ScopeBlocked, table.Instant{}, because)
 }
 
 // wait makes a record wait for its time, or admits it.
 func (c *changes) wait(j *job, now int64) error {
-	if firstPlace(j, now) == scheduled {
-		return c.move(j, scheduled, j.waitUntil, "")
+	if j.FirstPlace(now) == table.Scheduled {
+		return c.move(j, table.Scheduled, j.WaitUntil, "")
 	}
 	return c.admit(j)
 }
 
 // admit makes a record ready, or makes it wait for the scope that blocks it.
 func (c *changes) admit(j *job) error {
-	scopes := j.dispatchScopes()
+	scopes := j.DispatchScopes()
 	for _, name := range scopes {
 		blocked, err := c.isObstacle(name, j)
 		if err != nil {
 			return err
 		}
 		if blocked {
-			return c.move(j, scopeBlocked, instant{}, name)
+			return c.move(j, table.ScopeBlocked, table.Instant{}, name)
 		}
 	}
 	var freed []string
@@ -139,11 +140,11 @@ func (c *changes) admit(j *job) error {
 			return err
 		}
 		freed = append(freed, others...)
-		if _, err = c.exec(promise, j.queue, name, j.seq); err != nil {
+		if _, err = c.exec(promise, j.queue, name, j.Seq); err != nil {
 			return err
 		}
 	}
-	if err := c.move(j, ready, instant{}, ""); err != nil {
+	if err := c.move(j, table.Ready, table.Instant{}, ""); err != nil {
 		return err
 	}
 	return c.promote(j.queue, freed)
@@ -153,14 +154,14 @@ func (c *changes) admit(j *job) error {
 // that runs earlier.
 func (c *changes) isObstacle(name string, j *job) (bool, error) {
 	holder, held, err := c.holder(j.queue, name)
-	if err != nil || (held && holder != j.id) {
+	if err != nil || (held && holder != j.ID) {
 		return true, err
 	}
 	first, err := c.promised(j.queue, name)
 	if err == nil && first == nil {
 		first, err = c.job(firstWaiter, j.queue, name)
 	}
-	return first != nil && first.compare(j) < 0, err
+	return first != nil && first.Compare(&j.Job) < 0, err
 }
 
 // promote admits, for each free scope, the first record that waits for it.
@@ -200,24 +201,24 @@ func (c *changes) nextFor(queue int32, name string) (*job, error) {
 
 // move moves a record to another place. due is the end of its wait, and scope the scope that it
 // waits for, or empty.
-func (c *changes) move(j *job, p place, due instant, scope string) error {
-	n, err := c.exec(moveJob, p, due, nullable(scope), j.seq)
+func (c *changes) move(j *job, p table.Place, due table.Instant, scope string) error {
+	n, err := c.exec(moveJob, p, due, nullable(scope), j.Seq)
 	if err != nil {
 		return err
 	}
 	if n != 1 {
-		return fmt.Errorf("record %q is gone", j.name)
+		return fmt.Errorf("record %q is gone", j.Name)
 	}
-	c.count(j.queue, j.place, p)
-	j.place = p
+	c.count(j.queue, j.Place, p)
+	j.Place = p
 	return c.admitToLine(j)
 }
 
 // admitToLine lowers the floor of a ready job's line to the job.
 func (c *changes) admitToLine(j *job) error {
-	if j.place != ready {
+	if j.Place != table.Ready {
 		return nil
 	}
-	_, err := c.exec(lowerFloor, j.seq, max(j.line, -j.line))
+	_, err := c.exec(lowerFloor, j.Seq, max(j.line, -j.line))
 	return err
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // maxScanned is the maximum number of rows that one statement scans.
@@ -22,7 +24,7 @@ type accessPath struct {
 	// seq is its column with the sequence numbers of the records.
 	seq string
 	// where selects the rows of the table.
-	where condition
+	where table.Condition
 	// scans are along indexes. A page ends when one of them has reached the maximum
 	// number of rows. Without scans a page has no such end, because the records are few.
 	scans []indexScan
@@ -36,20 +38,20 @@ type accessPath struct {
 // indexScan is a scan along an index.
 type indexScan struct {
 	table, seq string
-	where      condition
+	where      table.Condition
 }
 
 // rows returns the statement for the rows of the scan, in the order of the records.
-func (s *indexScan) rows(at *span, columns string, limit, offset int) (text string, args []any) {
-	bounds := at.bounds(s.seq)
+func (s *indexScan) rows(at *table.Span, columns string, limit, offset int) (text string, args []any) {
+	bounds := at.Bounds(s.seq)
 	text = fmt.Sprintf("SELECT %s FROM %s WHERE %s AND %s ORDER BY %s LIMIT %d OFFSET %d",
-		columns, s.table, &s.where, &bounds, at.order(s.seq), limit, offset)
-	return text, slices.Concat(s.where.args, bounds.args)
+		columns, s.table, &s.where, &bounds, at.Order(s.seq), limit, offset)
+	return text, slices.Concat(s.where.Args, bounds.Args)
 }
 
 // bound returns the statement that finds the last row that a page may scan. It finds none
 // if there are fewer rows.
-func (s *indexScan) bound(at *span, most int) (text string, args []any) {
+func (s *indexScan) bound(at *table.Span, most int) (text string, args []any) {
 	return s.rows(at, s.seq, 1, most-1)
 }
 
@@ -68,7 +70,7 @@ func (p *accessPath) maxPerScan(limit int, short bool) int {
 // merge returns the statement that finds the rows of all scans that a page may scan: the
 // index of a scan and the sequence number of a record. It is a single statement, because
 // a record may move from one index to another.
-func (p *accessPath) merge(at *span, most int) (text string, args []any) {
+func (p *accessPath) merge(at *table.Span, most int) (text string, args []any) {
 	texts := make([]string, len(p.scans))
 	for i := range p.scans {
 		along := &p.scans[i]
@@ -81,8 +83,8 @@ func (p *accessPath) merge(at *span, most int) (text string, args []any) {
 
 // limitPage finds where a page must end. If the scans are merged, it also returns the sequence
 // numbers of the records that the page may contain. Each scan has at most most rows.
-func (p *accessPath) limitPage(from textQuerier, at *span, most int) (numbers []int64, err error) {
-	at.until = instant{}
+func (p *accessPath) limitPage(from textQuerier, at *table.Span, most int) (numbers []int64, err error) {
+	at.Until = table.Instant{}
 	if p.merged {
 		text, args := p.merge(at, most)
 		rows := make([]int, len(p.scans))
@@ -91,7 +93,7 @@ func (p *accessPath) limitPage(from textQuerier, at *span, most int) (numbers []
 			numbers = append(numbers, number)
 			rows[scan]++
 			if rows[scan] == most {
-				at.bound(number)
+				at.EndAt(number)
 			}
 			return nil
 		}, args...)
@@ -100,7 +102,7 @@ func (p *accessPath) limitPage(from textQuerier, at *span, most int) (numbers []
 	for i := range p.scans {
 		text, args := p.scans[i].bound(at, most)
 		err = from.queryText(text, func(r *row) error {
-			at.bound(r.integer())
+			at.EndAt(r.integer())
 			return nil
 		}, args...)
 		if err != nil {
@@ -111,18 +113,18 @@ func (p *accessPath) limitPage(from textQuerier, at *span, most int) (numbers []
 }
 
 // statement selects the rows of a span along the chosen access path.
-func (s *selection) statement(columns string, at *span, numbers []int64, limit int) (text string, args []any) {
-	where := condition{}
+func (s *selection) statement(columns string, at *table.Span, numbers []int64, limit int) (text string, args []any) {
+	where := table.Condition{}
 	if s.path.merged {
-		where.add("jobs.seq IN (SELECT value FROM json_each(?))", numberList(numbers))
+		where.Add("jobs.seq IN (SELECT value FROM json_each(?))", numberList(numbers))
 	} else {
-		where.add(s.path.where.String(), s.path.where.args...)
+		where.Add(s.path.where.String(), s.path.where.Args...)
 	}
-	bounds := at.bounds(s.path.seq)
-	where.add(bounds.String(), bounds.args...)
-	where.add(s.String(), s.args...)
-	text = fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT ? + 0", columns, s.path.table, &where, at.order(s.path.seq))
-	return text, append(where.args, limit)
+	bounds := at.Bounds(s.path.seq)
+	where.Add(bounds.String(), bounds.Args...)
+	where.Add(s.String(), s.Args...)
+	text = fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT ? + 0", columns, s.path.table, &where, at.Order(s.path.seq))
+	return text, append(where.Args, limit)
 }
 
 // numberList encodes numbers for json_each.
@@ -178,7 +180,7 @@ func (s *selection) firstPath(from textQuerier) (*accessPath, error) {
 		return scanJobs(holdsScopes), nil
 	case len(s.places) > 0:
 		few := true
-		if slices.Contains(s.places, ready) {
+		if slices.Contains(s.places, table.Ready) {
 			var err error
 			few, err = s.mayMergeReady(from)
 			if err != nil {
@@ -211,7 +213,7 @@ func scanJobs(term string) *accessPath {
 // few is an access path for a few records.
 func few(term string, args ...any) *accessPath {
 	p := &accessPath{table: "jobs", seq: "jobs.seq"}
-	p.where.add(term, args...)
+	p.where.Add(term, args...)
 	return p
 }
 
@@ -266,7 +268,7 @@ func (s *selection) pathByPrefix(from textQuerier) (*accessPath, error) {
 
 // rarestTag returns the tag that the fewest records have. If all tags have at least
 // maxScanned records, it returns the first of them.
-func rarestTag(from textQuerier, tags names) (rarest string, err error) {
+func rarestTag(from textQuerier, tags table.Names) (rarest string, err error) {
 	if len(tags) == 1 {
 		return tags[0], nil
 	}
@@ -292,14 +294,14 @@ func (s *selection) pathByTag(from textQuerier) (*accessPath, error) {
 		return nil, err
 	}
 	p := &accessPath{table: "tags CROSS JOIN jobs ON jobs.seq = of_seq", seq: "of_seq"}
-	table := "tags"
-	p.where.add("tags.tag = ?", tag)
+	scanned := "tags"
+	p.where.Add("tags.tag = ?", tag)
 	if len(s.queues) == 1 {
-		table = "tags INDEXED BY tags_queue"
-		p.table = table + " CROSS JOIN jobs ON jobs.seq = of_seq"
-		p.where.add("of_queue = (SELECT id FROM queues WHERE name = ?)", s.queues[0])
+		scanned = "tags INDEXED BY tags_queue"
+		p.table = scanned + " CROSS JOIN jobs ON jobs.seq = of_seq"
+		p.where.Add("of_queue = (SELECT id FROM queues WHERE name = ?)", s.queues[0])
 	}
-	p.scans = []indexScan{{table: table, seq: p.seq, where: p.where}}
+	p.scans = []indexScan{{table: scanned, seq: p.seq, where: p.where}}
 	return p, nil
 }
 
@@ -313,7 +315,7 @@ const (
 // mergeWith adds a scan along an index that has another order.
 func (p *accessPath) mergeWith(index, term string, args ...any) {
 	along := indexScan{table: "jobs INDEXED BY " + index, seq: p.seq}
-	along.where.add(term, args...)
+	along.where.Add(term, args...)
 	p.scans = append(p.scans, along)
 	p.merged = true
 }
@@ -365,27 +367,27 @@ func (s *selection) pathByPlace() *accessPath {
 	p := &accessPath{table: "jobs", seq: "jobs.seq"}
 	var list []string
 	for _, at := range s.places {
-		if at == ready {
+		if at == table.Ready {
 			s.mergeReady(p)
 			continue
 		}
-		if at == scheduled && s.fewDue { // the records that are not due may be many
+		if at == table.Scheduled && s.fewDue { // the records that are not due may be many
 			p.mergeWith("jobs_due", "place = 1 AND due <= ?", s.dueBy)
 			continue
 		}
 		text := strconv.Itoa(int(at))
 		list = append(list, text)
 		along := indexScan{table: "jobs", seq: p.seq}
-		along.where.add("place = " + text)
-		along.where.add(inPlaces)
+		along.where.Add("place = " + text)
+		along.where.Add(inPlaces)
 		p.scans = append(p.scans, along)
 	}
 	if s.stale.Valid {
 		p.mergeWith("jobs_expires", "expires < ?", s.stale)
 		p.mergeWith("jobs_overdue", "overdue = 1")
 	}
-	p.where.add("place IN (" + strings.Join(list, ", ") + ")")
-	p.where.add(inPlaces)
+	p.where.Add("place IN (" + strings.Join(list, ", ") + ")")
+	p.where.Add(inPlaces)
 	return p
 }
 

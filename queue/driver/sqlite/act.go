@@ -5,57 +5,22 @@ import (
 	"fmt"
 	"time"
 
-	"go.mongodb.org/mongo-driver/bson"
-
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
-
-// actAtOnce is the maximum number of records on which one transaction acts.
-const actAtOnce = 200
 
 // Act implements driver.Driver. It acts on at most 200 records and scans at most 5,000 in
 // one transaction. It may end before Limit if it finds no record for 40 ms. If an error
 // occurs after some records, the result still reports what was done.
 func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
-	fail := func(acted driver.Acted, err error) (driver.Acted, error) {
-		return acted, fmt.Errorf("action %q: after %d records: %w", req.Action.Kind, acted.Done, err)
-	}
-	acted := driver.Acted{Next: req.After}
-	if err := req.Action.Validate(); err != nil {
-		return driver.Acted{}, err
-	}
-	if err := checkLimit(req.Limit); err != nil {
-		return fail(acted, err)
-	}
-	at, err := newSpan(req.After, false)
-	if err != nil {
-		return fail(acted, err)
-	}
 	a := &acting{Action: req.Action, dryRun: req.DryRun, now: time.Now()}
-	s, err := newSelection(req.Query, a.now)
-	if err != nil {
-		return fail(acted, err)
-	}
-	for left, found := req.Limit, time.Now(); left > 0; {
-		some, err := d.actOnSome(ctx, a, s, at, min(left, actAtOnce))
-		if err != nil {
-			return fail(acted, err)
-		}
-		acted.Done, acted.Skipped, acted.Next = acted.Done+some.Done, acted.Skipped+some.Skipped, some.Next
-		selected := some.Done + some.Skipped
-		if some.Next == "" || (selected == 0 && time.Since(found) > findTime) {
-			break
-		}
-		if selected > 0 {
-			found = time.Now()
-		}
-		left -= selected
-	}
-	return acted, nil
+	return table.Act(req, findTime, func() (table.ActOnSome, error) {
+		s, err := newSelection(req.Query, a.now)
+		return func(at *table.Span, limit int) (driver.Acted, error) { return d.actOnSome(ctx, a, s, at, limit) }, err
+	})
 }
 
-func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *span, limit int) (driver.Acted, error) {
+func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *table.Span, limit int) (driver.Acted, error) {
 	var acted driver.Acted
 	end := *at
 	news := driver.Anywhere
@@ -64,9 +29,9 @@ func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *spa
 	}
 	err := d.writer.write(ctx, &change{news: news, size: limit, run: func(c *changes) (err error) {
 		acted, end = driver.Acted{}, *at
-		if !end.end.Valid { // restarted records get new numbers, and must not be selected again
-			end.end.Valid = true
-			if _, err = c.one(lastSeq, func(r *row) { end.end.Int64 = r.integer() }); err != nil {
+		if !end.End.Valid { // restarted records get new numbers, and must not be selected again
+			end.End.Valid = true
+			if _, err = c.one(lastSeq, func(r *row) { end.End.Int64 = r.integer() }); err != nil {
 				return err
 			}
 		}
@@ -105,19 +70,22 @@ type acting struct {
 // act applies an action to a record, and reports whether its state allows the action.
 func (c *changes) act(a *acting, f *described) (done bool, err error) {
 	// An earlier action of this call may have moved the record.
-	current, err := c.job(findSeq, f.seq)
+	current, err := c.job(findSeq, f.Seq)
 	if err != nil || current == nil {
 		return false, err
 	}
 	f.job = *current
-	allowed, err := c.allows(a, f)
+	allowed := f.Allows(a.Kind, a.now.UnixNano())
+	if allowed && a.Kind == driver.Restart {
+		allowed, err = c.mayRestart(f)
+	}
 	if err != nil || !allowed || a.dryRun {
 		return allowed, err
 	}
 	switch a.Kind {
 	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
-		f.job.count++
-		_, err = c.exec(setCount, f.job.count, f.seq)
+		f.Count++
+		_, err = c.exec(setCount, f.Count, f.Seq)
 		if err != nil {
 			return false, err
 		}
@@ -126,13 +94,13 @@ func (c *changes) act(a *acting, f *described) (done bool, err error) {
 	case driver.Cancel:
 		err = c.cancel(a, f)
 	case driver.RunNow:
-		at := f.job.waitUntil
+		at := f.WaitUntil
 		if at.Int64 > a.now.UnixNano() {
-			at = instantOf(a.now)
+			at = table.InstantOf(a.now)
 		}
 		err = c.reschedule(&f.job, at, a.now)
 	case driver.Reschedule:
-		err = c.reschedule(&f.job, instantOf(a.At), a.now)
+		err = c.reschedule(&f.job, table.InstantOf(a.At), a.now)
 	case driver.Prioritize:
 		err = c.prioritize(&f.job, a.Priority)
 	case driver.Park:
@@ -145,54 +113,31 @@ func (c *changes) act(a *acting, f *described) (done bool, err error) {
 		err = c.delete(&f.stored)
 	}
 	if err != nil {
-		return false, fmt.Errorf("record %q: %w", f.name, err)
+		return false, fmt.Errorf("record %q: %w", f.Name, err)
 	}
 	return true, nil
 }
 
-// allows reports whether a record's state allows an action.
-func (c *changes) allows(a *acting, f *described) (bool, error) {
-	switch p := f.place; a.Kind {
-	case driver.Cancel, driver.Prioritize:
-		return !p.final(), nil
-	case driver.RunNow:
-		return p == scheduled || p == postponed || (p == waiting && f.job.waitUntil.Int64 > a.now.UnixNano()), nil
-	case driver.Reschedule, driver.Park:
-		return p < parked, nil
-	case driver.Unpark:
-		return p == parked, nil
-	case driver.Restart:
-		return c.mayRestart(f)
-	case driver.Delete:
-		return p.final(), nil
-	default:
-		return false, nil
-	}
-}
-
 func (c *changes) mayRestart(f *described) (bool, error) {
-	if !f.place.final() || f.place == succeeded {
-		return false, nil
-	}
-	latest, err := c.latest(f.queue, f.id)
-	if err != nil || latest == nil || latest.seq != f.seq {
+	latest, err := c.latest(f.queue, f.ID)
+	if err != nil || latest == nil || latest.Seq != f.Seq {
 		return false, err
 	}
-	edgesLeft, err := c.anyEdgesLeft(f.queue, f.id)
+	edgesLeft, err := c.anyEdgesLeft(f.queue, f.ID)
 	if err != nil || edgesLeft {
 		return false, err
 	}
 	refusal, err := c.checkKey(&f.job)
 	if err == nil && refusal == nil {
-		refusal, err = c.checkFree(&f.job, f.enqueueScopes)
+		refusal, err = c.checkFree(&f.job, f.EnqueueScopes)
 	}
 	return refusal == nil, err
 }
 
 // cancel ends a record, or marks it for its owner if it is running.
 func (c *changes) cancel(a *acting, f *described) error {
-	if f.place == running {
-		_, err := c.exec(markCancel, nullable(a.Reason), instantOf(a.ForgetAt), f.seq)
+	if f.Place == table.Running {
+		_, err := c.exec(markCancel, nullable(a.Reason), table.InstantOf(a.ForgetAt), f.Seq)
 		return err
 	}
 	r, err := f.decode(f.queueName)
@@ -205,12 +150,7 @@ func (c *changes) cancel(a *acting, f *described) error {
 
 // endCanceled ends a record that has the reason and the retention time of a Cancel action.
 func (c *changes) endCanceled(j *job, r *driver.Record, now time.Time) error {
-	r.Status.Completed, r.Status.InProgress, r.Status.Hold = true, false, ""
-	r.Status.Outcome = amboy.OutcomeCanceled
-	r.Status.ModificationCount++
-	r.RetryInfo.NeedsRetry = false
-	r.TimeInfo.End = now
-	e, err := newEnding(r.Name, r)
+	e, err := table.NewCanceled(r, now)
 	if err != nil {
 		return err
 	}
@@ -218,12 +158,12 @@ func (c *changes) endCanceled(j *job, r *driver.Record, now time.Time) error {
 }
 
 // reschedule sets another time for a record that has not started.
-func (c *changes) reschedule(j *job, at instant, now time.Time) error {
-	if _, err := c.exec(setWaitUntil, at, j.seq); err != nil {
+func (c *changes) reschedule(j *job, at table.Instant, now time.Time) error {
+	if _, err := c.exec(setWaitUntil, at, j.Seq); err != nil {
 		return err
 	}
-	j.waitUntil = at
-	if j.place == waiting {
+	j.WaitUntil = at
+	if j.Place == table.Waiting {
 		return nil
 	}
 	if err := c.setAside(j); err != nil {
@@ -234,8 +174,8 @@ func (c *changes) reschedule(j *job, at instant, now time.Time) error {
 
 // setAside removes a record from its place, so that it can be moved to another.
 func (c *changes) setAside(j *job) error {
-	wasReady := j.place == ready
-	if err := c.move(j, waiting, instant{}); err != nil {
+	wasReady := j.Place == table.Ready
+	if err := c.move(j, table.Waiting, table.Instant{}); err != nil {
 		return err
 	}
 	if wasReady {
@@ -245,16 +185,16 @@ func (c *changes) setAside(j *job) error {
 }
 
 func (c *changes) prioritize(j *job, priority int) error {
-	competes := (j.place == ready && len(j.scopes) > 0) || j.place == scopeBlocked
+	competes := (j.Place == table.Ready && len(j.Scopes) > 0) || j.Place == table.ScopeBlocked
 	if competes {
 		if err := c.setAside(j); err != nil {
 			return err
 		}
 	}
-	if _, err := c.exec(setPriority, priority, j.seq); err != nil {
+	if _, err := c.exec(setPriority, priority, j.Seq); err != nil {
 		return err
 	}
-	j.priority = priority
+	j.Priority = priority
 	if competes {
 		return c.admit(j)
 	}
@@ -265,10 +205,10 @@ func (c *changes) park(j *job, reason string) error {
 	if err := c.setAside(j); err != nil {
 		return err
 	}
-	if _, err := c.exec(setReason, nullable(reason), j.seq); err != nil {
+	if _, err := c.exec(setReason, nullable(reason), j.Seq); err != nil {
 		return err
 	}
-	return c.move(j, parked, instant{})
+	return c.move(j, table.Parked, table.Instant{})
 }
 
 func (c *changes) unpark(j *job, now time.Time) error {
@@ -276,8 +216,8 @@ func (c *changes) unpark(j *job, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if j.open {
-		return c.move(j, waiting, instant{})
+	if j.Open {
+		return c.move(j, table.Waiting, table.Instant{})
 	}
 	return c.wait(j, now.UnixNano())
 }
@@ -289,25 +229,16 @@ func (c *changes) restart(f *described, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	r.Status.Errors, r.Status.Outcome, r.Status.Interruptions = nil, "", nil
-	r.Result, r.RetryInfo.NeedsRetry = nil, false
-	if f.dependency == otherDependency && r.Dependency != nil {
-		r.Dependency.Failed = nil
-	}
-	x, used := newExtra(r, f.dependency)
-	var encoded []byte
-	if used {
-		encoded, err = bson.Marshal(x)
-		if err != nil {
-			return err
-		}
+	encoded, err := f.EncodeRestarted(r)
+	if err != nil {
+		return err
 	}
 	var last int64
 	if _, err = c.one(lastSeq, func(r *row) { last = r.integer() }); err != nil {
 		return err
 	}
 	j := &f.job
-	if _, err = c.exec(restartJob, last+1, blob(encoded), j.uniqueKey != "", managerOf(r), j.seq); err != nil {
+	if _, err = c.exec(restartJob, last+1, blob(encoded), j.UniqueKey != "", managerOf(r), j.Seq); err != nil {
 		return err
 	}
 	err = c.moveLists(&f.stored, last+1)
@@ -315,11 +246,11 @@ func (c *changes) restart(f *described, now time.Time) error {
 		return err
 	}
 	n := c.count(j.queue)
-	n.places[j.place]--
-	n.places[waiting]++
+	n.places[j.Place]--
+	n.places[table.Waiting]++
 	n.ended--
-	j.seq, j.place, j.dispatchBy = last+1, waiting, instant{}
-	err = c.take(j, j.enqueueScopes)
+	j.Seq, j.Place, j.DispatchBy = last+1, table.Waiting, table.Instant{}
+	err = c.take(j, j.EnqueueScopes)
 	if err != nil {
 		return err
 	}
@@ -327,9 +258,9 @@ func (c *changes) restart(f *described, now time.Time) error {
 }
 
 func (c *changes) delete(s *stored) error {
-	if _, err := c.exec(deleteJob, s.seq); err != nil {
+	if _, err := c.exec(deleteJob, s.Seq); err != nil {
 		return err
 	}
-	c.count(s.queue).places[s.place]--
-	return c.dropLists(&listed{seq: s.seq, edges: len(s.edges) > 0, tags: s.tags})
+	c.count(s.queue).places[s.Place]--
+	return c.dropLists(&listed{seq: s.Seq, edges: len(s.Edges) > 0, tags: s.Tags})
 }

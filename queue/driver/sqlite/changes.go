@@ -3,6 +3,8 @@ package sqlite
 import (
 	"fmt"
 	"time"
+
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // changes is a transaction. Its methods ignore contexts: it takes milliseconds, and one of
@@ -35,7 +37,7 @@ func newChanges(on connection, keys map[string]int64) *changes {
 
 // counts is the change of the numbers of records of a queue.
 type counts struct {
-	places  [places]int
+	places  [table.Places]int
 	overdue int
 	ended   int
 	// forgotten is the number of records that were removed because their retention was over,
@@ -45,15 +47,15 @@ type counts struct {
 
 // finished is the change of the number of finished records.
 func (n *counts) finished() int {
-	return n.places[succeeded] + n.places[failed] + n.places[canceled] + n.places[expired]
+	return n.places[table.Succeeded] + n.places[table.Failed] + n.places[table.Canceled] + n.places[table.Expired]
 }
 
 // used returns the time of the change; not valid if records were only forgotten.
-func (n *counts) used(now time.Time) instant {
-	if [succeeded]int(n.places[:succeeded]) == [succeeded]int{} && n.ended == 0 && n.finished() == -n.forgotten {
-		return instant{}
+func (n *counts) used(now time.Time) table.Instant {
+	if [table.Succeeded]int(n.places[:table.Succeeded]) == [table.Succeeded]int{} && n.ended == 0 && n.finished() == -n.forgotten {
+		return table.Instant{}
 	}
-	return instantOf(now)
+	return table.InstantOf(now)
 }
 
 func (c *changes) count(queue int64) *counts {
@@ -73,7 +75,7 @@ func (c *changes) flush() error {
 			continue
 		}
 		p := &n.places
-		_, err := c.exec(addCounts, p[waiting], p[scheduled], p[postponed], p[scopeBlocked], p[ready], p[parked], p[running], p[retrying],
+		_, err := c.exec(addCounts, p[table.Waiting], p[table.Scheduled], p[table.Postponed], p[table.ScopeBlocked], p[table.Ready], p[table.Parked], p[table.Running], p[table.Retrying],
 			n.finished(), n.overdue, n.ended, n.used(now), queue)
 		if err != nil {
 			return fmt.Errorf("writing the counts of a queue: %w", err)

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 const (
@@ -81,7 +81,7 @@ func (d *Driver) decode(ctx context.Context, s *stored, queue string) *driver.Re
 			"message": "a stored job can't be read",
 			"path":    d.opts.Path,
 			"queue":   queue,
-			"job_id":  s.id,
+			"job_id":  s.ID,
 			"error":   err.Error(),
 		})
 	}
@@ -111,8 +111,8 @@ func (c *changes) claim(req driver.ClaimRequest) (given []claimed, next time.Tim
 		more = more || len(overdue) == timedAtOnce
 		given = append(given, overdue...)
 		// When they are claimed, other records may become ready.
-		w.ready += c.count(w.key).places[ready]
-		w.running += c.count(w.key).places[running]
+		w.ready += c.count(w.key).places[table.Ready]
+		w.running += c.count(w.key).places[table.Running]
 	}
 	err = c.findEligible(work, req)
 	if err != nil {
@@ -134,7 +134,7 @@ func (c *changes) claim(req driver.ClaimRequest) (given []claimed, next time.Tim
 	if left {
 		return given, req.Now, err
 	}
-	return given, earliest(due, expires), err
+	return given, table.Earliest(due, expires), err
 }
 
 // passTime makes due records ready, marks expired records, and continues work that earlier
@@ -170,13 +170,13 @@ func (c *changes) passTime(now int64) (more bool, err error) {
 	return more || moreExpired, err
 }
 
-func isDue(due instant, now int64) bool { return due.Valid && due.Int64 <= now }
+func isDue(due table.Instant, now int64) bool { return due.Valid && due.Int64 <= now }
 
 // hasExpired is false at the deadline, at which a job may still start.
-func hasExpired(expires instant, now int64) bool { return expires.Valid && expires.Int64 < now }
+func hasExpired(expires table.Instant, now int64) bool { return expires.Valid && expires.Int64 < now }
 
 // soundTimes is nextTimes, after it has parked records whose times can't be read.
-func (c *changes) soundTimes() (due, expires instant, left bool, err error) {
+func (c *changes) soundTimes() (due, expires table.Instant, left bool, err error) {
 	due, expires, left, err = c.nextTimes()
 	if !errors.Is(err, errDamagedRow) {
 		return due, expires, left, err
@@ -190,7 +190,7 @@ func (c *changes) soundTimes() (due, expires instant, left bool, err error) {
 
 // nextTimes returns when the first waiting record becomes due, and when the first one
 // expires. left reports whether a transaction has left work.
-func (c *changes) nextTimes() (due, expires instant, left bool, err error) {
+func (c *changes) nextTimes() (due, expires table.Instant, left bool, err error) {
 	var damage error
 	_, err = c.one(nextTimes, func(r *row) {
 		due, expires = r.time(), r.time()
@@ -201,17 +201,6 @@ func (c *changes) nextTimes() (due, expires instant, left bool, err error) {
 		err = fmt.Errorf("%w: its next time: %w", errDamagedRow, damage)
 	}
 	return due, expires, left, err
-}
-
-// earliest returns when a claim may find more; zero for never.
-func earliest(due, expires sql.NullInt64) time.Time {
-	if expires.Valid {
-		expires.Int64++ // see hasExpired
-		if !due.Valid || expires.Int64 < due.Int64 {
-			due = expires
-		}
-	}
-	return timeOf(due)
 }
 
 // markExpired marks records of any queue that expired before they were claimed, so that a
@@ -243,13 +232,13 @@ func (c *changes) admitDue(now int64) (more bool, err error) {
 		return false, err
 	}
 	for _, j := range due {
-		if len(j.scopes) > 0 {
+		if len(j.Scopes) > 0 {
 			err = c.admit(j)
 		} else {
-			_, err = c.exec(readyDue, j.seq)
+			_, err = c.exec(readyDue, j.Seq)
 			n := c.count(j.queue)
-			n.places[j.place]--
-			n.places[ready]++
+			n.places[j.Place]--
+			n.places[table.Ready]++
 		}
 		if err != nil {
 			return false, err
@@ -384,21 +373,21 @@ func (c *changes) claimOverdue(w *work, req driver.ClaimRequest) (given []claime
 
 func (c *changes) claimExpired(s *stored, req driver.ClaimRequest) error {
 	// The record before it may have passed a scope to it.
-	current, err := c.job(findSeq, s.seq)
+	current, err := c.job(findSeq, s.Seq)
 	if err == nil && current == nil {
-		err = fmt.Errorf("record %q is gone", s.name)
+		err = fmt.Errorf("record %q is gone", s.Name)
 	}
 	if err != nil {
 		return err
 	}
-	wasReady := current.place == ready
-	err = c.move(current, running, instant{})
+	wasReady := current.Place == table.Ready
+	err = c.move(current, table.Running, table.Instant{})
 	if err != nil {
 		return err
 	}
 	s.job = *current
 	s.leased(req)
-	if _, err = c.exec(takeLease, s.job.owner, s.job.count, s.modTime, instantOf(req.Now.Add(req.LeaseTime)), s.started, s.seq); err != nil {
+	if _, err = c.exec(takeLease, s.Owner, s.Count, s.ModTime, table.InstantOf(req.Now.Add(req.LeaseTime)), s.Started, s.Seq); err != nil {
 		return err
 	}
 	if wasReady {
@@ -415,8 +404,8 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 	if w.share <= 0 {
 		return nil, nil
 	}
-	now := instantOf(req.Now)
-	lease := []any{req.Owner, now, instantOf(req.Now.Add(req.LeaseTime)), now}
+	now := table.InstantOf(req.Now)
+	lease := []any{req.Owner, now, table.InstantOf(req.Now.Add(req.LeaseTime)), now}
 	var found []*stored
 	if len(req.Except) > 0 {
 		found, err = c.records(claimThese, append(lease, w.chosen(), now)...)
@@ -426,10 +415,10 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(found, func(s, t *stored) int { return s.compare(&t.job) })
+	slices.SortFunc(found, func(s, t *stored) int { return s.Compare(&t.Job) })
 	n := c.count(w.key)
-	n.places[ready] -= len(found)
-	n.places[running] += len(found)
+	n.places[table.Ready] -= len(found)
+	n.places[table.Running] += len(found)
 	for _, s := range found {
 		err = c.fulfill(&s.job)
 		if err == nil {
@@ -449,15 +438,15 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 
 // leased sets the fields of a lease that a claim takes.
 func (s *stored) leased(req driver.ClaimRequest) {
-	s.job.owner, s.job.count = req.Owner, s.job.count+1
-	s.modTime = instantOf(req.Now)
-	s.started = s.modTime
+	s.Owner, s.Count = req.Owner, s.Count+1
+	s.ModTime = table.InstantOf(req.Now)
+	s.Started = s.ModTime
 }
 
 // unclaim hands back the records that were claimed for a caller that left.
 func (c *changes) unclaim(given []claimed) error {
 	for _, g := range given {
-		lease := driver.Lease{Queue: g.queue, Name: g.name, Owner: g.job.owner, Count: g.job.count}
+		lease := driver.Lease{Queue: g.queue, Name: g.Name, Owner: g.Owner, Count: g.Count}
 		if _, err := c.release(driver.HandBack{Lease: lease}); err != nil {
 			return err
 		}

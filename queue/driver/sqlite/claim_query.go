@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // claimQuery queries, concurrently with the writer, whether a claim would find anything. A
@@ -97,5 +98,5 @@ func (c *changes) findWork(req driver.ClaimRequest) (found bool, next time.Time,
 			return true, next, nil
 		}
 	}
-	return false, earliest(due, expires), nil
+	return false, table.Earliest(due, expires), nil
 }

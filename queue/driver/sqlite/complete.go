@@ -6,47 +6,22 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
-// ending is a record whose attempt ended.
+// ending is a completion.
 type ending struct {
+	*table.Ending
 	lease   driver.Lease
-	record  *driver.Record
-	name    string
-	content *content
 	refusal error // why it can't be stored
-	to      place // final, or retrying
-	// replaced is true if a next attempt exists.
-	replaced bool
-	// next is that attempt if it is stored together with the end.
+	// next is the next attempt if it is stored together with the end.
 	next *newRecord
 }
 
-// newEnding encodes the record of an attempt that ended.
-func newEnding(name string, r *driver.Record) (*ending, error) {
-	c, err := newContent(r)
-	if err != nil {
-		return nil, err
-	}
-	return &ending{record: r, name: name, content: c, to: finalPlace(driver.StateOf(r, time.Now()))}, nil
-}
-
-// newFinalEnding is newEnding for an attempt that is not to be retried, or already has
-// been.
-func newFinalEnding(r *driver.Record) (*ending, error) {
-	e, err := newEnding(r.Name, r)
-	if err == nil && e.to == retrying {
-		final := *r
-		final.RetryInfo.NeedsRetry = false
-		e.to = finalPlace(driver.StateOf(&final, time.Now()))
-	}
-	return e, err
-}
-
-// values returns the arguments of endContent.
-func (c *content) values(args []any) []any {
-	return append(args, c.owner, c.count, c.modTime, c.created, c.started, c.ended, c.waitUntil, c.dispatchBy, c.maxTime,
-		c.errorCount, c.lastError, c.reason, c.forgetAt, c.jobType, c.version, c.format, c.dependency, blob(c.extra), c.body)
+// values appends the arguments of endContent.
+func values(args []any, c *table.Record) []any {
+	return append(args, c.Owner, c.Count, c.ModTime, c.Created, c.Started, c.Ended, c.WaitUntil, c.DispatchBy, c.MaxTime,
+		c.ErrorCount, nullable(c.LastError), nullable(c.Reason), c.ForgetAt, c.Type, c.Version, c.Format, c.Dependency, blob(c.Extra), c.Body)
 }
 
 // Complete implements driver.Driver. A record that never ran can also be completed, under
@@ -60,13 +35,10 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	}
 	endings := make([]*ending, len(completions))
 	for i, completion := range completions {
-		e, refusal := newEnding(completion.Lease.Name, completion.Record)
-		if refusal != nil {
-			e = &ending{refusal: refusal}
-		}
-		e.lease = completion.Lease
-		if refusal == nil && completion.Next != nil {
-			e.replaced = true
+		e := &ending{lease: completion.Lease}
+		e.Ending, e.refusal = table.NewEnding(completion.Lease.Name, completion.Record)
+		if e.refusal == nil && completion.Next != nil {
+			e.Replaced = true
 			e.next, e.refusal = encodeNext(completion.Next)
 		}
 		endings[i] = e
@@ -97,15 +69,15 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 	if e.next != nil {
 		return c.completeAndRetry(queue, e)
 	}
-	if e.content.progress == nil && e.to != retrying {
-		args := e.content.values(append(make([]any, 0, 24), e.to))
+	if e.Progress == nil && e.To != table.Retrying {
+		args := values(append(make([]any, 0, 24), e.To), &e.Record)
 		var n int64
 		n, err = c.exec(endPlain, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count)...)
 		if err != nil {
 			return nil, err
 		}
 		if n > 0 {
-			c.ended(queue, running, e.to)
+			c.ended(queue, table.Running, e.To)
 			return nil, nil
 		}
 	}
@@ -115,126 +87,120 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	if j.cancel {
-		e, err = c.endingCanceled(j, e)
-		if err != nil {
-			return nil, err
-		}
+	if j.Cancel {
+		return nil, c.endCanceledRun(j, e.Ending)
 	}
-	return nil, c.end(j, e)
+	return nil, c.end(j, e.Ending)
 }
 
 // completeAndRetry ends an attempt and replaces it by the next.
 func (c *changes) completeAndRetry(queue int64, e *ending) (refusal, err error) {
 	next := e.next
-	if e.content.progress == nil && next.isSimple() {
+	if e.Progress == nil && next.isSimple() {
 		next.queue = queue
-		args := e.content.values(append(make([]any, 0, 24), e.to))
+		args := values(append(make([]any, 0, 24), e.To), &e.Record)
 		var n int64
-		n, err = c.exec(endReplaced, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count, queue, next.name)...)
+		n, err = c.exec(endReplaced, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count, queue, next.Name)...)
 		if err != nil {
 			return nil, err
 		}
 		if n > 0 {
-			c.ended(queue, running, e.to)
-			return nil, c.insertAt(next, firstPlace(&next.job, time.Now().UnixNano()))
+			c.ended(queue, table.Running, e.To)
+			return nil, c.insertAt(next, next.FirstPlace(time.Now().UnixNano()))
 		}
 	}
 	j, refusal, err := c.shown(e.lease)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	if j.cancel {
-		e, err = c.endingCanceled(j, e)
-		if err != nil {
-			return nil, err
-		}
-		return nil, c.end(j, e)
+	if j.Cancel {
+		return nil, c.endCanceledRun(j, e.Ending)
 	}
 	refusal, err = c.checkNext(j, next)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	if j.open { // it did not wait until all its dependencies ended
-		if _, err = c.exec(leaveEdges, j.seq); err != nil {
+	if j.Open { // it did not wait until all its dependencies ended
+		if _, err = c.exec(leaveEdges, j.Seq); err != nil {
 			return nil, err
 		}
 	}
-	return nil, c.replaceByNext(j, e, next)
+	return nil, c.replaceByNext(j, e.Ending, next)
 }
 
 // isSimple reports whether a next attempt needs only its row, if it inherits nothing from
 // the attempt before.
 func (n *newRecord) isSimple() bool {
-	return len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0 && n.uniqueKey == ""
+	return len(n.Scopes) == 0 && len(n.EnqueueScopes) == 0 && len(n.Edges) == 0 && n.UniqueKey == ""
 }
 
 // checkNext refuses a next attempt that can't replace a record.
 func (c *changes) checkNext(j *job, next *newRecord) (refusal, err error) {
-	taken, err := c.named(j.queue, next.name)
+	taken, err := c.named(j.queue, next.Name)
 	if err != nil {
 		return nil, err
 	}
 	if taken != nil {
-		return duplicate(&next.job), nil
+		return next.Duplicate(), nil
 	}
-	return c.checkFree(j, next.enqueueScopes)
+	return c.checkFree(j, next.EnqueueScopes)
 }
 
-// endingCanceled returns the ending of an attempt that was to be canceled.
-func (c *changes) endingCanceled(j *job, e *ending) (*ending, error) {
+// endCanceledRun ends an attempt that was to be canceled.
+func (c *changes) endCanceledRun(j *job, e *table.Ending) error {
 	var reason string
-	var forgetAt instant
-	_, err := c.one(readMark, func(r *row) { reason, forgetAt = r.text(), r.time() }, j.seq)
-	if err != nil {
-		return nil, err
+	var forgetAt table.Instant
+	_, err := c.one(readMark, func(r *row) { reason, forgetAt = r.text(), r.time() }, j.Seq)
+	if err == nil {
+		e, err = e.Canceled(reason, forgetAt)
 	}
-	r := *e.record
-	driver.EndCanceled(&r, reason, timeOf(forgetAt))
-	return newEnding(e.name, &r)
+	if err != nil {
+		return err
+	}
+	return c.end(j, e)
 }
 
 // ended counts a record that ended an attempt.
-func (c *changes) ended(queue int64, from, to place) {
+func (c *changes) ended(queue int64, from, to table.Place) {
 	n := c.count(queue)
 	n.places[from]--
 	n.places[to]++
-	if to.final() {
+	if to.Final() {
 		n.ended++
 	}
 }
 
 // end ends an attempt, whatever place its record has.
-func (c *changes) end(j *job, e *ending) error {
+func (c *changes) end(j *job, e *table.Ending) error {
 	if err := c.replace(j, e); err != nil {
 		return err
 	}
-	if j.open { // it did not wait until all its dependencies ended
-		if _, err := c.exec(leaveEdges, j.seq); err != nil {
+	if j.Open { // it did not wait until all its dependencies ended
+		if _, err := c.exec(leaveEdges, j.Seq); err != nil {
 			return err
 		}
 	}
-	if e.to == retrying {
-		return c.free(j, j.dispatchScopes())
+	if e.To == table.Retrying {
+		return c.free(j, j.DispatchScopes())
 	}
-	if err := c.free(j, j.allScopes()); err != nil {
+	if err := c.free(j, j.AllScopes()); err != nil {
 		return err
 	}
 	return c.releaseDependents(j)
 }
 
 // replace stores the record of an ended attempt, and moves the row to its final place.
-func (c *changes) replace(j *job, e *ending) error {
-	keepsKey := !e.replaced && j.keepsKey(e.to)
-	args := e.content.values([]any{e.replaced, blob(e.content.progress), keepsKey})
-	if _, err := c.exec(endAny, append(args, j.seq)...); err != nil {
+func (c *changes) replace(j *job, e *table.Ending) error {
+	keepsKey := !e.Replaced && j.KeepsKey(e.To)
+	args := values([]any{e.Replaced, blob(e.Progress), keepsKey}, &e.Record)
+	if _, err := c.exec(endAny, append(args, j.Seq)...); err != nil {
 		return err
 	}
-	wasReady := j.place == ready
-	if err := c.move(j, e.to, instant{}); err != nil {
+	wasReady := j.Place == table.Ready
+	if err := c.move(j, e.To, table.Instant{}); err != nil {
 		return err
 	}
-	if e.to.final() {
+	if e.To.Final() {
 		c.count(j.queue).ended++
 	}
 	if wasReady {
@@ -252,7 +218,7 @@ func (c *changes) awaitingRetry(queue, name string) (j *job, refusal, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	if j == nil || j.place != retrying {
+	if j == nil || j.Place != table.Retrying {
 		return nil, fmt.Errorf("record %q does not await a retry: %w", name, driver.ErrLeaseLost), nil
 	}
 	return j, nil, nil
@@ -260,12 +226,12 @@ func (c *changes) awaitingRetry(queue, name string) (j *job, refusal, err error)
 
 // EndRetry implements driver.Driver.
 func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
-	e, err := newFinalEnding(ended)
+	e, err := table.NewFinalEnding(ended)
 	if err != nil {
 		return fmt.Errorf("ending the retry of record %q: %w", ended.Name, err)
 	}
-	err = only(ctx, d, e, ended.Group, func(c *changes, e *ending) (refusal, err error) {
-		j, refusal, err := c.awaitingRetry(ended.Group, e.name)
+	err = only(ctx, d, e, ended.Group, func(c *changes, e *table.Ending) (refusal, err error) {
+		j, refusal, err := c.awaitingRetry(ended.Group, e.Name)
 		if refusal != nil || err != nil {
 			return refusal, err
 		}
@@ -282,24 +248,24 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	fail := func(err error) error {
 		return fmt.Errorf("replacing record %q by its next attempt %q: %w", ended.Name, next.Name, err)
 	}
-	e, err := newFinalEnding(ended)
+	e, err := table.NewFinalEnding(ended)
 	if err != nil {
 		return fail(err)
 	}
-	e.replaced = true
+	e.Replaced = true
 	n, err := encodeNext(next)
 	if err != nil {
 		return fail(err)
 	}
-	err = only(ctx, d, e, ended.Group, func(c *changes, e *ending) (refusal, err error) { return c.retry(ended.Group, e, n) })
+	err = only(ctx, d, e, ended.Group, func(c *changes, e *table.Ending) (refusal, err error) { return c.retry(ended.Group, e, n) })
 	if err != nil {
 		return fail(err)
 	}
 	return nil
 }
 
-func (c *changes) retry(queue string, e *ending, next *newRecord) (refusal, err error) {
-	j, refusal, err := c.awaitingRetry(queue, e.name)
+func (c *changes) retry(queue string, e *table.Ending, next *newRecord) (refusal, err error) {
+	j, refusal, err := c.awaitingRetry(queue, e.Name)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
@@ -313,28 +279,28 @@ func (c *changes) retry(queue string, e *ending, next *newRecord) (refusal, err 
 // replaceByNext replaces an attempt that is running or awaits its retry by the next
 // attempt, which inherits its scopes, dependencies and dependents. A failed dependency
 // does not block the next attempt.
-func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
-	held := j.enqueueScopes
-	if j.place == running {
-		held = j.allScopes()
+func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error {
+	held := j.EnqueueScopes
+	if j.Place == table.Running {
+		held = j.AllScopes()
 	}
-	if err := c.take(j, next.enqueueScopes); err != nil {
+	if err := c.take(j, next.EnqueueScopes); err != nil {
 		return err
 	}
 	if err := c.replace(j, e); err != nil {
 		return err
 	}
-	next.queue, next.id, next.dependents = j.queue, j.id, j.dependents
-	next.uniqueKey, next.uniqueUntil, next.uniqueHeld = j.uniqueKey, j.uniqueUntil, j.uniqueHeld
-	if err := c.insertAt(next, waiting); err != nil {
+	next.queue, next.ID, next.Dependents = j.queue, j.ID, j.Dependents
+	next.UniqueKey, next.UniqueUntil, next.UniqueHeld = j.UniqueKey, j.UniqueUntil, j.UniqueHeld
+	if err := c.insertAt(next, table.Waiting); err != nil {
 		return err
 	}
-	if len(next.edges) > 0 {
-		if _, err := c.exec(insertEnded, next.queue, next.seq, next.edges); err != nil {
+	if len(next.Edges) > 0 {
+		if _, err := c.exec(insertEnded, next.queue, next.Seq, next.Edges); err != nil {
 			return err
 		}
 	}
-	if err := c.free(j, without(held, next.enqueueScopes)); err != nil {
+	if err := c.free(j, table.Without(held, next.EnqueueScopes)); err != nil {
 		return err
 	}
 	return c.wait(&next.job, time.Now().UnixNano())
@@ -359,27 +325,19 @@ func (c *changes) save(r *driver.Record) (refusal, err error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return notFound(r.Name), nil
+		return table.NotFound(r.Name), nil
 	}
 	kept, err := found[0].decode(r.Group)
 	if err != nil {
 		return err, nil //nolint:nilerr // It is the error of this record alone.
 	}
-	relocked, refusal := driver.CheckSave(&kept.Status, &r.Status)
+	n, relocked, refusal := table.ApplySave(kept, r)
 	if refusal != nil {
 		return refusal, nil
 	}
-	driver.CopyContent(kept, r)
-	if relocked {
-		driver.CopyLock(kept, r)
-	}
-	n, err := newContent(kept)
-	if err != nil {
-		return err, nil //nolint:nilerr // The same.
-	}
-	_, err = c.exec(saveRecord, n.jobType, n.version, n.format, n.errorCount, n.lastError, blob(n.extra), n.body, found[0].seq)
+	_, err = c.exec(saveRecord, n.Type, n.Version, n.Format, n.ErrorCount, nullable(n.LastError), blob(n.Extra), n.Body, found[0].Seq)
 	if err == nil && relocked {
-		_, err = c.exec(saveLock, n.owner, n.count, n.modTime, n.modTime, found[0].seq)
+		_, err = c.exec(saveLock, n.Owner, n.Count, n.ModTime, n.ModTime, found[0].Seq)
 	}
 	return nil, err
 }

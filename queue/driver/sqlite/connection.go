@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	sqldriver "database/sql/driver"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -10,6 +9,8 @@ import (
 	"modernc.org/sqlite"
 	zombiezen "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // connection runs statements, one at a time, in a transaction of its owner.
@@ -92,7 +93,7 @@ func bindOne(prepared *zombiezen.Stmt, param int, arg any) error {
 		prepared.BindInt64(param, v)
 	case int:
 		prepared.BindInt64(param, int64(v))
-	case place:
+	case table.Place:
 		prepared.BindInt64(param, int64(v))
 	case bool:
 		prepared.BindBool(param, v)
@@ -104,7 +105,7 @@ func bindOne(prepared *zombiezen.Stmt, param int, arg any) error {
 		} else {
 			prepared.BindBytes(param, v)
 		}
-	case instant:
+	case table.Instant:
 		if v.Valid {
 			prepared.BindInt64(param, v.Int64)
 		} else {
@@ -287,11 +288,11 @@ func (r *row) int() int   { return int(r.integer()) }
 func (r *row) bool() bool { return r.integer() != 0 }
 
 // time reads a time.
-func (r *row) time() instant {
+func (r *row) time() table.Instant {
 	if column, ok := r.next(zombiezen.TypeInteger); ok {
-		return instant{Int64: r.columns.integer(column), Valid: true}
+		return table.Instant{Int64: r.columns.integer(column), Valid: true}
 	}
-	return instant{}
+	return table.Instant{}
 }
 
 // text reads a string, empty if it is NULL.
@@ -311,13 +312,9 @@ func (r *row) bytes() []byte {
 }
 
 // names reads a list of names from its JSON.
-func (r *row) names() names {
-	text := r.text()
-	if text == "" {
-		return nil
-	}
-	var list names
-	if err := json.Unmarshal([]byte(text), &list); err != nil && r.err == nil {
+func (r *row) names() table.Names {
+	list, err := table.DecodeNames(r.text())
+	if err != nil && r.err == nil {
 		r.err = fmt.Errorf("column %d of a row should be a list of names: %w", r.at, err)
 	}
 	return list

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // control returns the settings of a queue.
@@ -62,7 +63,7 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bool, error) {
 	var taken bool
 	err := d.writer.write(ctx, &change{run: func(c *changes) error {
-		n, err := c.exec(takeDuty, duty.Name, duty.Owner, instantOf(now.Add(duty.For)), instantOf(now))
+		n, err := c.exec(takeDuty, duty.Name, duty.Owner, table.InstantOf(now.Add(duty.For)), table.InstantOf(now))
 		taken = n > 0
 		return err
 	}})

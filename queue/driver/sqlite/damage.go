@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // ErrDamaged is wrapped by errors of a file that is damaged, or that is not a database.
@@ -102,8 +103,8 @@ func (w *writer) reportDamage(c *changes) {
 
 // parkDamaged parks a running record.
 func (c *changes) parkDamaged(j *job, damage error) error {
-	c.damaged = append(c.damaged, damagedRow{seq: j.seq, name: j.name, err: damage})
-	j.cancel = false // it can't be ended as canceled
+	c.damaged = append(c.damaged, damagedRow{seq: j.Seq, name: j.Name, err: damage})
+	j.Cancel = false // it can't be ended as canceled
 	return c.handBack(j, driver.HandBack{Park: true, Reason: fmt.Sprintf("%v: %v", errDamagedRow, damage)})
 }
 
@@ -134,11 +135,11 @@ func (c *changes) parkDamagedTimes(reason error) error {
 		if j == nil {
 			continue
 		}
-		c.damaged = append(c.damaged, damagedRow{seq: j.seq, name: j.name, err: reason})
-		if _, err = c.exec(clearTimes, j.seq); err != nil {
+		c.damaged = append(c.damaged, damagedRow{seq: j.Seq, name: j.Name, err: reason})
+		if _, err = c.exec(clearTimes, j.Seq); err != nil {
 			return err
 		}
-		if j.place >= parked {
+		if j.Place >= table.Parked {
 			continue
 		}
 		err = c.park(j, fmt.Sprintf("%v: %v", errDamagedRow, reason))

@@ -3,86 +3,28 @@ package sqlite
 import (
 	"time"
 
-	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
-
-// An edge is a dependency of one job on another. Its row exists as long as the dependent job.
-// The row of that job contains all its edges and may be large, so it is not written until
-// the last of them has ended.
-
-// The states of an edge.
-const (
-	openState   = 0 // the dependency has not ended
-	failedState = 1 // it ended without success
-	endedState  = 2 // it ended with success, or the job does not wait for it
-)
-
-// target is a job on which a new job depends.
-type target struct {
-	seq        int64
-	id         string
-	place      place
-	dependents bool
-}
-
-// isOpen reports whether the new job must wait for it.
-func (t *target) isOpen() bool { return !t.place.final() }
-
-// state is the state of an edge to the target.
-func (t *target) state() int {
-	switch {
-	case t.isOpen():
-		return openState
-	case t.place == succeeded:
-		return endedState
-	default:
-		return failedState
-	}
-}
 
 // findTargets finds the jobs that a job depends on, and refuses the job if one is missing.
 func (c *changes) findTargets(n *newRecord) (refusal, err error) {
-	n.targets = make([]target, 0, len(n.edges))
-	for _, edge := range n.edges {
-		t := target{id: edge}
-		found, err := c.one(findTarget, func(r *row) {
-			t.seq, t.place, t.dependents = r.integer(), place(r.integer()), r.bool()
-		}, n.queue, edge)
-		if err != nil {
-			return nil, err
-		}
-		if !found {
-			return &amboy.InvalidJobError{
-				JobID: n.id,
-				Field: "dependency edge",
-				Value: edge,
-				Rule:  "must name a job that is in the queue, or in the same PutMany",
-			}, nil
-		}
-		n.open = n.open || t.isOpen()
-		n.targets = append(n.targets, t)
-	}
-	return nil, nil
-}
-
-// failedTargets returns the targets that ended without success.
-func (n *newRecord) failedTargets() (ids names) {
-	for _, t := range n.targets {
-		if t.place.final() && t.place != succeeded {
-			ids = append(ids, t.id)
-		}
-	}
-	return ids
+	n.targets, refusal, err = table.FindTargets(n.ID, n.Edges, func(t *table.Target) (bool, error) {
+		return c.one(findTarget, func(r *row) {
+			t.Seq, t.Place, t.Dependents = r.integer(), table.Place(r.integer()), r.bool()
+		}, n.queue, t.ID)
+	})
+	n.Open = len(table.InState(n.targets, table.OpenEdge)) > 0
+	return refusal, err
 }
 
 // link stores the edges of a job, and marks its open targets as having dependents.
 func (c *changes) link(n *newRecord) error {
 	for _, t := range n.targets {
-		if _, err := c.exec(insertEdge, n.queue, t.id, n.seq, t.state()); err != nil {
+		if _, err := c.exec(insertEdge, n.queue, t.ID, n.Seq, t.Place.Edge()); err != nil {
 			return err
 		}
-		if t.isOpen() && !t.dependents {
-			if _, err := c.exec(markDependents, t.seq); err != nil {
+		if !t.Place.Final() && !t.Dependents {
+			if _, err := c.exec(markDependents, t.Seq); err != nil {
 				return err
 			}
 		}
@@ -92,14 +34,10 @@ func (c *changes) link(n *newRecord) error {
 
 // releaseDependents ends the edges to a job that has ended.
 func (c *changes) releaseDependents(j *job) error {
-	if !j.dependents {
+	if !j.Dependents {
 		return nil
 	}
-	state := failedState
-	if j.place == succeeded {
-		state = endedState
-	}
-	return c.endEdges(j.queue, j.id, state)
+	return c.endEdges(j.queue, j.ID, j.Place.Edge())
 }
 
 // endEdges ends the edges to a job, up to the limit of a transaction. The others are left
@@ -143,7 +81,7 @@ func (c *changes) endEdge(seq, now int64) error {
 		return err
 	}
 	j, err := c.job(findSeq, seq)
-	if err != nil || j.place != waiting {
+	if err != nil || j.Place != table.Waiting {
 		return err
 	}
 	return c.wait(j, now)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // SchemaVersion is the newest schema version that this library knows.
@@ -46,7 +47,7 @@ func Selections(q driver.Query, newest bool) []string {
 	if err = s.choose(fewOfAll{}); err != nil {
 		panic(err)
 	}
-	at := &span{newest: newest, until: instant{Valid: true}, end: instant{Valid: true}}
+	at := &table.Span{Newest: newest, Until: table.Instant{Valid: true}, End: table.Instant{Valid: true}}
 	var texts []string
 	if s.path.merged {
 		text, _ := s.path.merge(at, maxScanned)
@@ -124,14 +125,14 @@ func DoNotWait() (restore func()) {
 func InsertEnded(d *Driver, records []*driver.Record) error {
 	return d.writer.write(context.Background(), &change{size: len(records), run: func(c *changes) error {
 		for _, r := range records {
-			n, err := encodeNew(r)
+			n, err := encodeNew(0, r)
 			if err != nil {
 				return err
 			}
 			if n.queue, err = c.ensureQueue(r.Group); err != nil {
 				return err
 			}
-			err = c.insertAt(n, finalPlace(driver.StateOf(r, time.Now())))
+			err = c.insertAt(n, table.FinalPlace(driver.StateOf(r, time.Now())))
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // forgetAtOnce is the maximum number of records that are removed in one transaction, so
@@ -40,7 +42,7 @@ type finishedRecords struct {
 	queue int64
 	count int
 	// first is the earliest retention time; not valid if no record has one.
-	first instant
+	first table.Instant
 }
 
 // forget removes up to limit records.
@@ -123,7 +125,7 @@ func (f *finishedRecords) compare(g *finishedRecords) int {
 func (f *finishedRecords) isDue(now int64) bool { return f.first.Valid && f.first.Int64 <= now }
 
 func (c *changes) readFirst(f *finishedRecords) error {
-	f.first = instant{}
+	f.first = table.Instant{}
 	var damage error
 	_, err := c.one(firstToForget, func(r *row) { f.first, damage = r.time(), r.damage() }, f.queue)
 	if err != nil || damage == nil {
@@ -156,13 +158,13 @@ func (c *changes) forgetSome(s statement, f *finishedRecords, args ...any) (int,
 	var all []*listed
 	err := c.query(s, func(r *row) error {
 		counted := c.count(f.queue)
-		at := place(r.integer())
+		at := table.Place(r.integer())
 		l := &listed{seq: r.integer(), edges: r.bool(), tags: r.names()}
 		if err := r.damage(); err != nil {
 			c.damaged = append(c.damaged, damagedRow{seq: l.seq, err: err})
 		}
-		if !at.final() || at >= places {
-			at = succeeded // the column is damaged
+		if !at.Final() || at >= table.Places {
+			at = table.Succeeded // the column is damaged
 		}
 		counted.places[at]--
 		counted.forgotten++

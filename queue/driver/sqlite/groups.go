@@ -1,6 +1,10 @@
 package sqlite
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/mongodb/amboy/queue/driver/internal/table"
+)
 
 // Records that need the same scopes wait together in a group: a scope that blocks the first
 // of them blocks them all. So a group is in one line, that of the scope which blocks it, and
@@ -11,8 +15,8 @@ import "slices"
 // leftovers or about to be promised by the current transaction.
 
 // group names the group in which a job waits for scopes.
-func (j *job) group() names {
-	return slices.Sorted(slices.Values(j.dispatchScopes()))
+func (j *job) group() table.Names {
+	return slices.Sorted(slices.Values(j.DispatchScopes()))
 }
 
 // rank decides which of two records runs first.
@@ -35,13 +39,13 @@ func (c *changes) block(j *job, scope string) error {
 		return err
 	}
 	j.waitingFor = key.(string)
-	err = c.moveTo(j, scopeBlocked, instant{}, key)
+	err = c.moveTo(j, table.ScopeBlocked, table.Instant{}, key)
 	if err != nil {
 		return err
 	}
 	// A scope that blocks a record may not block one that runs before it, so the group is in
 	// the line of the scope that blocks its first record.
-	_, err = c.exec(joinGroup, j.queue, key, scope, j.priority, j.seq)
+	_, err = c.exec(joinGroup, j.queue, key, scope, j.Priority, j.Seq)
 	return err
 }
 
@@ -50,7 +54,7 @@ func (c *changes) leaveGroup(j *job) error {
 	group := j.waitingFor
 	j.waitingFor = ""
 	var scope string
-	wasFirst, err := c.one(leaveGroup, func(r *row) { scope = r.text() }, j.queue, group, j.seq)
+	wasFirst, err := c.one(leaveGroup, func(r *row) { scope = r.text() }, j.queue, group, j.Seq)
 	if err != nil || !wasFirst {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/queue/internal/schedule"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // insertAtOnce is the maximum number of records that are inserted in one transaction, so
@@ -20,94 +20,44 @@ type newRecord struct {
 	queueName string
 	manager   string
 	index     int // in the Insert
-	due       instant
-	since     instant  // when the wait of a next attempt began
-	targets   []target // of its dependencies
+	due       table.Instant
+	since     table.Instant  // when the wait of a next attempt began
+	targets   []table.Target // of its dependencies
 	// preset is the place of a record that does not wait to run; 0 otherwise.
-	preset     place
-	leaseUntil instant // of a running record
+	preset     table.Place
+	leaseUntil table.Instant // of a running record
 	refusal    error
 }
 
 // encodeNew encodes a record for insertion.
-func encodeNew(r *driver.Record) (*newRecord, error) {
-	c, err := newContent(r)
+func encodeNew(index int, r *driver.Record) (*newRecord, error) {
+	e, err := table.Encode(r)
 	if err != nil {
 		return nil, err
 	}
-	n := &newRecord{stored: stored{job: newJob(r), content: *c, tags: r.Tags}, queueName: r.Group, manager: managerOf(r)}
-	if r.Dependency != nil {
-		n.edges = r.Dependency.Edges
-	}
+	n := &newRecord{index: index, stored: stored{job: job{Job: e.Job}, Content: e.Content}, queueName: r.Group, manager: managerOf(r)}
 	switch state := driver.InsertedState(r); state {
 	case amboy.StatePending:
 	case amboy.StateRunning:
-		n.preset = running
-		if !n.modTime.Valid {
-			n.modTime = instantOf(time.Now())
+		n.preset = table.Running
+		if !n.ModTime.Valid {
+			n.ModTime = table.InstantOf(time.Now())
 		}
 		// Only the difference between the two times matters.
-		n.leaseUntil = instantOf(timeOf(n.modTime).Add(r.LeaseTime))
+		n.leaseUntil = table.InstantOf(table.TimeOf(n.ModTime).Add(r.LeaseTime))
 	default:
-		n.preset = finalPlace(state)
+		n.preset = table.FinalPlace(state)
 	}
 	return n, nil
 }
 
 // encodeNext encodes the next attempt of a job.
 func encodeNext(r *driver.Record) (*newRecord, error) {
-	n, err := encodeNew(r)
-	if err == nil && n.job.waitUntil.Valid {
-		n.since = n.created
+	n, err := encodeNew(0, r)
+	if err == nil && n.WaitUntil.Valid {
+		n.since = n.Created
 	}
 	return n, err
-}
-
-// entry is used to sort records that depend on each other.
-type entry = schedule.Entry[*newRecord]
-
-// newRecords encodes records, and sorts them so that each comes after its dependencies.
-// Records that can't be encoded, or are in a cycle, are left out and have an error.
-func newRecords(records []*driver.Record) (sorted []*newRecord, errs []error) {
-	errs = make([]error, len(records))
-	all := make([]*newRecord, 0, len(records))
-	hasEdges := false
-	for i, r := range records {
-		n, err := encodeNew(r)
-		if err != nil {
-			errs[i] = err
-			continue
-		}
-		n.index = i
-		hasEdges = hasEdges || len(n.waitsFor()) > 0
-		all = append(all, n)
-	}
-	if hasEdges {
-		all = sort(all, errs)
-	}
-	return all, errs
-}
-
-// sort sorts the records by dependency, queue by queue.
-func sort(all []*newRecord, errs []error) (sorted []*newRecord) {
-	byQueue := map[string][]*entry{}
-	var queues []string
-	for _, n := range all {
-		if byQueue[n.queueName] == nil {
-			queues = append(queues, n.queueName)
-		}
-		byQueue[n.queueName] = append(byQueue[n.queueName], &entry{Job: n, ID: n.id, Edges: n.waitsFor()})
-	}
-	for _, queue := range queues {
-		entries, cycles := schedule.Sort(byQueue[queue])
-		for e, cycle := range cycles {
-			errs[e.Job.index] = cycle
-		}
-		for _, e := range entries {
-			sorted = append(sorted, e.Job)
-		}
-	}
-	return sorted
 }
 
 // Insert implements driver.Driver. If ctx carries a transaction (see WithTx), Insert writes
@@ -118,7 +68,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	if err != nil {
 		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
 	}
-	sorted, errs := newRecords(records)
+	sorted, errs := table.EncodeSorted(records, encodeNew)
 	insert := d.insertSome
 	if tx != nil {
 		insert = func(ctx context.Context, some []*newRecord) error { return d.insertIn(ctx, tx, some) }
@@ -184,10 +134,10 @@ func (c *changes) insertIn(all []*newRecord) error {
 	now := time.Now().UnixNano()
 	plain := make([]*newRecord, 0, plainRows)
 	for _, n := range all {
-		n.queue, n.open, n.failed, n.refusal = queue, false, nil, nil // an earlier try may have set them
+		n.queue, n.Open, n.Failed, n.refusal = queue, false, nil, nil // an earlier try may have set them
 		switch {
 		case control.Draining:
-			n.refusal = fmt.Errorf("job %q: queue %q: %w", n.id, n.queueName, amboy.ErrQueueDraining)
+			n.refusal = fmt.Errorf("job %q: queue %q: %w", n.ID, n.queueName, amboy.ErrQueueDraining)
 			continue
 		case !notPlain && n.isPlain():
 			plain = append(plain, n)
@@ -199,7 +149,7 @@ func (c *changes) insertIn(all []*newRecord) error {
 			err = c.insertPlain(plain, now) // n may depend on them
 			plain = plain[:0]
 			if err == nil {
-				notPlain = notPlain || n.attempt.Valid
+				notPlain = notPlain || n.Attempt.Valid
 				n.refusal, err = c.insert(n, now)
 			}
 		}
@@ -212,15 +162,15 @@ func (c *changes) insertIn(all []*newRecord) error {
 
 // isPlain reports whether a record uses only the columns of insertPlain. Most records do.
 func (n *newRecord) isPlain() bool {
-	return n.preset == 0 && !n.attempt.Valid && len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0 && n.uniqueKey == "" &&
-		len(n.tags) == 0 && n.extra == nil && n.progress == nil && n.job.owner == "" && n.job.count == 0 && !n.modTime.Valid &&
-		!n.started.Valid && !n.ended.Valid && !n.forgetAt.Valid && n.errorCount == 0 && n.content.reason == nil
+	return n.preset == 0 && !n.Attempt.Valid && len(n.Scopes) == 0 && len(n.EnqueueScopes) == 0 && len(n.Edges) == 0 && n.UniqueKey == "" &&
+		len(n.Tags) == 0 && n.Extra == nil && n.Progress == nil && n.Owner == "" && n.Count == 0 && !n.ModTime.Valid &&
+		!n.Started.Valid && !n.Ended.Valid && !n.ForgetAt.Valid && n.ErrorCount == 0 && n.Reason == ""
 }
 
 // insertPlain adds plain records, plainRows of them in one statement.
 func (c *changes) insertPlain(all []*newRecord, now int64) error {
 	for _, n := range all {
-		n.settle(firstPlace(&n.job, now))
+		n.settle(n.FirstPlace(now))
 	}
 	if len(all) == plainRows {
 		_, err := c.exec(insertPlainRows, plainArgs(all)...)
@@ -239,9 +189,9 @@ func (c *changes) insertPlain(all []*newRecord, now int64) error {
 		case err == nil:
 			c.count(n.queue).add(all[i : i+1])
 		case isTaken(err):
-			n.refusal = duplicate(&n.job)
+			n.refusal = n.Duplicate()
 		default:
-			return fmt.Errorf("adding record %q: %w", n.name, err)
+			return fmt.Errorf("adding record %q: %w", n.Name, err)
 		}
 	}
 	return nil
@@ -249,41 +199,25 @@ func (c *changes) insertPlain(all []*newRecord, now int64) error {
 
 func (n *counts) add(all []*newRecord) {
 	for _, added := range all {
-		n.places[added.place]++
+		n.places[added.Place]++
 	}
 }
 
 func plainArgs(all []*newRecord) []any {
 	args := make([]any, 0, 16*len(all))
 	for _, n := range all {
-		args = append(args, n.queue, n.place, n.priority, n.name, n.id, n.created, n.job.waitUntil, n.job.dispatchBy, n.due,
-			n.job.dispatchBy, n.maxTime, n.jobType, n.version, n.format, n.dependency, n.body)
+		args = append(args, n.queue, n.Place, n.Priority, n.Name, n.ID, n.Created, n.WaitUntil, n.DispatchBy, n.due,
+			n.DispatchBy, n.MaxTime, n.Type, n.Version, n.Format, n.Dependency, n.Body)
 	}
 	return args
 }
 
 // settle sets the place of a record that is to be added.
-func (n *newRecord) settle(p place) {
-	n.place, n.due = p, instant{}
-	if p == scheduled {
-		n.due = n.job.waitUntil
+func (n *newRecord) settle(p table.Place) {
+	n.Place, n.due = p, table.Instant{}
+	if p == table.Scheduled {
+		n.due = n.WaitUntil
 	}
-}
-
-// firstPlace returns the place of a new job without scopes and dependencies.
-func firstPlace(j *job, now int64) place {
-	if j.waitUntil.Valid && j.waitUntil.Int64 > now {
-		return scheduled
-	}
-	return ready
-}
-
-// waitsFor returns the dependencies of a record that waits to run.
-func (n *newRecord) waitsFor() names {
-	if n.preset != 0 {
-		return nil
-	}
-	return n.edges
 }
 
 // insertPreset adds a record that is running or has ended an attempt. If the record is
@@ -293,21 +227,14 @@ func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	n.uniqueHeld = n.uniqueKey != "" && n.keepsKey(n.preset) &&
-		(n.preset.final() || amboy.UniqueUntil(n.uniqueUntil) != amboy.UniqueUntilStarted)
-	if n.uniqueHeld {
+	n.UniqueHeld = n.HoldsKey(n.preset)
+	if n.UniqueHeld {
 		refusal, err = c.checkKey(&n.job)
 		if refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
-	var scopes []string
-	switch n.preset {
-	case running:
-		scopes = n.allScopes()
-	case retrying:
-		scopes = n.enqueueScopes
-	}
+	scopes := n.ScopesIn(n.preset)
 	refusal, err = c.checkFree(&n.job, scopes)
 	if refusal != nil || err != nil {
 		return refusal, err
@@ -316,13 +243,13 @@ func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 	if err == nil {
 		err = c.insertAt(n, n.preset)
 	}
-	if err == nil && len(n.edges) > 0 {
-		_, err = c.exec(insertEnded, n.queue, n.seq, n.edges)
+	if err == nil && len(n.Edges) > 0 {
+		_, err = c.exec(insertEnded, n.queue, n.Seq, n.Edges)
 	}
-	if err == nil && n.preset == running {
-		_, err = c.exec(takeLease, n.job.owner, n.job.count, n.modTime, n.leaseUntil, n.started, n.seq)
+	if err == nil && n.preset == table.Running {
+		_, err = c.exec(takeLease, n.Owner, n.Count, n.ModTime, n.leaseUntil, n.Started, n.Seq)
 	}
-	if n.preset.final() {
+	if n.preset.Final() {
 		c.count(n.queue).ended++
 	}
 	return nil, err
@@ -337,71 +264,67 @@ func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	n.uniqueHeld = n.uniqueKey != ""
-	if len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0 {
-		return nil, c.insertAt(n, firstPlace(&n.job, now))
+	n.UniqueHeld = n.UniqueKey != ""
+	if len(n.Scopes) == 0 && len(n.EnqueueScopes) == 0 && len(n.Edges) == 0 {
+		return nil, c.insertAt(n, n.FirstPlace(now))
 	}
-	err = c.take(&n.job, n.enqueueScopes)
+	err = c.take(&n.job, n.EnqueueScopes)
 	if err != nil {
 		return nil, err
 	}
-	if !n.open {
-		n.failed = n.failedTargets()
+	if !n.Open {
+		n.Failed = table.InState(n.targets, table.FailedEdge)
 	}
-	err = c.insertAt(n, waiting)
+	err = c.insertAt(n, table.Waiting)
 	if err != nil {
 		return nil, err
 	}
 	err = c.link(n)
-	if err != nil || n.open {
+	if err != nil || n.Open {
 		return nil, err
 	}
 	return nil, c.wait(&n.job, now)
 }
 
 // insertAt adds the row of a record.
-func (c *changes) insertAt(n *newRecord, p place) error {
+func (c *changes) insertAt(n *newRecord, p table.Place) error {
 	n.settle(p)
-	expires := n.job.dispatchBy
-	if p >= parked {
-		expires = instant{}
+	expires := n.DispatchBy
+	if p >= table.Parked {
+		expires = table.Instant{}
 	}
-	_, err := c.one(insertJob, func(r *row) { n.seq = r.integer() },
-		n.queue, n.place, n.priority, n.name, n.id, n.job.owner, n.job.count, n.modTime, n.due, expires, n.forgetAt,
-		n.created, n.started, n.ended, n.job.waitUntil, n.job.dispatchBy, n.maxTime, n.errorCount, n.jobType, n.version, n.format,
-		n.dependency, n.attempt, n.open, n.dependents, n.uniqueHeld, nullable(n.uniqueKey), nullable(n.uniqueUntil), n.scopes,
-		n.enqueueScopes, n.edges, n.failed, n.tags, n.content.reason, n.lastError, blob(n.progress), blob(n.extra), n.body, n.manager, n.since)
+	_, err := c.one(insertJob, func(r *row) { n.Seq = r.integer() },
+		n.queue, n.Place, n.Priority, n.Name, n.ID, n.Owner, n.Count, n.ModTime, n.due, expires, n.ForgetAt,
+		n.Created, n.Started, n.Ended, n.WaitUntil, n.DispatchBy, n.MaxTime, n.ErrorCount, n.Type, n.Version, n.Format,
+		n.Dependency, n.Attempt, n.Open, n.Dependents, n.UniqueHeld, nullable(n.UniqueKey), nullable(n.UniqueUntil), n.Scopes,
+		n.EnqueueScopes, n.Edges, n.Failed, n.Tags, nullable(n.Reason), nullable(n.LastError), blob(n.Progress), blob(n.Extra), n.Body, n.manager, n.since)
 	if err != nil {
-		return fmt.Errorf("adding record %q: %w", n.name, err)
+		return fmt.Errorf("adding record %q: %w", n.Name, err)
 	}
 	c.count(n.queue).places[p]++
-	if len(n.tags) == 0 {
+	if len(n.Tags) == 0 {
 		return nil
 	}
-	if _, err = c.exec(insertTags, n.queue, n.seq, n.tags); err != nil {
-		return fmt.Errorf("adding the tags of record %q: %w", n.name, err)
+	if _, err = c.exec(insertTags, n.queue, n.Seq, n.Tags); err != nil {
+		return fmt.Errorf("adding the tags of record %q: %w", n.Name, err)
 	}
 	return nil
 }
 
-func duplicate(j *job) error {
-	return amboy.NewDuplicateJobErrorf("job %q, or record %q, is in the queue already", j.id, j.name)
-}
-
 // checkTaken refuses a record whose name or ID exists.
 func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
-	taken, err := c.named(n.queue, n.name)
+	taken, err := c.named(n.queue, n.Name)
 	if err == nil && taken == nil {
-		taken, err = c.latest(n.queue, n.id)
+		taken, err = c.latest(n.queue, n.ID)
 	}
 	edgesLeft := false
 	if err == nil && taken == nil {
-		edgesLeft, err = c.anyEdgesLeft(n.queue, n.id)
+		edgesLeft, err = c.anyEdgesLeft(n.queue, n.ID)
 	}
 	if err != nil || (taken == nil && !edgesLeft) {
 		return nil, err
 	}
-	return duplicate(&n.job), nil
+	return n.Duplicate(), nil
 }
 
 // admissible returns why a record must be refused; nil if it can be added.
@@ -418,5 +341,5 @@ func (c *changes) admissible(n *newRecord) (refusal, err error) {
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	return c.checkFree(&n.job, n.enqueueScopes)
+	return c.checkFree(&n.job, n.EnqueueScopes)
 }

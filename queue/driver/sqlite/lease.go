@@ -10,8 +10,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // each applies a change to each of several items, in one transaction. A refusal is the error
@@ -60,20 +60,16 @@ func (c *changes) shown(l driver.Lease) (j *job, refusal, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if j == nil || j.place >= retrying || j.owner != l.Owner || j.count != l.Count {
-		return nil, leaseLost(l), nil
+	if j == nil || !j.Shows(l) {
+		return nil, table.LeaseLost(l), nil
 	}
 	return j, nil, nil
 }
 
-func leaseLost(l driver.Lease) error { return fmt.Errorf("record %q: %w", l.Name, driver.ErrLeaseLost) }
-
-func notFound(id string) error { return amboy.NewJobNotFoundErrorf("there is no job %q", id) }
-
 // leased returns the row of a running record that has the given lease.
 func (c *changes) leased(l driver.Lease) (j *job, refusal, err error) {
 	j, refusal, err = c.shown(l)
-	if j != nil && j.place != running {
+	if j != nil && j.Place != table.Running {
 		return nil, fmt.Errorf("record %q does not run: %w", l.Name, driver.ErrLeaseLost), nil
 	}
 	return j, refusal, err
@@ -90,7 +86,7 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 			if failure != nil {
 				return failure
 			}
-			n, failure := c.exec(extendLease, instantOf(now), instantOf(now.Add(leaseTime)), queue, l.Name, l.Owner, l.Count)
+			n, failure := c.exec(extendLease, table.InstantOf(now), table.InstantOf(now.Add(leaseTime)), queue, l.Name, l.Owner, l.Count)
 			if failure != nil {
 				return failure
 			}
@@ -126,28 +122,28 @@ func (c *changes) release(h driver.HandBack) (refusal, err error) {
 // handBack makes a running record wait or become ready. If a cancellation was requested, the
 // record ends.
 func (c *changes) handBack(j *job, h driver.HandBack) error {
-	if j.cancel {
+	if j.Cancel {
 		if done, err := c.endMarked(j); done || err != nil {
 			return err
 		}
 	}
-	if _, err := c.exec(dropLease, nullable(h.Reason), j.seq); err != nil {
+	if _, err := c.exec(dropLease, nullable(h.Reason), j.Seq); err != nil {
 		return err
 	}
-	if err := c.free(j, j.dispatchScopes()); err != nil {
+	if err := c.free(j, j.DispatchScopes()); err != nil {
 		return err
 	}
-	until := instantOf(h.NotBefore)
+	until := table.InstantOf(h.NotBefore)
 	switch {
 	case h.Park:
-		return c.move(j, parked, instant{})
-	case j.open: // it expired before its dependencies ended
-		return c.move(j, waiting, instant{})
+		return c.move(j, table.Parked, table.Instant{})
+	case j.Open: // it expired before its dependencies ended
+		return c.move(j, table.Waiting, table.Instant{})
 	case until.Valid && until.Int64 > time.Now().UnixNano():
-		if _, err := c.exec(setSince, instantOf(h.Since), j.seq); err != nil {
+		if _, err := c.exec(setSince, table.InstantOf(h.Since), j.Seq); err != nil {
 			return err
 		}
-		return c.move(j, postponed, until)
+		return c.move(j, table.Postponed, until)
 	default:
 		return c.admit(j)
 	}
@@ -156,7 +152,7 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 // endMarked ends a record that is to be canceled. A record that can't be decoded is handed
 // back instead: the next process that claims it parks it.
 func (c *changes) endMarked(j *job) (done bool, err error) {
-	found, err := c.records(readByName, j.queue, j.name)
+	found, err := c.records(readByName, j.queue, j.Name)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
@@ -171,7 +167,7 @@ func (c *changes) endMarked(j *job) (done bool, err error) {
 // its times; a file has no clock by which it could end.
 type lease struct {
 	seq, count     int64
-	until, modTime instant
+	until, modTime table.Instant
 	damage         string // why the times can't be read; empty if they can
 }
 
@@ -223,7 +219,7 @@ func (d *Driver) waitsLate(ctx context.Context) (late bool, err error) {
 	err = d.reads.query(ctx, readLateWait, func(*row) error {
 		late = true
 		return nil
-	}, instantOf(time.Now().Add(clockSlack)))
+	}, table.InstantOf(time.Now().Add(clockSlack)))
 	return late, err
 }
 
@@ -277,7 +273,7 @@ func (d *Driver) recover(ctx context.Context, over []lease, keep []driver.Lease)
 			n++
 		}
 		now := time.Now()
-		_, failure := c.exec(shortenWaits, instantOf(now), instantOf(now.Add(clockSlack)), recoveredAtOnce)
+		_, failure := c.exec(shortenWaits, table.InstantOf(now), table.InstantOf(now.Add(clockSlack)), recoveredAtOnce)
 		return failure
 	}})
 	if err != nil {
@@ -292,7 +288,7 @@ func (c *changes) findLease(l lease) (*job, error) {
 		return c.job(findLease, l.seq, l.count, l.until, l.modTime)
 	}
 	j, err := c.job(findSeq, l.seq)
-	if err != nil || j == nil || j.place != running {
+	if err != nil || j == nil || j.Place != table.Running {
 		return nil, err
 	}
 	return j, nil
@@ -310,7 +306,7 @@ func (c *changes) interrupt(j *job) error {
 // changeInterruptions applies a change to the interruptions of a record. A record that can't
 // be decoded stays as it is: the next process that claims it parks it.
 func (c *changes) changeInterruptions(j *job, change func(*driver.Record)) error {
-	found, err := c.records(readByName, j.queue, j.name)
+	found, err := c.records(readByName, j.queue, j.Name)
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -323,22 +319,18 @@ func (c *changes) changeInterruptions(j *job, change func(*driver.Record)) error
 	if r.Status.Interruptions == before {
 		return nil
 	}
-	x, used := newExtra(r, found[0].dependency)
-	var encoded []byte
-	if used {
-		encoded, err = bson.Marshal(x)
-		if err != nil {
-			return fmt.Errorf("encoding the interruptions of record %q: %w", j.name, err)
-		}
+	encoded, err := found[0].EncodeExtra(r)
+	if err != nil {
+		return fmt.Errorf("encoding the interruptions of record %q: %w", j.Name, err)
 	}
-	_, err = c.exec(setExtra, blob(encoded), j.seq)
+	_, err = c.exec(setExtra, blob(encoded), j.Seq)
 	return err
 }
 
 // isOneOf reports whether a running job has one of the leases.
 func (j *job) isOneOf(leases []driver.Lease) bool {
 	return slices.ContainsFunc(leases, func(l driver.Lease) bool {
-		return l.Name == j.name && l.Owner == j.owner && l.Count == j.count
+		return l.Name == j.Name && l.Owner == j.Owner && l.Count == j.Count
 	})
 }
 
@@ -362,7 +354,7 @@ func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress d
 		return fmt.Errorf("setting the progress of record %q: %w", lease.Name, err)
 	}
 	if lost {
-		return fmt.Errorf("setting the progress: %w", leaseLost(lease))
+		return fmt.Errorf("setting the progress: %w", table.LeaseLost(lease))
 	}
 	return nil
 }

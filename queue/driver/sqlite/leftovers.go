@@ -1,6 +1,10 @@
 package sqlite
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mongodb/amboy/queue/driver/internal/table"
+)
 
 // A change may affect any number of records: all dependents of a job that ended, and all
 // groups that wait for a freed scope. A transaction handles some of them, and records in the
@@ -16,7 +20,7 @@ const (
 
 // freeScopeLeft is the kind of leftovers that are free scopes. The other kinds are the
 // states of edges; their name is the ID of a job that ended.
-const freeScopeLeft = openState
+const freeScopeLeft = table.OpenEdge
 
 // settleLeftovers handles a part of the leftovers. It reports whether there are more.
 func (c *changes) settleLeftovers() (more bool, err error) {

@@ -1,10 +1,12 @@
 package sqlite
 
+import "github.com/mongodb/amboy/queue/driver/internal/table"
+
 // listed identifies a record in the tables of tags and edges.
 type listed struct {
 	seq   int64
 	edges bool // whether it has edges
-	tags  names
+	tags  table.Names
 }
 
 // dropLists removes the tags and edges of a deleted record, because its number may be given
@@ -24,14 +26,14 @@ func (c *changes) dropLists(l *listed) error {
 
 // moveLists changes the number of a record in the tables of tags and edges.
 func (c *changes) moveLists(s *stored, to int64) error {
-	if len(s.tags) > 0 {
-		if _, err := c.exec(moveTags, to, s.tags, s.seq); err != nil {
+	if len(s.Tags) > 0 {
+		if _, err := c.exec(moveTags, to, s.Tags, s.Seq); err != nil {
 			return err
 		}
 	}
-	if len(s.edges) == 0 {
+	if len(s.Edges) == 0 {
 		return nil
 	}
-	_, err := c.exec(moveEdges, to, s.seq)
+	_, err := c.exec(moveEdges, to, s.Seq)
 	return err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 const readMarkOf = `SELECT at FROM marks WHERE queue = ? AND name = ?`
@@ -23,22 +25,22 @@ func (d *Driver) Mark(ctx context.Context, queue, name string, at time.Time) (la
 
 func (d *Driver) readMark(ctx context.Context, queue, name string) (last time.Time, err error) {
 	err = d.reads.query(ctx, readMarkOf, func(r *row) error {
-		last = timeOf(r.time())
+		last = table.TimeOf(r.time())
 		return nil
 	}, queue, name)
 	return last, err
 }
 
 func (d *Driver) raiseMark(ctx context.Context, queue, name string, at time.Time) (last time.Time, err error) {
-	var before instant
+	var before table.Instant
 	err = d.writer.write(ctx, &change{run: func(c *changes) error {
-		before = instant{}
+		before = table.Instant{}
 		_, failure := c.one(markOf, func(r *row) { before = r.time() }, queue, name)
 		if failure != nil {
 			return failure
 		}
-		_, failure = c.exec(raiseMark, queue, name, instantOf(at))
+		_, failure = c.exec(raiseMark, queue, name, table.InstantOf(at))
 		return failure
 	}})
-	return timeOf(before), err
+	return table.TimeOf(before), err
 }

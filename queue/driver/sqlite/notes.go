@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
@@ -52,8 +53,8 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 	var found bool
 	err = d.writer.write(ctx, &change{size: 1 + len(note.Value)/noteBytes, run: func(c *changes) (err error) {
 		there = note
-		found, err = c.one(findNote, func(r *row) { there.Value, there.Until = r.bytes(), timeOf(r.time()) },
-			[]byte(note.Kind), []byte(note.Key), instantOf(now))
+		found, err = c.one(findNote, func(r *row) { there.Value, there.Until = r.bytes(), table.TimeOf(r.time()) },
+			[]byte(note.Kind), []byte(note.Key), table.InstantOf(now))
 		if found || err != nil {
 			return err
 		}
@@ -70,7 +71,7 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 }
 
 func (c *changes) keep(note driver.Note) error {
-	_, err := c.exec(keepNote, []byte(note.Kind), []byte(note.Key), note.Value, instantOf(note.Until.Truncate(time.Millisecond)))
+	_, err := c.exec(keepNote, []byte(note.Kind), []byte(note.Key), note.Value, table.InstantOf(note.Until.Truncate(time.Millisecond)))
 	if err != nil {
 		return fmt.Errorf("note %q of kind %q: %w", note.Key, note.Kind, err)
 	}
@@ -78,7 +79,7 @@ func (c *changes) keep(note driver.Note) error {
 }
 
 func (c *changes) dropEndedNotes(now time.Time) error {
-	_, err := c.exec(dropEndedNotes, instantOf(now), endedAtOnce)
+	_, err := c.exec(dropEndedNotes, table.InstantOf(now), endedAtOnce)
 	return err
 }
 
@@ -93,7 +94,7 @@ func (d *Driver) Notes(ctx context.Context, req driver.NoteRequest) (found []dri
 		text = readNotes + " ORDER BY key DESC LIMIT ?4 + 0"
 	}
 	err = d.reads.query(ctx, text, func(r *row) error {
-		found = append(found, driver.Note{Kind: req.Kind, Key: string(r.bytes()), Value: r.bytes(), Until: timeOf(r.time())})
+		found = append(found, driver.Note{Kind: req.Kind, Key: string(r.bytes()), Value: r.bytes(), Until: table.TimeOf(r.time())})
 		return nil
 	}, []byte(req.Kind), []byte(req.From), []byte(req.To), req.Limit)
 	if err != nil {

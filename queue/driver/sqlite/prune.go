@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // pruneAtOnce is the maximum number of queues that are dropped in one transaction, so that
@@ -40,7 +41,7 @@ func (d *Driver) prune(ctx context.Context, req driver.PruneRequest) (pruned int
 		unused = unused[len(some):]
 		var n int
 		err = d.writer.write(ctx, &change{size: len(some), run: func(c *changes) (err error) {
-			n, err = c.prune(some, instantOf(req.Unused))
+			n, err = c.prune(some, table.InstantOf(req.Unused))
 			return err
 		}})
 		if err == nil {
@@ -61,12 +62,12 @@ func (d *Driver) emptyQueues(ctx context.Context, req driver.PruneRequest) (foun
 			found = append(found, key)
 		}
 		return nil
-	}, instantOf(req.Unused), req.Limit+len(kept))
+	}, table.InstantOf(req.Unused), req.Limit+len(kept))
 	return found, err
 }
 
 // prune drops queues, unless they have been used since they were read.
-func (c *changes) prune(some []int64, unused instant) (pruned int, err error) {
+func (c *changes) prune(some []int64, unused table.Instant) (pruned int, err error) {
 	err = c.flush()
 	if err != nil {
 		return 0, err

@@ -8,82 +8,47 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
-// condition is a part of a WHERE clause, with its arguments.
-type condition struct {
-	terms []string
-	args  []any
-}
-
-func (c *condition) add(term string, args ...any) {
-	c.terms = append(c.terms, term)
-	c.args = append(c.args, args...)
-}
-
-func (c *condition) String() string {
-	if len(c.terms) == 0 {
-		return "1"
-	}
-	return strings.Join(c.terms, " AND ")
-}
-
-// stale selects the records that have expired before they were claimed.
-const stale = "place < 5 AND dispatch_by IS NOT NULL AND dispatch_by < ?"
-
-// stateTerms select the records in a state, as StateOf derives it. Each question mark is the
-// current time.
-var stateTerms = map[amboy.JobState]string{
-	amboy.StateScheduled: "(place IN (1, 4) AND wait_until > ? AND NOT (" + stale + "))",
-	amboy.StatePending:   "(place IN (1, 4) AND (wait_until IS NULL OR wait_until <= ?) AND NOT (" + stale + "))",
-	amboy.StateBlocked:   "(place IN (0, 2, 3) AND NOT (" + stale + "))",
-	amboy.StateParked:    "place = 5",
-	amboy.StateRunning:   "place = 6",
-	amboy.StateRetrying:  "place = 7",
-	amboy.StateSucceeded: "place = 8",
-	amboy.StateFailed:    "place = 9",
-	amboy.StateCanceled:  "place = 10",
-	amboy.StateExpired:   "(place = 11 OR (" + stale + "))",
-}
-
 // statePlaces are the possible places of a record in a state.
-var statePlaces = map[amboy.JobState][]place{
-	amboy.StateScheduled: {scheduled, ready},
-	amboy.StatePending:   {scheduled, ready},
-	amboy.StateBlocked:   {waiting, postponed, scopeBlocked},
-	amboy.StateParked:    {parked},
-	amboy.StateRunning:   {running},
-	amboy.StateRetrying:  {retrying},
-	amboy.StateSucceeded: {succeeded},
-	amboy.StateFailed:    {failed},
-	amboy.StateCanceled:  {canceled},
-	amboy.StateExpired:   {expired}, // and stale records
+var statePlaces = map[amboy.JobState][]table.Place{
+	amboy.StateScheduled: {table.Scheduled, table.Ready},
+	amboy.StatePending:   {table.Scheduled, table.Ready},
+	amboy.StateBlocked:   {table.Waiting, table.Postponed, table.ScopeBlocked},
+	amboy.StateParked:    {table.Parked},
+	amboy.StateRunning:   {table.Running},
+	amboy.StateRetrying:  {table.Retrying},
+	amboy.StateSucceeded: {table.Succeeded},
+	amboy.StateFailed:    {table.Failed},
+	amboy.StateCanceled:  {table.Canceled},
+	amboy.StateExpired:   {table.Expired}, // and stale records
 }
 
 // selection is a Query in SQL.
 type selection struct {
 	// condition holds for the selected rows of the table jobs.
-	condition
+	table.Condition
 	// queues are the names of the records' queues; empty if all queues are selected.
-	queues names
+	queues table.Names
 	// ids are the IDs of the jobs if they are found by an index, and prefix is the constant
 	// prefix of the IDs, or empty.
-	ids    names
+	ids    table.Names
 	prefix string
 	// dependent is true if the records depend on a given job.
 	dependent bool
 	// tags are the required tags.
-	tags names
+	tags table.Names
 	// holding is true if the records hold scopes.
 	holding bool
 	// places are the only possible places of the records if an index covers them; empty
 	// if others are possible.
-	places []place
+	places []table.Place
 	// stale is the current time if records are selected that expired before they were
 	// claimed.
-	stale instant
+	stale table.Instant
 	// dueBy is the current time if scheduled records are selected only if they are due.
-	dueBy  instant
+	dueBy  table.Instant
 	fewDue bool // whether few records are due
 	// priorities are the priorities of the ready records of the only queue, the highest
 	// first; none if they are unknown or too many.
@@ -118,36 +83,36 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	s.addList(inQueues, q.Queues)
 	s.addList("type IN (SELECT value FROM json_each(?))", q.Types)
 	s.addIDs(q)
-	s.addStates(q.States, instantOf(now).Int64)
+	s.addStates(q.States, table.InstantOf(now).Int64)
 	if q.Scope != "" {
-		s.add("(EXISTS (SELECT 1 FROM json_each(scopes) WHERE value = ?) OR EXISTS (SELECT 1 FROM json_each(enqueue_scopes) WHERE value = ?))",
+		s.Add("(EXISTS (SELECT 1 FROM json_each(scopes) WHERE value = ?) OR EXISTS (SELECT 1 FROM json_each(enqueue_scopes) WHERE value = ?))",
 			q.Scope, q.Scope)
 	}
 	if q.Holding {
-		s.add(holdsScopes)
-		s.add("(enqueue_scopes IS NOT NULL OR dispatch_by IS NULL OR dispatch_by >= started)")
+		s.Add(holdsScopes)
+		s.Add("(enqueue_scopes IS NOT NULL OR dispatch_by IS NULL OR dispatch_by >= started)")
 	}
 	if q.DependsOn != "" {
-		s.add("jobs.seq IN (SELECT from_seq FROM edges WHERE queue IN ("+queueIDs+") AND to_job = ?)", s.queues, q.DependsOn)
+		s.Add("jobs.seq IN (SELECT from_seq FROM edges WHERE queue IN ("+queueIDs+") AND to_job = ?)", s.queues, q.DependsOn)
 	}
 	for _, tag := range q.Tags {
-		s.add(hasTag, tag)
+		s.Add(hasTag, tag)
 	}
 	if q.Error != "" {
-		s.add("instr(last_error, ?) > 0", q.Error)
+		s.Add("instr(last_error, ?) > 0", q.Error)
 	}
-	s.addRange("created", q.Created)
-	s.addRange("wait_until", q.Due)
-	s.addRange("ended", q.Ended)
+	s.AddRange("created", q.Created)
+	s.AddRange("wait_until", q.Due)
+	s.AddRange("ended", q.Ended)
 	if q.Latest {
-		s.add("replaced = 0")
+		s.Add("replaced = 0")
 	}
 	return s, nil
 }
 
-func (s *selection) addList(term string, values names) {
+func (s *selection) addList(term string, values table.Names) {
 	if len(values) > 0 {
-		s.add(term, values)
+		s.Add(term, values)
 	}
 }
 
@@ -163,11 +128,11 @@ func (s *selection) addIDs(q driver.Query) {
 	if q.ID == "" {
 		return
 	}
-	s.add("job_id GLOB ?", globPattern(q.ID))
+	s.Add("job_id GLOB ?", globPattern(q.ID))
 	switch wildcard := strings.IndexAny(q.ID, "*?"); {
 	case len(s.ids) > 0:
 	case wildcard < 0:
-		s.ids = names{q.ID}
+		s.ids = table.Names{q.ID}
 	default:
 		s.prefix = q.ID[:wildcard]
 	}
@@ -177,18 +142,10 @@ func (s *selection) addStates(states []amboy.JobState, now int64) {
 	if len(states) == 0 {
 		return
 	}
-	terms := []string{"0"}
+	s.AddStates(states, now)
 	for _, state := range states {
-		term := stateTerms[state]
-		if term == "" {
-			continue // no record is ever in this state
-		}
-		terms = append(terms, term)
-		for range strings.Count(term, "?") {
-			s.args = append(s.args, now)
-		}
 		if state == amboy.StateExpired {
-			s.stale = instant{Int64: now, Valid: true}
+			s.stale = table.Instant{Int64: now, Valid: true}
 		}
 		for _, p := range statePlaces[state] {
 			if !slices.Contains(s.places, p) {
@@ -197,20 +154,10 @@ func (s *selection) addStates(states []amboy.JobState, now int64) {
 		}
 	}
 	if slices.Contains(states, amboy.StatePending) && !slices.Contains(states, amboy.StateScheduled) {
-		s.dueBy = instant{Int64: now, Valid: true}
+		s.dueBy = table.Instant{Int64: now, Valid: true}
 	}
-	s.terms = append(s.terms, "("+strings.Join(terms, " OR ")+")")
-	if slices.Contains(s.places, succeeded) {
+	if slices.Contains(s.places, table.Succeeded) {
 		s.places = nil // almost all records have succeeded
-	}
-}
-
-func (s *selection) addRange(column string, r driver.TimeRange) {
-	if !r.From.IsZero() {
-		s.add(column+" >= ?", instantOf(r.From))
-	}
-	if !r.To.IsZero() {
-		s.add(column+" < ?", instantOf(r.To))
 	}
 }
 

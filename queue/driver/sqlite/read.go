@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
@@ -146,7 +147,7 @@ type described struct {
 }
 
 func (d *described) read(r *row) {
-	d.queueName, d.blockedBy = r.text(), r.text()
+	d.queueName, d.BlockedBy = r.text(), r.text()
 	d.stored.read(r)
 }
 
@@ -165,7 +166,7 @@ func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, err
 	var found []*described
 	err := d.reads.query(ctx, readLatest, collect(&found), queue, driver.RecordName(queue, id, amboy.JobRetryInfo{}), id)
 	if err == nil && len(found) == 0 {
-		err = notFound(id)
+		err = table.NotFound(id)
 	}
 	var r *driver.Record
 	if err == nil {
@@ -188,7 +189,7 @@ func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Reco
 	for _, f := range found {
 		r, err := f.decode(queue)
 		if err != nil {
-			return nil, fmt.Errorf("getting attempt %d of job %q: %w", f.attempt.Int64, id, err)
+			return nil, fmt.Errorf("getting attempt %d of job %q: %w", f.Attempt.Int64, id, err)
 		}
 		if r.RetryInfo.Retryable {
 			attempts = append(attempts, r)
@@ -219,11 +220,11 @@ func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageReque
 }
 
 func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageRequest) (found []*described, next driver.Cursor, err error) {
-	err = checkLimit(page.Limit)
+	err = table.CheckLimit(page.Limit)
 	if err != nil {
 		return nil, "", err
 	}
-	at, err := newSpan(page.After, page.Newest)
+	at, err := table.NewSpan(page.After, page.Newest)
 	if err != nil {
 		return nil, "", err
 	}
@@ -250,11 +251,11 @@ func (d *Driver) Count(ctx context.Context, q driver.Query, limit int) (int, err
 }
 
 func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, err error) {
-	err = checkLimit(limit)
+	err = table.CheckLimit(limit)
 	if err != nil {
 		return 0, err
 	}
-	at, err := newSpan("", false)
+	at, err := table.NewSpan("", false)
 	if err != nil {
 		return 0, err
 	}
@@ -296,18 +297,10 @@ const queueColumns = `name, paused, draining, max_running, waiting, scheduled, p
 // queueInfo reads the queueColumns.
 func (r *row) queueInfo() driver.QueueInfo {
 	info := driver.QueueInfo{Name: r.text(), Control: r.control()}
-	waiting, scheduled, postponed, scopeBlocked, ready, parked := r.int(), r.int(), r.int(), r.int(), r.int(), r.int()
-	info.Scheduled, info.Parked = scheduled, parked
-	blocked := waiting + postponed + scopeBlocked
-	stats := amboy.QueueStats{
-		Blocked:  blocked,
-		Pending:  blocked + scheduled + ready + parked,
-		Running:  r.int(),
-		Retrying: r.int(),
+	for p := table.Waiting; p <= table.Succeeded; p++ { // The last column counts all records that ended.
+		p.Count(&info, r.int())
 	}
-	stats.Completed = r.int() + stats.Retrying
-	stats.Total = stats.Pending + stats.Running + stats.Completed
-	info.Stats, info.Used = stats, timeOf(r.time())
+	info.Used = table.TimeOf(r.time())
 	r.inQueue(info.Name)
 	return info
 }
@@ -359,8 +352,8 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 	})
 	if err == nil {
 		err = d.reads.query(ctx, countOtherTypes, func(r *row) error {
-			queue, jobType, at := r.text(), r.text(), r.int()
-			counts.Add(queue, jobType, schedulePlaces[at], r.int())
+			queue, jobType, at := r.text(), r.text(), table.Place(r.integer())
+			counts.Add(queue, jobType, at.Schedule(), r.int())
 			return nil
 		})
 	}
@@ -376,7 +369,7 @@ func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]t
 	oldest := map[string]time.Time{}
 	for _, name := range queues {
 		err := d.reads.query(ctx, readOldestReady, func(r *row) error {
-			since := driver.ReadySince(amboy.JobTimeInfo{Created: timeOf(r.time()), WaitUntil: timeOf(r.time())})
+			since := driver.ReadySince(amboy.JobTimeInfo{Created: table.TimeOf(r.time()), WaitUntil: table.TimeOf(r.time())})
 			if first, found := oldest[name]; !found || since.Before(first) {
 				oldest[name] = since
 			}

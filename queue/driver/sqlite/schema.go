@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // applicationID identifies the files of this driver.
@@ -248,11 +248,11 @@ func fillGroups(ctx context.Context, conn *sql.Conn) error {
 	}
 	for _, j := range all {
 		group := j.group()
-		if _, err = conn.ExecContext(ctx, "UPDATE jobs SET waiting_for = ? WHERE seq = ?", group, j.seq); err != nil {
+		if _, err = conn.ExecContext(ctx, "UPDATE jobs SET waiting_for = ? WHERE seq = ?", group, j.Seq); err != nil {
 			return fmt.Errorf("setting the group of a record: %w", err)
 		}
 		// A scope that blocks the first record of a group blocks all of them.
-		if _, err = conn.ExecContext(ctx, statementTexts[joinGroup], j.queue, group, j.waitingFor, j.priority, j.seq); err != nil {
+		if _, err = conn.ExecContext(ctx, statementTexts[joinGroup], j.queue, group, j.waitingFor, j.Priority, j.Seq); err != nil {
 			return fmt.Errorf("adding a group: %w", err)
 		}
 	}
@@ -262,17 +262,17 @@ func fillGroups(ctx context.Context, conn *sql.Conn) error {
 // fillManagers sets the column manager of unfinished records. A record that can't be decoded
 // gets none: the process that claims it parks it.
 func fillManagers(ctx context.Context, conn *sql.Conn) error {
-	rows, err := conn.QueryContext(ctx, "SELECT seq, extra FROM jobs WHERE dependency = ? AND place < ?", otherDependency, succeeded)
+	rows, err := conn.QueryContext(ctx, "SELECT seq, extra FROM jobs WHERE dependency = ? AND place < ?", table.OtherDependency, table.Succeeded)
 	if err != nil {
 		return err
 	}
 	managers := map[int64]string{}
 	for rows.Next() && err == nil {
 		var seq int64
-		var data []byte
-		var x extra
-		if err = rows.Scan(&seq, &data); err == nil && decodeInto(data, &x) == nil {
-			if manager := managerOf(&driver.Record{Dependency: x.Dependency}); manager != "" {
+		c := table.Content{Dependency: table.OtherDependency}
+		if err = rows.Scan(&seq, &c.Extra); err == nil {
+			r, damage := c.Decode(&table.Job{}, "", nil)
+			if manager := managerOf(r); damage == nil && manager != "" {
 				managers[seq] = manager
 			}
 		}

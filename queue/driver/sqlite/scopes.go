@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // A scope is in one of three states: held by a job, promised to a ready record, or free
@@ -34,8 +35,8 @@ func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if held && holder != j.id {
-			return amboy.NewDuplicateJobScopeErrorf("taking the enqueue scopes of job %q: scope %q is held by job %q", j.id, name, holder), nil
+		if held && holder != j.ID {
+			return amboy.NewDuplicateJobScopeErrorf("taking the enqueue scopes of job %q: scope %q is held by job %q", j.ID, name, holder), nil
 		}
 	}
 	return nil, nil
@@ -45,7 +46,7 @@ func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 // revoked.
 func (c *changes) take(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if _, err := c.exec(hold, j.queue, name, j.id); err != nil {
+		if _, err := c.exec(hold, j.queue, name, j.ID); err != nil {
 			return err
 		}
 	}
@@ -63,7 +64,7 @@ func (c *changes) take(j *job, scopes []string) error {
 // free releases the given scopes if the job holds them.
 func (c *changes) free(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if _, err := c.exec(freeScope, j.queue, name, j.id); err != nil {
+		if _, err := c.exec(freeScope, j.queue, name, j.ID); err != nil {
 			return err
 		}
 	}
@@ -72,8 +73,8 @@ func (c *changes) free(j *job, scopes []string) error {
 
 // fulfill gives a claimed record the scopes that it was promised.
 func (c *changes) fulfill(j *job) error {
-	for _, name := range j.dispatchScopes() {
-		if _, err := c.exec(hold, j.queue, name, j.id); err != nil {
+	for _, name := range j.DispatchScopes() {
+		if _, err := c.exec(hold, j.queue, name, j.ID); err != nil {
 			return err
 		}
 		if _, err := c.exec(dropPromise, j.queue, name); err != nil {
@@ -85,7 +86,7 @@ func (c *changes) fulfill(j *job) error {
 
 // withdraw takes back the promises to a record that is no longer ready.
 func (c *changes) withdraw(j *job) error {
-	scopes := j.dispatchScopes()
+	scopes := j.DispatchScopes()
 	for _, name := range scopes {
 		if _, err := c.exec(dropPromise, j.queue, name); err != nil {
 			return err
@@ -101,7 +102,7 @@ func (c *changes) revokePromise(queue int64, because string) (freed []string, er
 	if err != nil || worse == nil {
 		return nil, err
 	}
-	for _, name := range worse.dispatchScopes() {
+	for _, name := range worse.DispatchScopes() {
 		if _, err = c.exec(dropPromise, queue, name); err != nil {
 			return nil, err
 		}
@@ -114,8 +115,8 @@ func (c *changes) revokePromise(queue int64, because string) (freed []string, er
 
 // wait makes a record wait for its time, or admits it.
 func (c *changes) wait(j *job, now int64) error {
-	if firstPlace(j, now) == scheduled {
-		return c.move(j, scheduled, j.waitUntil)
+	if j.FirstPlace(now) == table.Scheduled {
+		return c.move(j, table.Scheduled, j.WaitUntil)
 	}
 	return c.admit(j)
 }
@@ -135,7 +136,7 @@ func (c *changes) admit(j *job) error {
 
 // obstacle returns the first scope that blocks a record.
 func (c *changes) obstacle(j *job) (scope string, blocked bool, err error) {
-	for _, scope = range j.dispatchScopes() {
+	for _, scope = range j.DispatchScopes() {
 		blocked, err = c.isObstacle(scope, j)
 		if blocked || err != nil {
 			return scope, blocked, err
@@ -146,7 +147,7 @@ func (c *changes) obstacle(j *job) (scope string, blocked bool, err error) {
 
 // makeReady makes a record ready and promises it its scopes, none of which blocks it.
 func (c *changes) makeReady(j *job) error {
-	scopes := j.dispatchScopes()
+	scopes := j.DispatchScopes()
 	var freed []string
 	for _, name := range scopes {
 		others, err := c.revokePromise(j.queue, name)
@@ -154,11 +155,11 @@ func (c *changes) makeReady(j *job) error {
 			return err
 		}
 		freed = append(freed, others...)
-		if _, err = c.exec(promise, j.queue, name, j.seq); err != nil {
+		if _, err = c.exec(promise, j.queue, name, j.Seq); err != nil {
 			return err
 		}
 	}
-	if err := c.move(j, ready, instant{}); err != nil {
+	if err := c.move(j, table.Ready, table.Instant{}); err != nil {
 		return err
 	}
 	return c.promote(j.queue, freed)
@@ -168,15 +169,15 @@ func (c *changes) makeReady(j *job) error {
 // record that runs earlier.
 func (c *changes) isObstacle(name string, j *job) (bool, error) {
 	holder, held, err := c.holder(j.queue, name)
-	if err != nil || (held && holder != j.id) {
+	if err != nil || (held && holder != j.ID) {
 		return true, err
 	}
 	promised, err := c.promised(j.queue, name)
 	if err != nil || promised != nil {
-		return promised != nil && promised.compare(j) < 0, err
+		return promised != nil && promised.Compare(&j.Job) < 0, err
 	}
 	_, first, found, err := c.firstOfLine(j.queue, name)
-	return found && first.before(rank{j.priority, j.seq}), err
+	return found && first.before(rank{j.Priority, j.Seq}), err
 }
 
 // promote gives free scopes to the first records that wait for them and need nothing else.
@@ -250,8 +251,8 @@ func (c *changes) nextFor(queue int64, name string) (group string, first rank, w
 }
 
 // move moves a record to a place in which it waits for no scope. due is the end of its wait.
-func (c *changes) move(j *job, p place, due instant) error {
-	wasBlocked := j.place == scopeBlocked
+func (c *changes) move(j *job, p table.Place, due table.Instant) error {
+	wasBlocked := j.Place == table.ScopeBlocked
 	if err := c.moveTo(j, p, due, nil); err != nil || !wasBlocked {
 		return err
 	}
@@ -260,20 +261,20 @@ func (c *changes) move(j *job, p place, due instant) error {
 
 // moveTo moves a record to another place. group is the group in which it waits for a scope,
 // or nil.
-func (c *changes) moveTo(j *job, p place, due instant, group any) error {
-	n, err := c.exec(moveJob, p, due, group, p, j.seq)
+func (c *changes) moveTo(j *job, p table.Place, due table.Instant, group any) error {
+	n, err := c.exec(moveJob, p, due, group, p, j.Seq)
 	if err != nil {
 		return err
 	}
 	if n != 1 {
-		return fmt.Errorf("record %q is gone", j.name)
+		return fmt.Errorf("record %q is gone", j.Name)
 	}
 	counts := c.count(j.queue)
-	counts.places[j.place]--
+	counts.places[j.Place]--
 	counts.places[p]++
 	if j.overdue {
 		counts.overdue--
 	}
-	j.place, j.overdue = p, false
+	j.Place, j.overdue = p, false
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // workAtOnce is the maximum number of due records that Work reads, and also of expired records
@@ -44,7 +45,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 		kind, name, ready, expired := r.int(), r.text(), r.time(), r.time()
 		damage, read := r.damage(), r.int()
 		if kind == workLater {
-			next = earliest(ready, expired)
+			next = table.Earliest(ready, expired)
 			if damage != nil {
 				next = now // a claim parks the record
 			}

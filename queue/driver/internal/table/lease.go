@@ -1,0 +1,21 @@
+package table
+
+import (
+	"fmt"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Shows reports whether an unfinished job shows a lease, or the given absence of one.
+func (j *Job) Shows(l driver.Lease) bool {
+	return j.Place < Retrying && j.Owner == l.Owner && j.Count == l.Count
+}
+
+// LeaseLost returns the error for a lease that its record does not have.
+func LeaseLost(l driver.Lease) error {
+	return fmt.Errorf("record %q: %w", l.Name, driver.ErrLeaseLost)
+}
+
+// NotFound returns the error for a job that does not exist.
+func NotFound(id string) error { return amboy.NewJobNotFoundErrorf("there is no job %q", id) }
