@@ -150,7 +150,7 @@ func TestAttackTheBodyOfAJobNamesAnotherID(t *testing.T) {
 	assert.True(t, amboy.IsJobNotFoundError(err), "%v", err)
 }
 
-// A job that may be put must not come with a dependency that tells whether a file of the
+// A job that may be put must not come with a dependency that reveals whether a file of the
 // server exists.
 func TestAttackADependencyTellsWhetherAFileExists(t *testing.T) {
 	s := newServices(t, func(management.Inspector) []rest.Option {
