@@ -318,7 +318,7 @@ var plantedFaults = []plantedFault{
 	{
 		name: "a queue that was empty counts as empty for ever", file: "internal/core/claim.go",
 		right: "l.mayHave, l.changed = true, true",
-		wrong: "l.mayHave, l.changed = l.mayHave || !l.changed, true",
+		wrong: "l.mayHave, l.changed = l.mayHave || len(l.waiting) == 0, true",
 	},
 	{
 		name: "what is new while a claim is under way is missed", file: "internal/core/claim.go",
