@@ -9,7 +9,6 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
-	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -105,14 +104,6 @@ func (s *Server) eachClaimed(ctx context.Context, do func(ctx context.Context, q
 }
 
 func (s *Server) watch(ctx context.Context, queueName string, ids []string) error {
-	leased, err := s.dispatcher.Leased(ctx, queueName, s.opts.ClaimTimeout, ids...)
-	if err != nil {
-		return err
-	}
-	all := make([]*outside.Leased, 0, len(leased))
-	for _, l := range leased {
-		all = append(all, l)
-	}
-	s.dispatcher.Watch(all...)
-	return nil
+	_, err := s.dispatcher.Leased(ctx, queueName, s.opts.ClaimTimeout, ids...)
+	return err
 }

@@ -144,7 +144,7 @@ func (s *Server) appendQueue(ctx context.Context, out []byte, name string) ([]by
 	return fmt.Appendf(out, "%s 2\r\nready-len %d\r\nscheduled-len %d\r\n", name, ready, scheduled), nil
 }
 
-// waiting selects the jobs of a queue that are ready, or those that wait for their time.
+// waiting selects the ready jobs of a queue, or its scheduled jobs.
 func (s *Server) waiting(name string, scheduled bool) driver.Query {
 	state := amboy.StatePending
 	if scheduled {

@@ -52,7 +52,7 @@ type Options struct {
 	// Default: one minute.
 	WriteTimeout time.Duration
 	// AllowRemote lets Serve accept clients of other machines. The protocol has no login and
-	// no encryption: whoever can connect can do anything with the queues. By default Serve
+	// no encryption: any client that can connect can do anything with the queues. By default Serve
 	// refuses a listener on an address that is not a loopback address.
 	AllowRemote bool
 }

@@ -27,7 +27,7 @@ import (
 // stopTime is how long requests may continue after the end.
 const stopTime = 10 * time.Second
 
-// Run serves until ctx ends, and prints where and what to do next. It returns an error if it
+// Run serves until ctx ends. It prints its addresses, and commands to begin with. It returns an error if it
 // can't serve, or can't stop in time.
 func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	err = c.setDefaults()
@@ -222,7 +222,7 @@ func (s *server) stop(ctx context.Context) (err error) {
 	return err
 }
 
-// describe prints where the server is, and what to do next.
+// describe prints the addresses of the server, and commands to begin with.
 func (s *server) describe(out io.Writer) error {
 	var ports strings.Builder
 	for _, p := range s.ports[1:] {
