@@ -55,11 +55,11 @@ func (s *Server) maintain(files []*watchedFile) {
 	s.watchClaims()
 	for {
 		select {
-		case <-s.maintained.Done():
+		case <-s.conns.Open().Done():
 			return
 		case <-reload:
 			for _, f := range files {
-				f.check(s.maintained)
+				f.check(s.conns.Open())
 			}
 		case <-monitor.C:
 			s.watchClaims()
@@ -70,9 +70,9 @@ func (s *Server) maintain(files []*watchedFile) {
 // watchClaims makes the dispatcher end the attempts of claims of other servers, or of this
 // server before a restart, that time out.
 func (s *Server) watchClaims() {
-	ctx, cancel := context.WithTimeout(s.maintained, s.opts.CallTimeout)
+	ctx, cancel := context.WithTimeout(s.conns.Open(), s.opts.CallTimeout)
 	defer cancel()
-	if err := s.eachClaimed(ctx, s.watch); err != nil && s.maintained.Err() == nil {
+	if err := s.eachClaimed(ctx, s.watch); err != nil && s.conns.Open().Err() == nil {
 		logging.Error(ctx, message.Fields{"message": "could not find the claims of PinLater workers; trying again later", "error": err.Error()})
 	}
 }

@@ -22,8 +22,8 @@ func (s *Server) passed(d due) {
 		happen = s.ttrOver
 	}
 	err := happen(d)
-	if err != nil && s.open.Err() == nil {
-		s.log("could not end a workq job whose time is over; trying again", err)
+	if err != nil && s.conns.Open().Err() == nil {
+		s.conns.Log("could not end a workq job whose time is over; trying again", err)
 		d.at = time.Now().Add(retryIn)
 		s.clock.set(d)
 	}
@@ -93,20 +93,20 @@ const pageOfTimes = 1000
 
 // readTimes sets the clock to the times of all jobs in the store.
 func (s *Server) readTimes() {
-	for s.open.Err() == nil {
+	for s.conns.Open().Err() == nil {
 		err := s.readTimesOnce()
-		if err == nil || s.open.Err() != nil {
+		if err == nil || s.conns.Open().Err() != nil {
 			return
 		}
-		s.log("could not read the times of the workq jobs in the store; trying again", err)
-		s.pause(retryIn)
+		s.conns.Log("could not read the times of the workq jobs in the store; trying again", err)
+		s.conns.Pause(retryIn)
 	}
 }
 
 func (s *Server) readTimesOnce() error {
 	page := driver.PageRequest{Limit: pageOfTimes}
 	for {
-		found, err := s.jobs.store.Admin().Find(s.open, driver.Query{Types: []string{JobType}, Latest: true}, page)
+		found, err := s.jobs.store.Admin().Find(s.conns.Open(), driver.Query{Types: []string{JobType}, Latest: true}, page)
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (s *Server) setTimes(records []*driver.Record) error {
 
 // setTTRs sets the clock to the ends of the leases of clients of the protocol.
 func (s *Server) setTTRs(queueName string, jobs map[string]*stored) error {
-	leased, err := s.dispatcher.Leased(s.open, queueName, outside.DefaultLease, slices.Collect(maps.Keys(jobs))...)
+	leased, err := s.dispatcher.Leased(s.conns.Open(), queueName, outside.DefaultLease, slices.Collect(maps.Keys(jobs))...)
 	if err != nil {
 		return err
 	}

@@ -121,11 +121,14 @@ func (s *server) begin(name string, l net.Listener, serve func(net.Listener) err
 	go func() {
 		defer close(done)
 		err := serve(l)
-		if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, workq.ErrClosed) || errors.Is(err, pinlater.ErrClosed) {
+		if errors.Is(err, http.ErrServerClosed) || errors.Is(err, workq.ErrClosed) || errors.Is(err, pinlater.ErrClosed) {
 			return
 		}
+		if errors.Is(err, workq.ErrNotLoopback) || errors.Is(err, pinlater.ErrNotLoopback) {
+			err = fmt.Errorf("%w; --%s-remote allows it", err, strings.ToLower(name))
+		}
 		select {
-		case s.ended <- fmt.Errorf("serving %s: %w", name, err):
+		case s.ended <- err:
 		default: // another port has ended before
 		}
 	}()
@@ -165,7 +168,7 @@ func (s *server) startHTTP(ctx context.Context) error {
 	mux.Handle("POST /login/link", s.access.withToken(http.HandlerFunc(s.access.serveLink)))
 	mux.Handle("/", rest.Handler(inspector, rest.Workers(s.dispatcher), rest.CreateOutside(), rest.Authorize(s.access.authorize)))
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-	s.begin("HTTP", l, web.Serve, func(ctx context.Context) error {
+	s.begin("HTTP", l, func(l net.Listener) error { return fmt.Errorf("serving HTTP: %w", web.Serve(l)) }, func(ctx context.Context) error {
 		err := web.Shutdown(ctx)
 		if errors.Is(err, context.DeadlineExceeded) {
 			return web.Close()

@@ -229,7 +229,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		"--workq must be":                     func(c *serve.Config) { c.Workq = "x" },
 		`--store must be memory`:              func(c *serve.Config) { c.Store = "oracle://secret@host" },
 		"at least 16 characters":              func(c *serve.Config) { c.TokenFile = short },
-		"the address is not a loopback":       func(c *serve.Config) { c.Workq = "0.0.0.0:0" },
+		"no login; --workq-remote allows it":  func(c *serve.Config) { c.Workq = "0.0.0.0:0" },
 		"choose another address with --workq": func(c *serve.Config) { c.Workq = "192.0.2.1:1" },
 	} {
 		c := good
