@@ -77,7 +77,8 @@ type Options struct {
 	// one a line. It is read by New, and again when it has changed. Default: none, and the
 	// limits apply to each server.
 	ServerSetFile string
-	// ReloadInterval is how often the files are checked. Default: 10 seconds.
+	// ReloadInterval is how often the files are read, in case they have changed. Default: 10
+	// seconds.
 	ReloadInterval time.Duration
 	// MonitorInterval is how often a Server finds the claims of other servers, in order to
 	// end them if they time out. Default: 2 minutes, or a quarter of ClaimTimeout if that is
