@@ -113,7 +113,7 @@ func inMemory(t *testing.T, opts outside.Options, test func(*fixture)) {
 	})
 }
 
-//nolint:revive // The context is not t.Context.
+//nolint:contextcheck,revive // The context is not t.Context, and does not end the queues.
 func newFixture(t *testing.T, ctx context.Context, open func() driver.Driver, opts outside.Options) *fixture {
 	t.Helper()
 	store := open()

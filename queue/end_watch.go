@@ -95,11 +95,11 @@ func (w *endWatch) next() []*driverQueue {
 
 // wakeEnded wakes the callers that wait for jobs that have ended, and returns how many jobs
 // it read.
-func (q *driverQueue) wakeEnded(ctx context.Context) (read int, err error) {
+func (q *driverQueue) wakeEnded(ctx context.Context) (read int, failure error) {
 	q.completeMu.Lock()
 	ids := slices.Collect(maps.Keys(q.complete.jobs))
 	q.completeMu.Unlock()
-	err = errorOfPanic(func() error {
+	return len(ids), errorOfPanic(func() error {
 		for some := range slices.Chunk(ids, maxFound) {
 			records, err := findLatest(ctx, q.driver, q.name, some)
 			if err != nil {
@@ -119,7 +119,6 @@ func (q *driverQueue) wakeEnded(ctx context.Context) (read int, err error) {
 		}
 		return nil
 	})
-	return len(ids), err
 }
 
 // findLatest returns the latest attempts of at most maxFound jobs of a queue, in no

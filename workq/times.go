@@ -110,7 +110,8 @@ func (s *Server) readTimesOnce() error {
 		if err != nil {
 			return err
 		}
-		if err = s.setTimes(found.Records); err != nil {
+		err = s.setTimes(found.Records)
+		if err != nil {
 			return err
 		}
 		if found.Next == "" {

@@ -45,10 +45,11 @@ func (c *Conn) SetReadDeadline(at time.Time) error {
 // set. in must read from the connection.
 func (c *Conn) AwaitRequest(in *bufio.Reader) (deadline time.Time, err error) {
 	if in.Buffered() == 0 {
-		if err = c.SetReadDeadline(time.Now().Add(c.server.opts.IdleTimeout)); err != nil {
-			return deadline, err
+		err = c.SetReadDeadline(time.Now().Add(c.server.opts.IdleTimeout))
+		if err == nil {
+			_, err = in.Peek(1)
 		}
-		if _, err = in.Peek(1); err != nil {
+		if err != nil {
 			return deadline, err
 		}
 	}

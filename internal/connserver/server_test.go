@@ -194,16 +194,13 @@ func TestIdleAndSlowClientsAreDropped(t *testing.T) {
 
 func TestCloseLetsRequestsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		closing := make(chan struct{})
+		closing, results := make(chan struct{}), make(chan []error, 1)
 		s := connserver.New(options(), func(c *connserver.Conn) {
-			_, err := c.AwaitRequest(bufio.NewReader(c))
-			assert.NoError(t, err)
+			_, awaited := c.AwaitRequest(bufio.NewReader(c))
 			<-closing // the request takes a while
-			_, err = c.Write([]byte("answer"))
-			assert.NoError(t, err)
-			assert.ErrorIs(t, c.SetReadDeadline(time.Time{}), connserver.ErrClosed)
-			_, err = c.Read(make([]byte, 1))
-			assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			_, written := c.Write([]byte("answer"))
+			_, read := c.Read(make([]byte, 1))
+			results <- []error{awaited, written, c.SetReadDeadline(time.Time{}), read}
 		})
 		f := &fixture{T: t, Pipes: outsidetest.NewPipes(), server: s}
 		stop := outsidetest.Serve(t, s, f.Pipes)
@@ -223,6 +220,10 @@ func TestCloseLetsRequestsEnd(t *testing.T) {
 		answer, err := io.ReadAll(conn)
 		require.NoError(t, err)
 		assert.Equal(t, "answer", string(answer))
+		got := <-results
+		require.NoError(t, errors.Join(got[:2]...))
+		require.ErrorIs(t, got[2], connserver.ErrClosed)
+		require.ErrorIs(t, got[3], os.ErrDeadlineExceeded)
 		synctest.Wait()
 		require.Error(t, s.Working().Err())
 		require.ErrorIs(t, s.Serve(outsidetest.NewPipes()), connserver.ErrClosed)
@@ -237,6 +238,7 @@ func TestCloseCutsConnectionsWhenItsContextEnds(t *testing.T) {
 		conn := f.connect()
 		_, err := io.WriteString(conn, "x\n") // the client does not read the answer
 		require.NoError(f, err)
+		synctest.Wait()
 		ctx, cancel := context.WithTimeout(f.Context(), time.Second)
 		defer cancel()
 		err = f.server.Close(ctx)

@@ -114,7 +114,7 @@ func (w *webWorker) run(ctx context.Context) {
 		}
 		acks = nil
 		for _, j := range answer.Jobs {
-			if ack := w.runJob(&j); ack != nil {
+			if ack := w.runJob(&j); ack != nil { //nolint:contextcheck // A job runs to its end.
 				acks = append(acks, ack)
 			}
 		}
@@ -138,7 +138,8 @@ func (w *webWorker) runJob(j *webJob) map[string]any {
 	case done:
 		return map[string]any{"token": j.Token, "complete": map[string]string{"result": resultOf(j.ID)}}
 	case failed:
-		return map[string]any{"token": j.Token, "fail": map[string]string{"error": errPlanned.Error()}}
+		last := e.Attempt == j.Args.Failures
+		return map[string]any{"token": j.Token, "fail": map[string]any{"error": errPlanned.Error(), "permanent": last}}
 	default:
 		return nil
 	}
@@ -192,12 +193,12 @@ func countOf(token string) int {
 	}
 	in := bytes.NewReader(form[1:])
 	for range 4 {
-		size, err := binary.ReadUvarint(in)
-		if err == nil {
-			_, err = io.CopyN(io.Discard, in, int64(size)) //nolint:gosec // It is short.
+		size, sizeErr := binary.ReadUvarint(in)
+		if sizeErr == nil {
+			_, sizeErr = io.CopyN(io.Discard, in, int64(size)) //nolint:gosec // It is short.
 		}
-		if err != nil {
-			panic(err)
+		if sizeErr != nil {
+			panic(sizeErr)
 		}
 	}
 	count, err := binary.ReadVarint(in)

@@ -80,8 +80,14 @@ func (c *Config) fill(from Config) {
 		to   *string
 		from string
 	}{
-		{&c.Store, from.Store}, {&c.Database, from.Database}, {&c.Listen, from.Listen}, {&c.TokenFile, from.TokenFile},
-		{&c.TLSCert, from.TLSCert}, {&c.TLSKey, from.TLSKey}, {&c.Workq, from.Workq}, {&c.Pinlater, from.Pinlater},
+		{&c.Store, from.Store},
+		{&c.Database, from.Database},
+		{&c.Listen, from.Listen},
+		{&c.TokenFile, from.TokenFile},
+		{&c.TLSCert, from.TLSCert},
+		{&c.TLSKey, from.TLSKey},
+		{&c.Workq, from.Workq},
+		{&c.Pinlater, from.Pinlater},
 		{&c.PinlaterQueues, from.PinlaterQueues},
 	} {
 		*text.to = cmp.Or(*text.to, text.from)

@@ -46,9 +46,10 @@ func (r *running) hangUp() string {
 	}
 }
 
-func (r *running) maxRunning(queue string) string {
+// mail describes the queue mail.
+func (r *running) mail() string {
 	r.Helper()
-	status, body := r.call(&http.Client{Transport: &http.Transport{}}, http.MethodGet, "/v2/queues/"+queue, r.token, "")
+	status, body := r.call(&http.Client{Transport: &http.Transport{}}, http.MethodGet, "/v2/queues/mail", r.token, "")
 	require.Equal(r, http.StatusOK, status, body)
 	return body
 }
@@ -59,12 +60,12 @@ func TestConfigurationFileIsReloaded(t *testing.T) {
 	settings := `"store": "memory", "token_file": "` + token + `", "listen": "192.0.2.1:1", "pinlater": "127.0.0.1:0"`
 	write(t, file, `{`+settings+`, "queues": {"mail": {"max_running": 3}}}`)
 	r := startedWith(t, serve.Config{File: file, Listen: "127.0.0.1:0"}) // a flag comes first
-	assert.Contains(t, r.maxRunning("mail"), `"max_running":3`)
+	assert.Contains(t, r.mail(), `"max_running":3`)
 	require.NoError(t, r.enqueue())
 
 	write(t, file, `{`+settings+`, "queues": {"mail": {"max_running": 5}}, "pinlater_dequeue_only": true}`)
 	assert.Equal(t, "Reloaded "+file, r.hangUp())
-	assert.Contains(t, r.maxRunning("mail"), `"max_running":5`)
+	assert.Contains(t, r.mail(), `"max_running":5`)
 	require.Error(t, r.enqueue())
 
 	for content, why := range map[string]string{
@@ -80,13 +81,13 @@ func TestConfigurationFileIsReloaded(t *testing.T) {
 		assert.Contains(t, said, file)
 		assert.Contains(t, said, why)
 	}
-	assert.Contains(t, r.maxRunning("mail"), `"max_running":5`)
+	assert.Contains(t, r.mail(), `"max_running":5`)
 	require.Error(t, r.enqueue())
 
 	write(t, file, `{`+settings+`, "workq": "127.0.0.1:0"}`)
 	assert.Contains(t, r.hangUp(), "apply after a restart")
 	assert.Equal(t, "Reloaded "+file, <-r.said)
-	assert.Contains(t, r.maxRunning("mail"), `"max_running":5`) // the queue is not named
+	assert.Contains(t, r.mail(), `"max_running":5`) // the queue is not named
 	require.NoError(t, r.enqueue())
 }
 

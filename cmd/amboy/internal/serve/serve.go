@@ -120,7 +120,8 @@ func (s *server) start(ctx context.Context, out io.Writer) (r *reloading, err er
 	if err != nil {
 		return nil, err
 	}
-	if err = makeToken(s.TokenFile); err != nil {
+	err = makeToken(s.TokenFile)
+	if err != nil {
 		return nil, err
 	}
 	s.access = &access{login: rest.NewLogin("")}
@@ -227,7 +228,7 @@ func (s *server) startWorkq(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server, err := workq.New(s.group, s.dispatcher, workq.Options{AllowRemote: s.WorkqRemote})
+	server, err := workq.New(s.group, s.dispatcher, workq.Options{AllowRemote: s.WorkqRemote}) //nolint:contextcheck // Close ends its goroutines.
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
