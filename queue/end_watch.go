@@ -29,9 +29,10 @@ type endWatch struct {
 }
 
 const (
-	// endPause is the shortest pause between two reads, and endPausePerJob how much of it
-	// there is at least for each job that was read.
-	endPause       = 50 * time.Millisecond
+	// endPause is the shortest pause before a read, and endPausePerJob how much of it there is
+	// at least for each job that was read before. A job that ends in this process wakes its
+	// waiters itself, after it was counted; the pause leaves it the time for that.
+	endPause       = 20 * time.Millisecond
 	endPausePerJob = time.Millisecond
 )
 
@@ -64,20 +65,25 @@ func (w *endWatch) storeChanged() {
 
 // run reads the jobs until the store has not changed during a pause.
 func (w *endWatch) run(ctx context.Context) {
-	for queues := w.next(); len(queues) > 0; queues = w.next() {
-		n := 0
-		for _, q := range queues {
-			read, err := q.wakeEnded(ctx)
-			w.engine.report("could not read the jobs that callers wait for; reading them later", err)
-			n += read
-		}
-		timer := time.NewTimer(max(endPause, time.Duration(n)*endPausePerJob))
+	for pause := endPause; ; {
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done(): // the engine has ended
 			timer.Stop()
 			return
 		}
+		queues := w.next()
+		if len(queues) == 0 {
+			return
+		}
+		n := 0
+		for _, q := range queues {
+			read, err := q.wakeEnded(ctx)
+			w.engine.report("could not read the jobs that callers wait for; reading them later", err)
+			n += read
+		}
+		pause = max(endPause, time.Duration(n)*endPausePerJob)
 	}
 }
 
