@@ -116,6 +116,7 @@ func TestOutsideWorker(t *testing.T) {
 
 // TestOutsideCrash kills the server and the workers of jobs over HTTP.
 func TestOutsideCrash(t *testing.T) {
+	t.Parallel()
 	p := newPlan(planOptions{Seed: *seed, Kills: *outsideKills, Scopes: 8, LongWork: *lease * 5 / 4})
 	for _, one := range p.tasks {
 		one.RunOnFailure = false // jobs over HTTP run after jobs that succeeded
@@ -193,6 +194,7 @@ func storedOutside(t *testing.T, q amboy.Queue, p *plan) map[string]ending {
 func TestOtherClientsCrash(t *testing.T) {
 	for protocol, newClient := range otherClients {
 		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
 			kills := newPlan(planOptions{Seed: *seed, Kills: *outsideKills, Scopes: 8, LongWork: time.Second}).kills
 			f := newOutsideFleet(t, protocol)
 			ctx, stop := context.WithCancel(t.Context())
