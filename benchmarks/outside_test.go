@@ -25,29 +25,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
-	memorydriver "github.com/mongodb/amboy/queue/driver/memory"
-	"github.com/mongodb/amboy/queue/driver/sqlite"
 	"github.com/mongodb/amboy/rest"
 )
 
 // outsideStores are the stores of the benchmarks of outside workers.
 var outsideStores = map[string]func(b testing.TB) driver.Driver{
-	"memory": func(b testing.TB) driver.Driver {
-		store, err := memorydriver.New(memorydriver.Options{KeepFinished: 1000})
-		require.NoError(b, err)
-		return store
-	},
-	"sqlite": func(b testing.TB) driver.Driver {
-		store, err := sqlite.Open(b.Context(), sqlite.Options{Path: filepath.Join(b.TempDir(), "jobs.db")})
-		require.NoError(b, err)
-		return store
-	},
+	"memory": outsidetest.Memory,
+	"sqlite": func(b testing.TB) driver.Driver { return outsidetest.SQLite(b, filepath.Join(b.TempDir(), "jobs.db")) },
 }
 
 // outsideServer serves outside workers over TCP.

@@ -4,7 +4,6 @@ package benchmarks
 
 import (
 	"context"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,11 +12,10 @@ import (
 	"github.com/apache/thrift/lib/go/thrift"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pinlater"
 	"github.com/mongodb/amboy/pinlater/wire"
-	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -29,24 +27,14 @@ type pinlaterServer struct {
 }
 
 func newPinLaterServer(tb testing.TB, store driver.Driver) pinlaterServer {
-	g, err := queue.NewDriverGroup(context.Background(), queue.DriverGroupOptions{DefaultQueue: queue.DriverQueueOptions{
-		Driver: store, CloseDriver: true,
-		NewRunner: func(amboy.Queue) (amboy.Runner, error) { return pool.NewNoop(), nil },
-	}})
+	g := outsidetest.StartGroup(tb, queue.DriverQueueOptions{Driver: store, CloseDriver: true}, outside.Options{})
+	s, err := pinlater.New(g.Queues, g.Dispatcher, pinlater.Options{})
 	require.NoError(tb, err)
-	d, err := outside.NewGroup(g, outside.Options{})
-	require.NoError(tb, err)
-	s, err := pinlater.New(g, d, pinlater.Options{})
-	require.NoError(tb, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It does not wait.
-	require.NoError(tb, err)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(listener) }()
+	listener := outsidetest.Listen(tb)
+	stop := outsidetest.Serve(tb, s, listener)
 	return pinlaterServer{address: listener.Addr().String(), close: func() {
-		require.NoError(tb, s.Close(context.Background()))
-		require.ErrorIs(tb, <-served, pinlater.ErrClosed)
-		require.NoError(tb, d.Close(context.Background()))
-		require.NoError(tb, g.Close(context.Background()))
+		stop()
+		g.Close()
 	}}
 }
 

@@ -5,7 +5,6 @@ package benchmarks
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -20,9 +19,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/outside"
-	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/workq"
@@ -35,24 +33,14 @@ type workqServer struct {
 }
 
 func newWorkqServer(b *testing.B, store driver.Driver) workqServer {
-	group, err := queue.NewDriverGroup(context.Background(), queue.DriverGroupOptions{DefaultQueue: queue.DriverQueueOptions{
-		Driver: store, CloseDriver: true,
-		NewRunner: func(amboy.Queue) (amboy.Runner, error) { return pool.NewNoop(), nil },
-	}})
+	g := outsidetest.StartGroup(b, queue.DriverQueueOptions{Driver: store, CloseDriver: true}, outside.Options{})
+	s, err := workq.New(g.Queues, g.Dispatcher, workq.Options{})
 	require.NoError(b, err)
-	d, err := outside.NewGroup(group, outside.Options{})
-	require.NoError(b, err)
-	s, err := workq.New(group, d, workq.Options{})
-	require.NoError(b, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It does not wait.
-	require.NoError(b, err)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(listener) }()
+	listener := outsidetest.Listen(b)
+	stop := outsidetest.Serve(b, s, listener)
 	return workqServer{address: listener.Addr().String(), close: func() {
-		require.NoError(b, s.Close(context.Background()))
-		require.NoError(b, <-served)
-		require.NoError(b, d.Close(context.Background()))
-		require.NoError(b, group.Close(context.Background()))
+		stop()
+		g.Close()
 	}}
 }
 

@@ -98,11 +98,9 @@ func (a *Ack) end(end *queue.LeaseEnd) {
 
 // edit returns the change of a checkpoint.
 func (a *Ack) edit(l lease) queue.LeaseEdit {
-	edit := queue.LeaseEdit{JobID: l.jobID, Lease: l.Lease, MaxAttempts: a.Checkpoint.MaxAttempts, Metadata: a.Metadata, Record: a.read}
-	if !a.Checkpoint.KeepPayload {
-		edit.Payload = &a.Checkpoint.Payload
+	return queue.LeaseEdit{
+		JobID: l.jobID, Lease: l.Lease, Payload: a.Checkpoint.Payload, MaxAttempts: a.Checkpoint.MaxAttempts, Metadata: a.Metadata, Record: a.read,
 	}
-	return edit
 }
 
 func (d *Dispatcher) leaseOf(t Token) (lease, error) {
@@ -127,17 +125,6 @@ func (d *Dispatcher) handBackOf(r *Release) *driver.HandBack {
 		reason = defaultReason
 	}
 	return &driver.HandBack{NotBefore: now.Add(r.Delay), Since: now, Reason: reason}
-}
-
-// AcknowledgeAndLease is Acknowledge and then Lease. The errors of the acknowledgements do
-// not keep jobs from being leased.
-func (d *Dispatcher) AcknowledgeAndLease(ctx context.Context, acks []Ack, req LeaseRequest) (errs []error, jobs []Job, err error) {
-	if err = req.Validate(); err != nil {
-		return make([]error, len(acks)), nil, fmt.Errorf("leasing jobs: %w", err)
-	}
-	errs = d.Acknowledge(ctx, acks...)
-	jobs, err = d.Lease(ctx, req)
-	return errs, jobs, err
 }
 
 // Heartbeat renews leases, for as long as each was taken for, stores the progress of their

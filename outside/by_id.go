@@ -6,20 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue"
-	"github.com/mongodb/amboy/queue/driver"
 )
 
 // ErrEnded is wrapped by the error of End for a job that has ended already.
 var ErrEnded = queue.ErrJobEnded
 
-// End ends a job by its ID as ack says, which must be Complete or Fail, without a token.
-// It is for protocols whose clients have no tokens: nothing keeps a worker that lost its
-// lease from ending the job, and the worker that has the lease then loses it. The job may
+// End ends a job by its ID as ack says, which must be Complete or Fail and whose token is
+// ignored. It is for protocols whose clients have no tokens: nothing keeps a worker that lost
+// its lease from ending the job, and the worker that has the lease then loses it. The job may
 // wait, run or be parked. A failure that is not permanent is retried if the job allows it.
 //
 // The error wraps ErrEnded if the job has ended before, and is a job not found if it does
@@ -40,7 +38,7 @@ func (d *Dispatcher) endByID(ctx context.Context, queueName, id string, ack Ack)
 	if ack.Complete == nil && ack.Fail == nil {
 		return invalid("acknowledgement", "release or checkpoint", "must be complete or fail")
 	}
-	var end queue.LeaseEnd
+	end := queue.LeaseEnd{Metadata: ack.Metadata}
 	ack.end(&end)
 	leave, err := d.enter()
 	if err != nil {
@@ -52,29 +50,6 @@ func (d *Dispatcher) endByID(ctx context.Context, queueName, id string, ack Ack)
 		d.held.forget(was)
 	}
 	return err
-}
-
-// TokenOf returns the token of the lease that a stored job shows. It returns false if no
-// outside worker has the job.
-func TokenOf(r *driver.Record) (Token, bool) {
-	if !r.Status.InProgress || !strings.HasPrefix(r.Status.Owner, queue.OutsideOwner) {
-		return "", false
-	}
-	return lease{Lease: driver.LeaseOf(r), jobID: r.JobID(), length: DefaultLease}.token(), true
-}
-
-// SetMetadata sets an entry of the metadata of a leased job, which must exist. The error
-// wraps ErrLeaseLost for a lease that the worker no longer has, and ErrBadToken for a token
-// that is none.
-func (d *Dispatcher) SetMetadata(ctx context.Context, t Token, key, value string) error {
-	l, err := d.leaseOf(t)
-	if err == nil {
-		err = d.leases.Edit(ctx, queue.LeaseEdit{JobID: l.jobID, Lease: l.Lease, Metadata: map[string]string{key: value}})
-	}
-	if err != nil {
-		return fmt.Errorf("setting the metadata of a leased job: %w", err)
-	}
-	return nil
 }
 
 // bytesField is the field of the stored form of a result that is not text.

@@ -119,18 +119,28 @@ func TestLeaseOfSetsTheLengthOfALease(t *testing.T) {
 	})
 }
 
-func TestTokenOfAndMetadataOfALease(t *testing.T) {
+func TestEndChangesTheMetadata(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		f.put("a", `1`, job.Metadata(map[string]string{"step": "1", "gone": "x"}))
+		ack := outside.Ack{Complete: &outside.Complete{}, Metadata: map[string]string{"step": "2", "gone": ""}}
+		require.NoError(f, f.dispatcher.End(f.ctx, queueName, "a", ack))
+		assert.Equal(f, map[string]string{"step": "2"}, f.record("a").Metadata)
+	})
+}
+
+func TestACheckpointWithoutAPayloadChangesTheMetadataAlone(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		f.put("a", `1`)
-		_, leased := outside.TokenOf(f.record("a"))
-		assert.False(f, leased)
-		j := f.leaseOne()
-		token, leased := outside.TokenOf(f.record("a"))
-		require.True(f, leased)
-		require.NoError(f, f.dispatcher.SetMetadata(f.ctx, token, "step", "2"))
-		require.NoError(f, f.ack(outside.Ack{Token: token, Release: &outside.Release{}}))
-		require.ErrorIs(f, f.dispatcher.SetMetadata(f.ctx, j.Token, "step", "3"), outside.ErrLeaseLost)
-		assert.Equal(f, map[string]string{"step": "2"}, f.leaseOne().Metadata)
-		require.ErrorIs(f, f.dispatcher.SetMetadata(f.ctx, "x", "step", "3"), outside.ErrBadToken)
+		step := func(j outside.Job, value string) outside.Ack {
+			return outside.Ack{Token: j.Token, Checkpoint: &outside.Checkpoint{}, Metadata: map[string]string{"step": value}}
+		}
+		first := f.leaseOne()
+		again := step(first, "2")
+		again.Checkpoint.Again = &outside.Release{}
+		require.NoError(f, f.ack(again))
+		require.ErrorIs(f, f.ack(step(first, "3")), outside.ErrLeaseLost)
+		second := f.leaseOne()
+		assert.Equal(f, map[string]string{"step": "2"}, second.Metadata)
+		assert.Equal(f, first.Payload, second.Payload)
 	})
 }

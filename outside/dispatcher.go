@@ -310,12 +310,13 @@ func describe(g queue.LeasedJob, payload job.Payload, length time.Duration) Job 
 		attempts = retry.GetMaxAttempts()
 	}
 	jobType := g.Job.Type()
+	_, worker, _ := strings.Cut(g.Record.Status.Owner, workerMark)
 	return Job{
 		Token: l.token(), Queue: l.Queue, ID: l.jobID, Type: jobType.Name, Version: jobType.Version,
 		Attempt: retry.CurrentAttempt, MaxAttempts: attempts, Payload: payload,
 		Interruptions: g.Record.Status.Interruptions.Total(),
 		RunBy:         l.runBy, Created: g.Record.TimeInfo.Created, Priority: amboy.PriorityOf(g.Job),
-		Tags: amboy.TagsOf(g.Job), Metadata: amboy.MetadataOf(g.Job),
+		Tags: amboy.TagsOf(g.Job), Metadata: amboy.MetadataOf(g.Job), Worker: worker,
 	}
 }
 

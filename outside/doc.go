@@ -15,9 +15,9 @@
 //
 // A lease has a [Token]. It is not kept in memory: it is valid in every process on the
 // store, and after restarts. It is a fencing token: what a worker sends after its lease was
-// lost is refused with an error that wraps ErrLeaseLost, whoever has the job by then. A
-// worker that needs longer than its lease renews it with Heartbeat, whose answer also says
-// which jobs an operator has canceled.
+// lost is refused with an error that wraps ErrLeaseLost, even if no other worker has the job
+// yet. A worker that needs longer than its lease renews it with Heartbeat, whose answer also
+// names the jobs that an operator has canceled.
 //
 // A job with a time to run (job.Timeout) must end within that time from the lease on,
 // however often it is renewed. After that the attempt has failed, and is retried if the job

@@ -126,7 +126,7 @@ func ExampleDispatcher_Heartbeat() {
 
 	// It stores how far it came, and does the rest later.
 	errs := d.Acknowledge(ctx, outside.Ack{Token: token, Checkpoint: &outside.Checkpoint{
-		Payload: job.Payload{JSON: json.RawMessage(`{"path":"cat.png","row":320}`)},
+		Payload: &job.Payload{JSON: json.RawMessage(`{"path":"cat.png","row":320}`)},
 		Again:   &outside.Release{Delay: time.Minute},
 	}})
 	must(errs[0])
@@ -149,7 +149,7 @@ func ExampleDispatcher_End() {
 	_, err = measure.Put(ctx, q, image{Path: "cat.png"}, job.ID("cat"))
 	must(err)
 
-	// A protocol without tokens ends the job by its ID, whoever has it.
+	// A protocol without tokens ends the job by its ID, even while a worker has it.
 	done := outside.Ack{Complete: &outside.Complete{Result: json.RawMessage(`{"width":640}`)}}
 	must(d.End(ctx, "images", "cat", done))
 	fmt.Println(errors.Is(d.End(ctx, "images", "cat", done), outside.ErrEnded))

@@ -162,7 +162,7 @@ func (h *held) tick() {
 	}
 }
 
-// due returns the leases whose time to run is over, and forgets them and those that ran out
+// due returns the leases whose time to run is over, and forgets them and leases that ran out
 // long ago. lost are leases that have run out and end the attempt if they are lost. It sets
 // the next tick.
 func (h *held) due() (over, lost []lease, mayRecover bool) {

@@ -134,13 +134,13 @@ func TestCheckpointReplacesThePayload(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		f.put("a", `{"page":1}`, job.MaxAttempts(2), job.RetryPolicy(retry.Fixed{}))
 		j := f.leaseOne()
-		page := func(n int) job.Payload { return job.Payload{JSON: json.RawMessage(fmt.Sprintf(`{"page":%d}`, n))} }
+		page := func(n int) *job.Payload { return &job.Payload{JSON: json.RawMessage(fmt.Sprintf(`{"page":%d}`, n))} }
 		require.NoError(f, f.ack(outside.Ack{Token: j.Token, Checkpoint: &outside.Checkpoint{Payload: page(2)}}))
 		f.hasState("a", amboy.StateRunning)
 		require.NoError(f, f.ack(outside.Ack{Token: j.Token, Checkpoint: &outside.Checkpoint{Payload: page(3), Again: &outside.Release{}}}))
 		j = f.leaseOne()
 		assert.JSONEq(f, `{"page":3}`, string(j.Payload.JSON))
-		require.NoError(f, f.ack(outside.Ack{Token: j.Token, Checkpoint: &outside.Checkpoint{Payload: job.Payload{Bytes: []byte("four")}}}))
+		require.NoError(f, f.ack(outside.Ack{Token: j.Token, Checkpoint: &outside.Checkpoint{Payload: &job.Payload{Bytes: []byte("four")}}}))
 		require.NoError(f, f.fail(j, outside.Fail{Error: "later"}))
 		j = f.leaseOne()
 		assert.Equal(f, "four", string(j.Payload.Bytes))
@@ -291,7 +291,8 @@ func TestManyAreAcknowledgedAtOnce(t *testing.T) {
 		acks[4] = outside.Ack{Token: jobs[4].Token}
 		req := request()
 		req.Limit = 100
-		errs, more, err := f.dispatcher.AcknowledgeAndLease(f.ctx, acks, req)
+		errs := f.dispatcher.Acknowledge(f.ctx, acks...)
+		more, err := f.dispatcher.Lease(f.ctx, req)
 		require.NoError(f, err)
 		assert.Len(f, more, 10)
 		for i, err := range errs {

@@ -17,16 +17,15 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/outside"
-	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 	"github.com/mongodb/amboy/queue/driver/postgres"
-	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
 func TestMain(m *testing.M) {
@@ -50,18 +49,13 @@ var jobType = amboy.JobType{Name: typeName, Version: 1}
 var stores = map[string]func(t *testing.T) func() driver.Driver{
 	"memory": func(t *testing.T) func() driver.Driver {
 		t.Helper()
-		store, err := memory.New(memory.Options{KeepFinished: 10_000})
-		require.NoError(t, err)
+		store := outsidetest.Memory(t)
 		return func() driver.Driver { return store }
 	},
 	"sqlite": func(t *testing.T) func() driver.Driver {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "jobs.db")
-		return func() driver.Driver {
-			store, err := sqlite.Open(context.Background(), sqlite.Options{Path: path})
-			require.NoError(t, err)
-			return store
-		}
+		return func() driver.Driver { return outsidetest.SQLite(t, path) }
 	},
 	"postgres": func(t *testing.T) func() driver.Driver {
 		t.Helper()
@@ -93,7 +87,7 @@ type fixture struct {
 	driver     driver.Driver
 	group      amboy.QueueGroup
 	dispatcher *outside.Dispatcher
-	closed     bool
+	close      func()
 }
 
 // onEach runs a test on each store.
@@ -122,37 +116,18 @@ func inMemory(t *testing.T, opts outside.Options, test func(*fixture)) {
 //nolint:contextcheck,revive // The context is not t.Context, and does not end the queues.
 func newFixture(t *testing.T, ctx context.Context, open func() driver.Driver, opts outside.Options) *fixture {
 	t.Helper()
-	f := &fixture{T: t, ctx: ctx, open: open, driver: open()}
-	_, isMemory := f.driver.(*memory.Driver)
-	var err error
-	f.group, err = queue.NewDriverGroup(context.Background(), queue.DriverGroupOptions{
-		DefaultQueue: queue.DriverQueueOptions{
-			Driver: f.driver, CloseDriver: !isMemory,
-			NewRunner: func(amboy.Queue) (amboy.Runner, error) { return pool.NewNoop(), nil },
-			Retryable: queue.RetryableQueueOptions{MaxInterruptions: 3},
-		},
-	})
-	require.NoError(t, err)
-	f.dispatcher, err = outside.NewGroup(f.group, opts)
-	require.NoError(t, err)
-	t.Cleanup(f.close)
-	return f
+	store := open()
+	_, isMemory := store.(*memory.Driver)
+	g := outsidetest.StartGroup(t, queue.DriverQueueOptions{
+		Driver: store, CloseDriver: !isMemory, Retryable: queue.RetryableQueueOptions{MaxInterruptions: 3},
+	}, opts)
+	return &fixture{T: t, ctx: ctx, open: open, driver: store, group: g.Queues, dispatcher: g.Dispatcher, close: g.Close}
 }
 
 // another returns another process on the same store.
 func (f *fixture) another() *fixture {
 	f.Helper()
 	return newFixture(f.T, f.ctx, f.open, outside.Options{})
-}
-
-func (f *fixture) close() {
-	if f.closed {
-		return
-	}
-	f.closed = true
-	ctx := context.Background()
-	require.NoError(f, f.dispatcher.Close(ctx))
-	require.NoError(f, f.group.Close(ctx))
 }
 
 // queue returns the queue.

@@ -92,7 +92,7 @@ func TestPayloadAndDefaultsSurviveRetries(t *testing.T) {
 			require.NoError(f, err)
 			require.Len(f, jobs, 1)
 			if attempt == 0 {
-				require.NoError(f, f.ack(outside.Ack{Token: jobs[0].Token, Checkpoint: &outside.Checkpoint{Payload: job.Payload{JSON: json.RawMessage(`{"n":6,"row":7}`)}}}))
+				require.NoError(f, f.ack(outside.Ack{Token: jobs[0].Token, Checkpoint: &outside.Checkpoint{Payload: &job.Payload{JSON: json.RawMessage(`{"n":6,"row":7}`)}}}))
 				require.NoError(f, f.fail(jobs[0], outside.Fail{Error: "no"}))
 				require.Eventually(f, func() bool { return f.state("a") == amboy.StateScheduled }, 10*time.Second, time.Millisecond)
 				_, err = inspector.ActOn(f.ctx, queueName, "a", management.Action{Kind: management.Retry})
@@ -158,7 +158,7 @@ func TestRequestsAreChecked(t *testing.T) {
 			"retry_in":        {Fail: &outside.Fail{Error: "x", Permanent: true, RetryIn: &hour}},
 			"delay":           {Release: &outside.Release{Delay: -1}},
 			"reason":          {Release: &outside.Release{Reason: string(long)}},
-			"payload":         {Checkpoint: &outside.Checkpoint{Payload: job.Payload{JSON: json.RawMessage(`"0123456789"`)}}},
+			"payload":         {Checkpoint: &outside.Checkpoint{Payload: &job.Payload{JSON: json.RawMessage(`"0123456789"`)}}},
 		} {
 			ack.Token = j.Token
 			refused(field, f.ack(ack))

@@ -81,8 +81,8 @@ type LeaseRequest struct {
 	LeaseOf func(Job) time.Duration
 	// LostFails ends the attempts of the leased jobs as failed if their leases run out, so
 	// that a job without attempts left has failed then. Otherwise they are interruptions. A
-	// Dispatcher ends the attempts of leases that it has taken, renewed or watches; others
-	// end when the job would be leased next.
+	// Dispatcher ends the attempts of leases that it has taken, renewed or returned by Leased;
+	// others end when the job would be leased next.
 	LostFails bool
 }
 
@@ -154,6 +154,10 @@ type Job struct {
 	Priority int
 	Tags     []string
 	Metadata map[string]string
+	// Worker is the name of the worker that has the lease (see LeaseRequest.Worker).
+	Worker string
+
+	read *driver.Record // the job as Leased has read it
 }
 
 // Ack is what a worker says about a leased job. Exactly one of Complete, Fail, Release and
@@ -166,7 +170,7 @@ type Ack struct {
 	Fail *Fail
 	// Release hands the job back. It is not an attempt.
 	Release *Release
-	// Checkpoint replaces the payload of the job.
+	// Checkpoint changes the job while the worker has it.
 	Checkpoint *Checkpoint
 	// Metadata are the changes of the job's metadata, which are stored with the
 	// acknowledgement; an empty value removes a key. It must be empty for a Release.
@@ -207,12 +211,10 @@ type Release struct {
 	Reason string
 }
 
-// Checkpoint replaces the payload of a job: every later run begins with the new one.
+// Checkpoint changes a leased job. Ack.Metadata changes its metadata.
 type Checkpoint struct {
-	// Payload is the new payload.
-	Payload job.Payload
-	// KeepPayload leaves the payload as it is, and ignores Payload.
-	KeepPayload bool
+	// Payload replaces the payload: every later run begins with the new one. nil leaves it.
+	Payload *job.Payload
 	// MaxAttempts is the new total number of attempts; 0 leaves it.
 	MaxAttempts int
 	// Again hands the job back, to run again later; nil if the worker goes on.
@@ -289,7 +291,7 @@ func (r *Release) validate() error {
 }
 
 func (c *Checkpoint) validate(maxPayload int) error {
-	if !c.KeepPayload {
+	if c.Payload != nil {
 		if err := c.Payload.Validate(maxPayload); err != nil {
 			return err
 		}

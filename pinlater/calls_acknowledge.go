@@ -22,7 +22,7 @@ func isLeaseLost(err error) bool { return errors.Is(err, amboy.ErrLeaseLost) }
 type change struct {
 	descriptor
 	// ack returns the acknowledgement of the job under its current lease.
-	ack func(l *outside.Leased) outside.Ack
+	ack func(l *outside.Job) outside.Ack
 }
 
 // maxChangeTries is how often a change is tried if the job changes meanwhile.
@@ -58,7 +58,7 @@ func (s *Server) applySome(ctx context.Context, queueName string, changes []chan
 }
 
 // applyOnce makes changes, and returns those whose jobs changed since they were read.
-func (s *Server) applyOnce(ctx context.Context, queueName string, changes []change, leased map[string]*outside.Leased, tokens map[string]outside.Token) (again []change, err error) {
+func (s *Server) applyOnce(ctx context.Context, queueName string, changes []change, leased map[string]*outside.Job, tokens map[string]outside.Token) (again []change, err error) {
 	var acks []outside.Ack
 	var acked []change
 	for _, c := range changes {
@@ -96,7 +96,7 @@ func (s *Server) ackDequeuedJobs(ctx context.Context, a *wire.PinLaterAckDequeue
 func (s *Server) acknowledge(ctx context.Context, request *wire.PinLaterJobAckRequest) error {
 	var changes []change
 	known := map[string]bool{}
-	add := func(infos []*wire.PinLaterJobAckInfo, ack func(*outside.Leased, *wire.PinLaterJobAckInfo) outside.Ack) error {
+	add := func(infos []*wire.PinLaterJobAckInfo, ack func(*outside.Job, *wire.PinLaterJobAckInfo) outside.Ack) error {
 		for _, info := range infos {
 			d, err := parseDescriptor(info.JobDescriptor)
 			if err != nil {
@@ -104,7 +104,7 @@ func (s *Server) acknowledge(ctx context.Context, request *wire.PinLaterJobAckRe
 			}
 			if id := d.jobID(); !known[id] { // the second would find that the job has ended
 				known[id] = true
-				changes = append(changes, change{d, func(l *outside.Leased) outside.Ack { return ack(l, info) }})
+				changes = append(changes, change{d, func(l *outside.Job) outside.Ack { return ack(l, info) }})
 			}
 		}
 		return nil
@@ -122,7 +122,7 @@ func (s *Server) acknowledge(ctx context.Context, request *wire.PinLaterJobAckRe
 	return err
 }
 
-func succeed(l *outside.Leased, info *wire.PinLaterJobAckInfo) outside.Ack {
+func succeed(l *outside.Job, info *wire.PinLaterJobAckInfo) outside.Ack {
 	ack := l.Ack()
 	ack.Complete, ack.Metadata = &outside.Complete{}, appended(l, info)
 	return ack
@@ -131,7 +131,7 @@ func succeed(l *outside.Leased, info *wire.PinLaterJobAckInfo) outside.Ack {
 // failed is the error of an attempt unless the client appends to the custom status.
 const failed = "its PinLater worker reported a failure"
 
-func fail(l *outside.Leased, info *wire.PinLaterJobAckInfo) outside.Ack {
+func fail(l *outside.Job, info *wire.PinLaterJobAckInfo) outside.Ack {
 	ack := l.Ack()
 	ack.Fail, ack.Metadata = &outside.Fail{Error: failed}, appended(l, info)
 	if text := statusOf(info.AppendCustomStatus); text != "" {
@@ -146,7 +146,7 @@ func fail(l *outside.Leased, info *wire.PinLaterJobAckInfo) outside.Ack {
 	return ack
 }
 
-func appended(l *outside.Leased, info *wire.PinLaterJobAckInfo) map[string]string {
+func appended(l *outside.Job, info *wire.PinLaterJobAckInfo) map[string]string {
 	if info.AppendCustomStatus == "" {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (s *Server) checkpointJobs(ctx context.Context, a *wire.PinLaterCheckpointJ
 		if err != nil {
 			return nil, err
 		}
-		changes[i] = change{d, func(l *outside.Leased) outside.Ack {
+		changes[i] = change{d, func(l *outside.Job) outside.Ack {
 			if !strings.Contains(l.Worker, textOf(a.Context.Source)) {
 				return outside.Ack{}
 			}
@@ -206,7 +206,7 @@ func distinct(changes []change) (first, rest []change) {
 	return first, rest
 }
 
-func (s *Server) checkpoint(l *outside.Leased, r *wire.PinLaterCheckpointJobRequest) outside.Ack {
+func (s *Server) checkpoint(l *outside.Job, r *wire.PinLaterCheckpointJobRequest) outside.Ack {
 	now := s.store.Now()
 	c := checkpoint{attempt: l.Attempt, runAfter: now, updated: now}
 	if r.RunAfterTimestampMillis != nil {
@@ -214,9 +214,9 @@ func (s *Server) checkpoint(l *outside.Leased, r *wire.PinLaterCheckpointJobRequ
 	}
 	ack := l.Ack()
 	ack.Metadata = map[string]string{checkpointKey: c.encode()}
-	ack.Checkpoint = &outside.Checkpoint{KeepPayload: r.NewBody_ == nil}
+	ack.Checkpoint = &outside.Checkpoint{}
 	if r.NewBody_ != nil {
-		ack.Checkpoint.Payload = job.Payload{Bytes: []byte(*r.NewBody_)}
+		ack.Checkpoint.Payload = &job.Payload{Bytes: []byte(*r.NewBody_)}
 	}
 	if n := r.NumOfAttemptsAllowed; n != nil {
 		ack.Checkpoint.MaxAttempts = l.Attempt + max(1, int(*n))

@@ -121,7 +121,7 @@ func (s *Server) selectionOf(queueName string, state wire.PinLaterJobState, prio
 	return sel, priority == nil || sel.priority > 0, nil
 }
 
-// splitStates restricts a selection of pending jobs to those that are due, or to those that
+// splitStates restricts a selection of pending jobs to the due jobs, or to the jobs that
 // are not. Only pending jobs and, after a checkpoint, claimed ones can be due later.
 func splitStates(sel *selection, state wire.PinLaterJobState, future bool) (maybe bool) {
 	switch {
@@ -258,7 +258,7 @@ const scannedSize = 300
 
 func (j scannedJob) size() int { return scannedSize + len(j.info.CustomStatus) }
 
-// latestJobs are the jobs with the latest run-after times among those that were added. It is
+// latestJobs are the jobs with the latest run-after times among the jobs that were added. It is
 // a heap whose first job has the earliest time.
 type latestJobs struct {
 	limit, maxSize int

@@ -7,9 +7,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"net"
-	"sync"
 	"time"
+
+	"github.com/mongodb/amboy/internal/connserver"
 )
 
 // smallFrame is the size up to which a frame does not count towards Options.MaxBuffered.
@@ -24,39 +24,17 @@ const frameHeader = 4
 // connection serves the calls of a client, one at a time.
 type connection struct {
 	server *Server
-	conn   net.Conn
+	conn   *connserver.Conn
 	reader *bufio.Reader
-
-	mu      sync.Mutex
-	stopped bool
 }
 
-func newConnection(s *Server, conn net.Conn) *connection {
+func newConnection(s *Server, conn *connserver.Conn) *connection {
 	return &connection{server: s, conn: conn, reader: bufio.NewReader(conn)}
-}
-
-// stopReading ends the connection before its next request.
-func (c *connection) stopReading() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopped = true
-	_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // it fails only for a closed connection
-}
-
-// readWithin sets the time by which the next bytes must be read.
-func (c *connection) readWithin(limit time.Duration) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped {
-		return ErrClosed
-	}
-	return c.conn.SetReadDeadline(time.Now().Add(limit))
 }
 
 // serve answers calls until the client closes the connection, is idle or slow, or sends what
 // is no call.
 func (c *connection) serve() {
-	defer func() { _ = c.conn.Close() }() // nothing is left to be sent
 	for err := error(nil); err == nil; {
 		err = c.serveCall()
 	}
@@ -71,7 +49,7 @@ func (c *connection) serveCall() error {
 	}
 	reply, err := func() ([]byte, error) {
 		defer release()
-		ctx, cancel := context.WithTimeout(c.server.open, c.server.opts.CallTimeout)
+		ctx, cancel := context.WithTimeout(c.server.conns.Working(), c.server.opts.CallTimeout)
 		defer cancel()
 		return c.server.answerSafely(ctx, frame)
 	}()
@@ -85,16 +63,7 @@ var errBadFrame = errors.New("invalid length of a frame")
 
 // readFrame reads a request. release must be called when it is no longer needed.
 func (c *connection) readFrame() (frame []byte, release func(), err error) {
-	err = c.readWithin(c.server.opts.IdleTimeout)
-	if err != nil {
-		return nil, nil, err
-	}
-	// The length is not read yet, so that an idle client differs from a slow one.
-	if _, err = c.reader.Peek(1); err != nil {
-		return nil, nil, err
-	}
-	deadline := time.Now().Add(c.server.opts.ReadTimeout)
-	err = c.readWithin(c.server.opts.ReadTimeout)
+	deadline, err := c.conn.AwaitRequest(c.reader)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -125,7 +94,7 @@ func (c *connection) reserve(size int64, deadline time.Time) (release func(), er
 	if size <= smallFrame {
 		return func() {}, nil
 	}
-	ctx, cancel := context.WithDeadline(c.server.open, deadline)
+	ctx, cancel := context.WithDeadline(c.server.conns.Working(), deadline)
 	defer cancel()
 	if err := c.server.buffered.Acquire(ctx, size); err != nil {
 		return nil, err
@@ -140,10 +109,6 @@ func (c *connection) writeFrame(reply []byte) error {
 		return err
 	}
 	defer release()
-	err = c.conn.SetWriteDeadline(time.Now().Add(c.server.opts.WriteTimeout))
-	if err != nil {
-		return err
-	}
 	_, err = c.conn.Write(reply)
 	return err
 }

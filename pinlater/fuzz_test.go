@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/pinlater"
 )
 
@@ -29,7 +30,7 @@ func FuzzServer(f *testing.F) {
 	} {
 		f.Add(unhex(f, text))
 	}
-	server := newFixtureOn(f, stores["memory"](f), pinlater.Options{}, newPipes())
+	server := newFixtureOn(f, stores["memory"](f), pinlater.Options{}, outsidetest.NewPipes())
 	server.createQueue(mail)
 	f.Fuzz(func(t *testing.T, message []byte) {
 		if len(message) == 0 || len(message) > 1<<16 {

@@ -18,17 +18,15 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pinlater"
 	"github.com/mongodb/amboy/pinlater/wire"
-	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 	"github.com/mongodb/amboy/queue/driver/postgres"
-	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
 func TestMain(m *testing.M) {
@@ -41,17 +39,10 @@ func TestMain(m *testing.M) {
 
 // stores open drivers on one store each.
 var stores = map[string]func(t testing.TB) driver.Driver{
-	"memory": func(t testing.TB) driver.Driver {
-		t.Helper()
-		store, err := memory.New(memory.Options{KeepFinished: 10_000})
-		require.NoError(t, err)
-		return store
-	},
+	"memory": outsidetest.Memory,
 	"sqlite": func(t testing.TB) driver.Driver {
 		t.Helper()
-		store, err := sqlite.Open(context.Background(), sqlite.Options{Path: filepath.Join(t.TempDir(), "jobs.db")})
-		require.NoError(t, err)
-		return store
+		return outsidetest.SQLite(t, filepath.Join(t.TempDir(), "jobs.db"))
 	},
 }
 
@@ -83,8 +74,7 @@ type fixture struct {
 	dispatcher *outside.Dispatcher
 	server     *pinlater.Server
 	listener   net.Listener
-	served     chan error
-	closed     bool
+	close      func()
 	client     *wire.PinLaterClient
 }
 
@@ -127,7 +117,7 @@ func overTCP(t *testing.T, opts pinlater.Options) *fixture {
 func inFakeTime(t *testing.T, opts pinlater.Options, test func(*fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixtureOn(t, stores["memory"](t), opts, newPipes())
+		f := newFixtureOn(t, stores["memory"](t), opts, outsidetest.NewPipes())
 		f.createQueue(mail)
 		test(f)
 		f.close()
@@ -136,48 +126,32 @@ func inFakeTime(t *testing.T, opts pinlater.Options, test func(*fixture)) {
 
 func newFixture(t testing.TB, store driver.Driver, opts pinlater.Options) *fixture {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	return newFixtureOn(t, store, opts, listener)
+	return newFixtureOn(t, store, opts, outsidetest.Listen(t))
 }
 
-//nolint:contextcheck // The queues do not end with the test's context.
 func newFixtureOn(t testing.TB, store driver.Driver, opts pinlater.Options, listener net.Listener) *fixture {
 	t.Helper()
-	f := &fixture{TB: t, driver: store, listener: listener, served: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
-	f.ctx = ctx
 	t.Cleanup(cancel)
-	var err error
-	f.group, err = queue.NewDriverGroup(ctx, queue.DriverGroupOptions{
-		DefaultQueue: queue.DriverQueueOptions{
-			Driver: store, CloseDriver: true,
-			NewRunner: func(amboy.Queue) (amboy.Runner, error) { return pool.NewNoop(), nil },
-		},
-	})
-	require.NoError(t, err)
-	f.dispatcher, err = outside.NewGroup(f.group, outside.Options{})
-	require.NoError(t, err)
-	f.server, err = pinlater.New(f.group, f.dispatcher, opts)
-	require.NoError(t, err)
-	go func() { f.served <- f.server.Serve(listener) }()
-	t.Cleanup(func() {
-		f.close()
-		cancel()
-	})
-	f.client = f.connect()
+	g := outsidetest.StartGroup(t, queue.DriverQueueOptions{Driver: store, CloseDriver: true}, outside.Options{})
+	f := &fixture{TB: t, ctx: ctx, driver: store, group: g.Queues, dispatcher: g.Dispatcher, listener: listener}
+	f.serve(opts)
+	stop := f.close
+	f.close = func() {
+		stop()
+		g.Close()
+	}
 	return f
 }
 
-func (f *fixture) close() {
-	if f.closed {
-		return
-	}
-	f.closed = true
-	require.NoError(f, f.server.Close(f.ctx))
-	require.ErrorIs(f, <-f.served, pinlater.ErrClosed)
-	require.NoError(f, f.dispatcher.Close(f.ctx))
-	require.NoError(f, f.group.Close(f.ctx))
+// serve starts the server and its client.
+func (f *fixture) serve(opts pinlater.Options) {
+	f.Helper()
+	var err error
+	f.server, err = pinlater.New(f.group, f.dispatcher, opts)
+	require.NoError(f, err)
+	f.close = outsidetest.Serve(f, f.server, f.listener)
+	f.client = f.connect()
 }
 
 // dial opens a connection.
@@ -191,8 +165,8 @@ func (f *fixture) dialFor(t testing.TB) net.Conn {
 	t.Helper()
 	var conn net.Conn
 	var err error
-	if pipes, ok := f.listener.(*pipes); ok {
-		conn, err = pipes.dial()
+	if pipes, ok := f.listener.(*outsidetest.Pipes); ok {
+		conn, err = pipes.Dial()
 	} else {
 		conn, err = new(net.Dialer).DialContext(f.ctx, "tcp", f.listener.Addr().String())
 	}
@@ -399,46 +373,3 @@ func (f *fixture) scan(r *wire.PinLaterScanJobsRequest) (descriptors []string) {
 	}
 	return descriptors
 }
-
-// pipes is a listener whose connections are pipes, which work in fake time.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	select {
-	case <-p.closed:
-	default:
-		close(p.closed)
-	}
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return pipeAddr{} }
-
-func (p *pipes) dial() (net.Conn, error) {
-	near, far := net.Pipe()
-	select {
-	case p.conns <- far:
-		return near, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-type pipeAddr struct{}
-
-func (pipeAddr) Network() string { return "pipe" }
-func (pipeAddr) String() string  { return "pipe" }

@@ -8,18 +8,18 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/filewatch"
 	"github.com/mongodb/amboy/internal/logging"
-	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
 // loadFiles reads the files that the options name, and returns them.
-func (s *Server) loadFiles() ([]*watchedFile, error) {
-	var files []*watchedFile
+func (s *Server) loadFiles() ([]*filewatch.Files, error) {
+	var files []*filewatch.Files
 	if s.opts.QueueConfigFile != "" {
-		files = append(files, &watchedFile{path: s.opts.QueueConfigFile, apply: func(data []byte) error {
-			rates, err := parseQueueConfig(data)
+		files = append(files, &filewatch.Files{Paths: []string{s.opts.QueueConfigFile}, Apply: func(contents [][]byte) error {
+			rates, err := parseQueueConfig(contents[0])
 			if err == nil {
 				s.limits.setRates(rates)
 			}
@@ -27,8 +27,8 @@ func (s *Server) loadFiles() ([]*watchedFile, error) {
 		}})
 	}
 	if s.opts.ServerSetFile != "" {
-		files = append(files, &watchedFile{path: s.opts.ServerSetFile, apply: func(data []byte) error {
-			n, err := parseServerSet(data)
+		files = append(files, &filewatch.Files{Paths: []string{s.opts.ServerSetFile}, Apply: func(contents [][]byte) error {
+			n, err := parseServerSet(contents[0])
 			if err == nil && n > 0 { // an empty file changes nothing
 				s.limits.setServers(n)
 			}
@@ -36,15 +36,22 @@ func (s *Server) loadFiles() ([]*watchedFile, error) {
 		}})
 	}
 	for _, f := range files {
-		if err := f.load(); err != nil {
+		if err := f.Load(); err != nil {
 			return nil, err
 		}
 	}
 	return files, nil
 }
 
+// reload reads a file again. An error is logged once, and what was read before stays in force.
+func (s *Server) reload(f *filewatch.Files) {
+	if _, err := f.Check(); err != nil {
+		logging.Error(s.conns.Open(), message.Fields{"message": "could not reload a file; what it said before stays in force", "error": err.Error()})
+	}
+}
+
 // maintain reloads the files, and watches the claims of other servers.
-func (s *Server) maintain(files []*watchedFile) {
+func (s *Server) maintain(files []*filewatch.Files) {
 	monitor := time.NewTicker(s.opts.MonitorInterval)
 	defer monitor.Stop()
 	var reload <-chan time.Time
@@ -56,11 +63,11 @@ func (s *Server) maintain(files []*watchedFile) {
 	s.watchClaims()
 	for {
 		select {
-		case <-s.maintained.Done():
+		case <-s.conns.Open().Done():
 			return
 		case <-reload:
 			for _, f := range files {
-				f.check(s.maintained)
+				s.reload(f)
 			}
 		case <-monitor.C:
 			s.watchClaims()
@@ -71,9 +78,9 @@ func (s *Server) maintain(files []*watchedFile) {
 // watchClaims makes the dispatcher end the attempts of claims of other servers, or of this
 // server before a restart, that time out.
 func (s *Server) watchClaims() {
-	ctx, cancel := context.WithTimeout(s.maintained, s.opts.CallTimeout)
+	ctx, cancel := context.WithTimeout(s.conns.Open(), s.opts.CallTimeout)
 	defer cancel()
-	if err := s.eachClaimed(ctx, s.watch); err != nil && s.maintained.Err() == nil {
+	if err := s.eachClaimed(ctx, s.watch); err != nil && s.conns.Open().Err() == nil {
 		logging.Error(ctx, message.Fields{"message": "could not find the claims of PinLater workers; trying again later", "error": err.Error()})
 	}
 }
@@ -105,14 +112,6 @@ func (s *Server) eachClaimed(ctx context.Context, do func(ctx context.Context, q
 }
 
 func (s *Server) watch(ctx context.Context, queueName string, ids []string) error {
-	leased, err := s.dispatcher.Leased(ctx, queueName, s.opts.ClaimTimeout, ids...)
-	if err != nil {
-		return err
-	}
-	all := make([]*outside.Leased, 0, len(leased))
-	for _, l := range leased {
-		all = append(all, l)
-	}
-	s.dispatcher.Watch(all...)
-	return nil
+	_, err := s.dispatcher.Leased(ctx, queueName, s.opts.ClaimTimeout, ids...)
+	return err
 }

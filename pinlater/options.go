@@ -23,6 +23,10 @@ type Options struct {
 	// MaxConnections is the maximum number of open connections. Further ones are closed at
 	// once. Default: 1,000.
 	MaxConnections int
+	// MaxConnectionsPerClient is the maximum number of connections of one IPv4 address, or of
+	// one /64 network of IPv6. Further ones are closed at once. It does not limit clients on
+	// this machine. Default: a quarter of MaxConnections.
+	MaxConnectionsPerClient int
 	// MaxFrame is the maximum size of a request and of a reply, in bytes. A larger request
 	// closes its connection. From 1 KiB to 1 GiB. Default: 64 MiB.
 	MaxFrame int
@@ -73,7 +77,8 @@ type Options struct {
 	// one a line. It is read by New, and again when it has changed. Default: none, and the
 	// limits apply to each server.
 	ServerSetFile string
-	// ReloadInterval is how often the files are checked. Default: 10 seconds.
+	// ReloadInterval is how often the files are read, in case they have changed. Default: 10
+	// seconds.
 	ReloadInterval time.Duration
 	// MonitorInterval is how often a Server finds the claims of other servers, in order to
 	// end them if they time out. Default: 2 minutes, or a quarter of ClaimTimeout if that is
@@ -111,6 +116,10 @@ func (o *Options) Validate() error {
 			invalid(n.field, *n.value, "must not be negative")
 		}
 	}
+	if o.MaxConnectionsPerClient < 0 {
+		invalid("MaxConnectionsPerClient", o.MaxConnectionsPerClient, "must not be negative")
+	}
+	setDefault(&o.MaxConnectionsPerClient, max(1, o.MaxConnections/4))
 	setDefault(&o.MaxBuffered, 4*o.MaxFrame)
 	for _, d := range []struct {
 		field    string

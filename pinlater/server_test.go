@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pinlater"
@@ -21,22 +22,23 @@ import (
 
 func TestBadOptionsAreRefusedByName(t *testing.T) {
 	for field, opts := range map[string]pinlater.Options{
-		"MaxConnections":    {MaxConnections: -1},
-		"MaxFrame":          {MaxFrame: 1},
-		"MaxBuffered":       {MaxBuffered: 1},
-		"MaxBody":           {MaxBody: -1},
-		"IdleTimeout":       {IdleTimeout: -1},
-		"ReadTimeout":       {ReadTimeout: -1},
-		"WriteTimeout":      {WriteTimeout: -1},
-		"CallTimeout":       {CallTimeout: -1},
-		"QueuePrefix":       {QueuePrefix: "tenant"},
-		"PriorityLevels":    {PriorityLevels: 128},
-		"ClaimTimeout":      {ClaimTimeout: time.Millisecond},
-		"KeepSucceeded":     {KeepSucceeded: -1},
-		"KeepFailed":        {KeepFailed: -1},
-		"AdminPasswordHash": {AdminPasswordHash: "secret"},
-		"ReloadInterval":    {ReloadInterval: -1},
-		"MonitorInterval":   {MonitorInterval: -1},
+		"MaxConnections":          {MaxConnections: -1},
+		"MaxConnectionsPerClient": {MaxConnectionsPerClient: -1},
+		"MaxFrame":                {MaxFrame: 1},
+		"MaxBuffered":             {MaxBuffered: 1},
+		"MaxBody":                 {MaxBody: -1},
+		"IdleTimeout":             {IdleTimeout: -1},
+		"ReadTimeout":             {ReadTimeout: -1},
+		"WriteTimeout":            {WriteTimeout: -1},
+		"CallTimeout":             {CallTimeout: -1},
+		"QueuePrefix":             {QueuePrefix: "tenant"},
+		"PriorityLevels":          {PriorityLevels: 128},
+		"ClaimTimeout":            {ClaimTimeout: time.Millisecond},
+		"KeepSucceeded":           {KeepSucceeded: -1},
+		"KeepFailed":              {KeepFailed: -1},
+		"AdminPasswordHash":       {AdminPasswordHash: "secret"},
+		"ReloadInterval":          {ReloadInterval: -1},
+		"MonitorInterval":         {MonitorInterval: -1},
 	} {
 		require.ErrorContains(t, opts.Validate(), field+" ")
 	}
@@ -133,19 +135,22 @@ func TestARequestInPiecesIsAnswered(t *testing.T) {
 	assert.Equal(t, framed(unhex(t, mailQueueNames)), exchange(t, conn, request[len(request)-1:]))
 }
 
-func TestTooManyConnectionsAreClosed(t *testing.T) {
-	f := overTCP(t, pinlater.Options{MaxConnections: 2}) // the client has one
-	first := f.dial()
-	assert.Equal(t, framed(unhex(t, mailQueueNames)), exchange(t, first, framed(unhex(t, getQueueNames))))
-	closes(t, f.dial())
-	require.NoError(t, first.Close())
-	require.Eventually(t, func() bool {
-		conn := f.dial()
-		defer func() { _ = conn.Close() }()
-		_, _ = conn.Write(framed(unhex(t, getQueueNames)))
-		n, _ := conn.Read(make([]byte, 1))
-		return n == 1
-	}, 10*time.Second, time.Millisecond)
+func TestConnectionsAreLimited(t *testing.T) {
+	inFakeTime(t, pinlater.Options{MaxConnections: 3, MaxConnectionsPerClient: 1}, func(f *fixture) { // the client has one
+		l := outsidetest.NewPipes()
+		stop := outsidetest.Serve(t, f.server, l)
+		call := framed(unhex(t, getQueueNames))
+		remote := func() net.Conn {
+			conn, err := l.DialFrom(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)})
+			require.NoError(t, err)
+			return conn
+		}
+		assert.Equal(t, framed(unhex(t, mailQueueNames)), exchange(t, remote(), call))
+		closes(t, remote())
+		assert.Equal(t, framed(unhex(t, mailQueueNames)), exchange(t, f.dial(), call))
+		closes(t, f.dial())
+		stop()
+	})
 }
 
 func TestIdleAndSlowClientsAreDropped(t *testing.T) {
@@ -235,9 +240,7 @@ func TestCloseAnswersTheCallsThatAreBeingServed(t *testing.T) {
 		}
 	}
 	require.NoError(t, f.server.Close(t.Context()))
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.ErrorIs(t, f.server.Serve(listener), pinlater.ErrClosed)
+	require.ErrorIs(t, f.server.Serve(outsidetest.NewPipes()), pinlater.ErrClosed)
 }
 
 func TestCloseEndsWithItsContext(t *testing.T) {
@@ -281,17 +284,8 @@ func TestServersWithPrefixesShareNothing(t *testing.T) {
 // newServerOn returns another server on the queues of a fixture.
 func newServerOn(t *testing.T, of *fixture, opts pinlater.Options) *fixture {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	f := &fixture{TB: t, ctx: of.ctx, driver: of.driver, group: of.group, dispatcher: of.dispatcher, listener: listener, served: make(chan error, 1)}
-	f.server, err = pinlater.New(f.group, f.dispatcher, opts)
-	require.NoError(t, err)
-	go func() { f.served <- f.server.Serve(listener) }()
-	t.Cleanup(func() {
-		require.NoError(t, f.server.Close(f.ctx))
-		require.ErrorIs(t, <-f.served, pinlater.ErrClosed)
-	})
-	f.client = f.connect()
+	f := &fixture{TB: t, ctx: of.ctx, driver: of.driver, group: of.group, dispatcher: of.dispatcher, listener: outsidetest.Listen(t)}
+	f.serve(opts)
 	return f
 }
 

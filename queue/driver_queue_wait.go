@@ -5,11 +5,17 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
-// recheckInterval is how often callers that wait for jobs to end read the store, because
-// another process may have ended the jobs.
-const recheckInterval = time.Second
+const (
+	// recheckInterval is how often callers that wait for jobs to end read the store, because
+	// another process may have ended the jobs.
+	recheckInterval = time.Second
+	// slowRecheckInterval is the same for callers that an endWatch wakes, because
+	// notifications can be lost.
+	slowRecheckInterval = 30 * time.Second
+)
 
 // ended wakes the callers that wait for a job.
 func (q *driverQueue) ended(ctx context.Context, id string) {
@@ -58,7 +64,7 @@ type subscription func(*completion) (changed <-chan struct{}, leave func())
 func (q *driverQueue) WaitComplete(ctx context.Context) bool {
 	q.engine.watch(q.line, 1)
 	defer q.engine.watch(q.line, -1)
-	return q.waitUntil(ctx, q.idle, func(c *completion) (<-chan struct{}, func()) { return c.untilIdle(false), func() {} })
+	return q.waitUntil(ctx, recheckInterval, q.idle, func(c *completion) (<-chan struct{}, func()) { return c.untilIdle(false), func() {} })
 }
 
 // WaitJobComplete waits until a job has ended for good.
@@ -66,8 +72,14 @@ func (q *driverQueue) WaitJobComplete(ctx context.Context, id string) bool {
 	if _, err := q.driver.Get(ctx, q.name, id); err != nil {
 		return false
 	}
+	recheck := recheckInterval
+	if q.engine.notified {
+		recheck = slowRecheckInterval
+		q.engine.ends.add(q, 1)
+		defer q.engine.ends.add(q, -1)
+	}
 	hasEnded := func(ctx context.Context) bool { return q.hasEnded(ctx, id) }
-	return q.waitUntil(ctx, hasEnded, func(c *completion) (<-chan struct{}, func()) { return c.untilEnded(id) })
+	return q.waitUntil(ctx, recheck, hasEnded, func(c *completion) (<-chan struct{}, func()) { return c.untilEnded(id) })
 }
 
 // hasEnded reports whether a job that existed has ended for good.
@@ -77,17 +89,20 @@ func (q *driverQueue) hasEnded(ctx context.Context, id string) bool {
 		// The job existed, so it has ended and was removed since.
 		return amboy.IsJobNotFoundError(err)
 	}
-	return r.Status.Completed && !r.RetryInfo.ShouldRetry()
+	return hasEnded(r)
 }
 
-// waitUntil waits until a condition holds. It checks the condition whenever a job ended
-// in this process, and every recheckInterval because of other processes. A group does not
-// prune the queue meanwhile.
-func (q *driverQueue) waitUntil(ctx context.Context, holds func(context.Context) bool, subscribe subscription) bool {
+// hasEnded reports whether the job of a latest attempt has ended for good.
+func hasEnded(r *driver.Record) bool { return r.Status.Completed && !r.RetryInfo.ShouldRetry() }
+
+// waitUntil waits until a condition holds. It checks the condition whenever the subscription
+// says so, and each time the recheck interval is over because of other processes. A group
+// does not prune the queue meanwhile.
+func (q *driverQueue) waitUntil(ctx context.Context, recheck time.Duration, holds func(context.Context) bool, subscribe subscription) bool {
 	q.waiters.Add(1)
 	defer q.waiters.Add(-1)
 	for {
-		reached, again := q.checkAndWait(ctx, holds, subscribe)
+		reached, again := q.checkAndWait(ctx, recheck, holds, subscribe)
 		if !again {
 			return reached
 		}
@@ -96,7 +111,7 @@ func (q *driverQueue) waitUntil(ctx context.Context, holds func(context.Context)
 
 // checkAndWait checks the condition once and, if it does not hold, waits until it is time
 // to check again.
-func (q *driverQueue) checkAndWait(ctx context.Context, holds func(context.Context) bool, subscribe subscription) (reached, again bool) {
+func (q *driverQueue) checkAndWait(ctx context.Context, recheck time.Duration, holds func(context.Context) bool, subscribe subscription) (reached, again bool) {
 	q.completeMu.Lock()
 	changed, leave := subscribe(&q.complete)
 	q.completeMu.Unlock()
@@ -108,7 +123,7 @@ func (q *driverQueue) checkAndWait(ctx context.Context, holds func(context.Conte
 	if holds(ctx) {
 		return true, false
 	}
-	timer := time.NewTimer(recheckInterval)
+	timer := time.NewTimer(recheck)
 	defer timer.Stop()
 	select {
 	case <-changed:

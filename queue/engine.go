@@ -56,6 +56,7 @@ type engine struct {
 	// countingTypes is true while this engine counts jobs by type.
 	countingTypes atomic.Bool
 	rechecks      rechecks
+	ends          endWatch
 	// notified is true if the driver sends change notifications.
 	notified    bool
 	unsubscribe func()
@@ -167,6 +168,7 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 	e.timer.fire = func() { e.happen(core.Tick{}) }
 	e.open, e.end = context.WithCancel(context.Background())
 	e.writing, e.abandon = context.WithCancel(context.Background())
+	e.ends.engine = e
 	e.announcer = newAnnouncer(e)
 	if e.manual {
 		e.announcer.timer.stop()
@@ -472,7 +474,10 @@ func (e *engine) failure(what string, err error) message.Fields {
 }
 
 // storeChanged is called after each change of the store by any process.
-func (e *engine) storeChanged(change driver.Change) { e.note(core.StoreChanged{Change: change}) }
+func (e *engine) storeChanged(change driver.Change) {
+	e.note(core.StoreChanged{Change: change})
+	e.ends.storeChanged()
+}
 
 // note is happen for a caller that may hold a lock, or is called by the store: commands
 // are executed in the background.

@@ -329,18 +329,11 @@ func (l *Leases) Resolve(ctx context.Context, r *driver.Record) (amboy.Job, erro
 // not exist are left out.
 func (l *Leases) Find(ctx context.Context, queue string, ids []string) (records []*driver.Record, err error) {
 	for some := range slices.Chunk(ids, maxFound) {
-		query := driver.Query{Queues: []string{queue}, JobIDs: some, Latest: true}
-		for page := (driver.PageRequest{Limit: len(some)}); ; {
-			found, err := l.driver.Find(ctx, query, page)
-			if err != nil {
-				return nil, fmt.Errorf("reading %d jobs of queue %q: %w", len(some), queue, err)
-			}
-			records = append(records, found.Records...)
-			if found.Next == "" {
-				break
-			}
-			page.After = found.Next
+		found, err := findLatest(ctx, l.driver, queue, some)
+		if err != nil {
+			return nil, err
 		}
+		records = append(records, found...)
 	}
 	return records, nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -214,6 +215,24 @@ func TestALeaseOverHTTPWaitsForAJob(t *testing.T) {
 	<-timer.C
 	id := w.create("images", `{"type":"scale","outside":true}`)
 	assert.Contains(t, <-answers, id)
+}
+
+func TestALeaseThatFailsAfterAcknowledgementsSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorkers(t, rest.WaitingOfClient(1))
+		w.create("images", `{"type":"scale","outside":true}`)
+		jobs, answer := w.lease("")
+		assert.NotContains(t, answer, "problem")
+		var waiting sync.WaitGroup
+		waiting.Go(func() { w.lease(`,"wait":"1m"`) })
+		synctest.Wait()
+		more, answer := w.lease(fmt.Sprintf(`,"wait":"1m","acknowledge":[{"token":%q,"complete":{}}]`, jobs[0]["token"]))
+		assert.Empty(t, more)
+		assert.Equal(t, []any{map[string]any{"done": true}}, answer["acknowledged"])
+		require.Contains(t, answer, "problem")
+		assert.EqualValues(t, http.StatusTooManyRequests, answer["problem"].(map[string]any)["status"])
+		waiting.Wait()
+	})
 }
 
 func TestShutdownEndsWaitingLeases(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/workq"
 )
@@ -68,7 +69,7 @@ func TestLine02AddAndLeaseReturnThePayloadByteForByte(t *testing.T) {
 }
 
 func TestLine03PayloadOfOneByteTooMuchIsRefused(t *testing.T) {
-	f := overTCP(t, newMemory(t), noOptions)
+	f := overTCP(t, outsidetest.Memory(t), noOptions)
 	c := f.connect()
 	c.do(fmt.Sprintf("add %s q 1000 1000 1048577\r\n", id(1)), badSize)
 	c.ends() // the block can't be skipped
@@ -218,7 +219,7 @@ func TestLine06EveryErrorLineIsProduced(t *testing.T) {
 		c.do(add(3, "q", 1000, 60000, ""), "-SERVER-ERROR Read-only mode triggered by cmdlog circuit breaker\r\n")
 	})
 	t.Run("reads", func(t *testing.T) {
-		f := overTCP(t, openSQLite(t, t.TempDir()+"/jobs.db"), noOptions)
+		f := overTCP(t, outsidetest.SQLite(t, t.TempDir()+"/jobs.db"), noOptions)
 		require.NoError(f, f.driver.Close(f.Context()))
 		f.connect().do("inspect job "+id(1)+"\r\n", "-SERVER-ERROR Queue out of sync\r\n")
 	})
@@ -593,7 +594,7 @@ func TestLine23InspectServerAnnouncesAsManyLinesAsItSends(t *testing.T) {
 }
 
 func TestLine24PacketsAreNoBoundaries(t *testing.T) {
-	f := overTCP(t, newMemory(t), noOptions)
+	f := overTCP(t, outsidetest.Memory(t), noOptions)
 	c := f.connect()
 	c.do(add(1, "q", 60000, 60000, "x")+"lease q 0\r\n"+complete(1, "y")+"nonsense\r\n", ok+job(1, "q", 60000, "x")+ok+unknown)
 	for _, b := range []byte(add(2, "q", 60000, 60000, "a\r\nb") + "lease q 0\r\n") {
@@ -635,7 +636,7 @@ func TestLine26JobsBelongToNoConnection(t *testing.T) {
 
 func TestLine27NothingIsLostByARestart(t *testing.T) {
 	path := t.TempDir() + "/jobs.db"
-	f := overTCP(t, openSQLite(t, path), noOptions)
+	f := overTCP(t, outsidetest.SQLite(t, path), noOptions)
 	c := f.connect()
 	begin := time.Now()
 	c.do(add(1, "q", 60000, 600000, "ready"), ok)
@@ -648,7 +649,7 @@ func TestLine27NothingIsLostByARestart(t *testing.T) {
 	c.do(add(5, "t", 60000, 2000, "short"), ok)
 	f.close()
 
-	f = overTCP(t, openSQLite(t, path), noOptions)
+	f = overTCP(t, outsidetest.SQLite(t, path), noOptions)
 	c = f.connect()
 	c.do(result(2, 0), ended(2, 1, "result"))
 	c.do(result(3, 0), missing)
@@ -680,9 +681,9 @@ func (d *countingDriver) Claim(ctx context.Context, req driver.ClaimRequest) (dr
 
 func TestLine28IdleConnectionsDoNotPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newPipes()
-		counting := &countingDriver{Driver: newMemory(t)}
-		f := start(t, counting, noOptions, l, l.dial)
+		l := outsidetest.NewPipes()
+		counting := &countingDriver{Driver: outsidetest.Memory(t)}
+		f := start(t, counting, noOptions, l, l.Dial)
 		defer f.close()
 		all := make([]*client, 1000)
 		for i := range all {

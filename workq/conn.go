@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/mongodb/amboy/internal/connserver"
 )
 
 // bufferSize is the size of the buffers of connections. Longer lines are collected.
@@ -26,7 +28,7 @@ var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, buffer
 // conn is a connection. One goroutine serves it, so commands are answered in order.
 type conn struct {
 	server *Server
-	raw    net.Conn
+	raw    *connserver.Conn
 	// in is the buffered input; nil while the connection waits with nothing buffered.
 	in *bufio.Reader
 	// ahead is a byte that was read while a command waited; it comes before what is read
@@ -37,12 +39,9 @@ type conn struct {
 	reserved int64
 	// lists is true while the answer to a command that lists is being made or written.
 	lists bool
-
-	mu          sync.Mutex
-	interrupted bool // the next read fails
 }
 
-func newConn(s *Server, raw net.Conn) *conn { return &conn{server: s, raw: raw} }
+func newConn(s *Server, raw *connserver.Conn) *conn { return &conn{server: s, raw: raw} }
 
 // Read reads from the connection, for the buffer.
 func (c *conn) Read(p []byte) (int, error) {
@@ -71,26 +70,6 @@ func (c *conn) letGo() {
 	}
 }
 
-// interrupt makes the connection end before its next command.
-func (c *conn) interrupt() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.interrupted = true
-	_ = c.raw.SetReadDeadline(longAgo) // a closed connection ends too
-}
-
-var longAgo = time.Unix(1, 0)
-
-// readBy sets when the next reads fail; the zero time means never.
-func (c *conn) readBy(at time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.interrupted {
-		return ErrClosed
-	}
-	return c.raw.SetReadDeadline(at)
-}
-
 // serve answers commands until the connection ends.
 func (c *conn) serve() {
 	for {
@@ -109,22 +88,8 @@ var errLine = errors.New("the line is too long, or does not end with CR LF")
 // readLine reads a line, and returns it without its end.
 func (c *conn) readLine() (string, error) {
 	in := c.input()
-	if in.Buffered() == 0 {
-		if err := c.readBy(time.Now().Add(c.server.opts.IdleTimeout)); err != nil {
-			return "", err
-		}
-		if _, err := in.Peek(1); err != nil {
-			return "", err
-		}
-	}
-	if c.server.open.Err() != nil {
-		return "", ErrClosed
-	}
-	waiting, _ := in.Peek(in.Buffered())
-	if bytes.IndexByte(waiting, '\n') < 0 {
-		if err := c.readBy(time.Now().Add(c.server.opts.ReadTimeout)); err != nil {
-			return "", err
-		}
+	if _, err := c.raw.AwaitRequest(in); err != nil {
+		return "", err
 	}
 	var line []byte
 	for {
@@ -209,7 +174,7 @@ var errBlockEnd = errors.New("the block does not end with CR LF")
 // readBlock reads a block and its end. If it is large, its size is taken from Server.buffered
 // until the caller calls release. Memory is taken as the bytes arrive.
 func (c *conn) readBlock(size int) ([]byte, error) {
-	if err := c.readBy(time.Now().Add(c.server.opts.ReadTimeout)); err != nil {
+	if err := c.raw.SetReadDeadline(time.Now().Add(c.server.opts.ReadTimeout)); err != nil {
 		return nil, err
 	}
 	if size > largeBlock {
@@ -239,7 +204,7 @@ func (c *conn) readBlock(size int) ([]byte, error) {
 
 // reserve waits until a large block may be in memory.
 func (c *conn) reserve(size int) error {
-	ctx, cancel := context.WithTimeout(c.server.open, c.server.opts.ReadTimeout)
+	ctx, cancel := context.WithTimeout(c.server.conns.Open(), c.server.opts.ReadTimeout)
 	defer cancel()
 	err := c.server.buffered.Acquire(ctx, int64(size))
 	if err == nil {
@@ -284,7 +249,7 @@ func (c *conn) reserveAnswer(size int) (release func(), err error) {
 		return nil, errTooMuch
 	}
 	defer s.unwritten.Release(1)
-	ctx, cancel := context.WithTimeout(s.working, s.opts.WriteTimeout)
+	ctx, cancel := context.WithTimeout(s.conns.Working(), s.opts.WriteTimeout)
 	defer cancel()
 	return release, s.buffered.Acquire(ctx, weight)
 }
@@ -296,10 +261,7 @@ func (c *conn) write(out []byte) error {
 		return err
 	}
 	defer release()
-	err = c.raw.SetWriteDeadline(time.Now().Add(c.server.opts.WriteTimeout))
-	if err == nil {
-		_, err = c.raw.Write(out)
-	}
+	_, err = c.raw.Write(out)
 	return err
 }
 
@@ -308,15 +270,15 @@ func (c *conn) write(out []byte) error {
 // been called.
 func (c *conn) wait(do func(context.Context)) (gone bool) {
 	c.letGo()
-	err := c.readBy(time.Time{})
+	err := c.raw.SetReadDeadline(time.Time{})
 	switch {
 	case c.hasAhead || errors.Is(err, ErrClosed): // the client was there, or do returns at once
-		do(c.server.open)
+		do(c.server.conns.Open())
 		return false
 	case err != nil:
 		return true
 	}
-	ctx, cancel := context.WithCancel(c.server.open)
+	ctx, cancel := context.WithCancel(c.server.conns.Open())
 	defer cancel()
 	watched := make(chan struct{})
 	timer := time.AfterFunc(watchAfter, func() {
@@ -328,9 +290,7 @@ func (c *conn) wait(do func(context.Context)) (gone bool) {
 	})
 	do(ctx)
 	if !timer.Stop() {
-		c.mu.Lock()
-		_ = c.raw.SetReadDeadline(longAgo) // the watcher returns; the next read has another deadline
-		c.mu.Unlock()
+		_ = c.raw.SetReadDeadline(connserver.Past) // the watcher returns; the next read has another deadline
 		<-watched
 	}
 	return gone

@@ -3,6 +3,7 @@ package workq_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -61,7 +62,9 @@ func Example() {
 	must(conn.Close())
 
 	must(server.Close(ctx))
-	must(<-served)
+	if err = <-served; !errors.Is(err, workq.ErrClosed) {
+		panic(err)
+	}
 	must(dispatcher.Close(ctx))
 	must(group.Close(ctx))
 	// Output:

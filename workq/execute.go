@@ -56,11 +56,11 @@ func (s *Server) refusal(cmd *command, err error) error {
 	if err == nil || errors.As(err, &line) || errors.Is(err, errGone) {
 		return err
 	}
-	if s.working.Err() != nil {
+	if s.conns.Working().Err() != nil {
 		return ErrClosed
 	}
 	if !errors.Is(err, outside.ErrTooManyWaiting) {
-		s.log("a workq command failed: "+cmd.name, err)
+		s.conns.Log("a workq command failed: "+cmd.name, err)
 	}
 	if cmd.name == "result" || cmd.name == "inspect" {
 		return outOfSync
@@ -123,7 +123,7 @@ func (c *conn) run(cmd *command, payload []byte) (out []byte, err error) {
 	ctx, cancel := s.call()
 	defer cancel()
 	if removed := s.removeByID(ctx, name, n.id); removed != nil && !errors.Is(removed, notFound) {
-		s.log("could not remove a job that a client of workq ran", removed)
+		s.conns.Log("could not remove a job that a client of workq ran", removed)
 	}
 	if err != nil {
 		return nil, err
@@ -277,7 +277,7 @@ func (c *conn) lease(cmd *command) (out []byte, err error) {
 	s.names.add(r.names)
 	until := time.Now().Add(r.wait)
 	if r.wait == 0 {
-		return s.lease(s.open, r.names, until)
+		return s.lease(s.conns.Open(), r.names, until)
 	}
 	if c.wait(func(ctx context.Context) { out, err = s.lease(ctx, r.names, until) }) && out == nil {
 		return nil, errGone
@@ -354,7 +354,7 @@ func (s *Server) refuse(j *outside.Job, how *outside.Fail) {
 	defer cancel()
 	err := s.dispatcher.Acknowledge(ctx, outside.Ack{Token: j.Token, Fail: how})[0]
 	if err != nil && !errors.Is(err, outside.ErrLeaseLost) {
-		s.log("could not end a workq job that may not run", err)
+		s.conns.Log("could not end a workq job that may not run", err)
 	}
 }
 

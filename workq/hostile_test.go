@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/outsidetest"
 	jobs "github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/workq"
@@ -23,37 +24,35 @@ import (
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, opts := range []workq.Options{
-		{MaxConnections: -1}, {MaxNames: -1}, {MaxBuffered: 1}, {MaxBuffered: -1}, {IdleTimeout: -1}, {ReadTimeout: -1}, {WriteTimeout: -1}, {Prefix: "a b"},
+		{MaxConnections: -1}, {MaxConnectionsPerClient: -1}, {MaxNames: -1}, {MaxBuffered: 1}, {MaxBuffered: -1}, {IdleTimeout: -1}, {ReadTimeout: -1}, {WriteTimeout: -1}, {Prefix: "a b"},
 	} {
 		require.Error(t, opts.Validate(), "%+v", opts)
 	}
-	f := overTCP(t, newMemory(t), noOptions)
+	f := overTCP(t, outsidetest.Memory(t), noOptions)
 	_, err := workq.New(f.group, nil, noOptions)
 	require.Error(t, err)
 	_, err = workq.New(nil, f.dispatcher, noOptions)
 	require.ErrorIs(t, err, outside.ErrUnsupported)
 }
 
-func TestListenerForOtherMachinesIsRefused(t *testing.T) {
-	f := overTCP(t, newMemory(t), noOptions)
+func TestListenersAndConnectionsAreLimited(t *testing.T) {
+	inFakeTime(t, workq.Options{MaxConnections: 3, MaxConnectionsPerClient: 1}, func(f *fixture) {
+		l := outsidetest.NewPipes()
+		stop := outsidetest.Serve(t, f.server, l)
+		remote := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}
+		f.dial = func() (net.Conn, error) { return l.DialFrom(remote) }
+		f.connect().goes()
+		f.connect().ends()
+		f.dial = l.Dial
+		f.connect().goes()
+		f.connect().goes()
+		f.connect().ends()
+		stop()
+	})
+	f := overTCP(t, outsidetest.Memory(t), noOptions)
 	l, err := net.Listen("tcp", ":0") //nolint:gosec,noctx // That is the test.
 	require.NoError(t, err)
-	require.ErrorIs(t, f.server.Serve(l), workq.ErrRemote)
-	_, err = l.Accept()
-	require.ErrorIs(t, err, net.ErrClosed)
-}
-
-func TestConnectionsAreLimited(t *testing.T) {
-	inFakeTime(t, workq.Options{MaxConnections: 2}, func(f *fixture) {
-		a, b := f.connect(), f.connect()
-		a.goes()
-		b.goes()
-		f.connect().ends()
-		require.NoError(t, a.conn.Close())
-		synctest.Wait()
-		f.connect().goes()
-		b.goes()
-	})
+	require.ErrorIs(t, f.server.Serve(l), workq.ErrNotLoopback)
 }
 
 func TestSlowAndIdleClientsAreDropped(t *testing.T) {
@@ -109,7 +108,7 @@ func TestLargeBlocksWaitForEachOther(t *testing.T) {
 }
 
 func TestAnnouncedBlocksTakeNoMemory(t *testing.T) {
-	f := overTCP(t, newMemory(t), noOptions)
+	f := overTCP(t, outsidetest.Memory(t), noOptions)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -155,7 +154,7 @@ func TestMalformedInput(t *testing.T) {
 		})
 	}
 	t.Run("end of input inside a block", func(t *testing.T) {
-		c := overTCP(t, newMemory(t), noOptions).connect()
+		c := overTCP(t, outsidetest.Memory(t), noOptions).connect()
 		c.send("add " + id(2) + " q 1 1 20\r\nabc")
 		require.NoError(t, c.conn.(*net.TCPConn).CloseWrite())
 		c.expect(badSize)
@@ -226,7 +225,7 @@ func TestCloseAnswersWaitingCommands(t *testing.T) {
 			c.ends()
 		}
 		require.NoError(t, <-closed)
-		require.ErrorIs(t, f.server.Serve(newPipes()), workq.ErrClosed)
+		require.ErrorIs(t, f.server.Serve(outsidetest.NewPipes()), workq.ErrClosed)
 	})
 }
 
@@ -245,13 +244,12 @@ func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 
 func TestServersWithDifferentPrefixesShareNothing(t *testing.T) {
 	inFakeTime(t, workq.Options{Prefix: "ann."}, func(f *fixture) {
-		l := newPipes()
+		l := outsidetest.NewPipes()
 		other, err := workq.New(f.group, f.dispatcher, workq.Options{Prefix: "bob."})
 		require.NoError(t, err)
-		served := make(chan error, 1)
-		go func() { served <- other.Serve(l) }()
+		stop := outsidetest.Serve(t, other, l)
 		ann := f.connect()
-		f.dial = l.dial
+		f.dial = l.Dial
 		bob := f.connect()
 		ann.do(add(1, "q", 1000, 60000, "ann"), ok)
 		bob.do("lease q 0\r\n", timeout)
@@ -264,8 +262,7 @@ func TestServersWithDifferentPrefixesShareNothing(t *testing.T) {
 		bob.do(add(1, "q", 1000, 60000, "bob"), ok)
 		ann.do("lease q 0\r\n", job(1, "q", 1000, "ann"))
 		bob.do("lease q 0\r\n", job(1, "q", 1000, "bob"))
-		require.NoError(t, other.Close(f.Context()))
-		require.NoError(t, <-served)
+		stop()
 	})
 }
 

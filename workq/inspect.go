@@ -26,7 +26,7 @@ func (c *conn) inspect(args []string) ([]byte, error) {
 		return nil, invalidArgs
 	}
 	if args[0] != "server" && args[0] != "job" && !c.lists {
-		waiting, cancel := context.WithTimeout(s.working, callLimit)
+		waiting, cancel := context.WithTimeout(s.conns.Working(), callLimit)
 		defer cancel()
 		if err := s.listing.Acquire(waiting, 1); err != nil {
 			return nil, err
@@ -54,7 +54,7 @@ func seconds(t time.Time) string { return t.UTC().Format(timeForm) }
 
 func (s *Server) inspectServer() []byte {
 	return fmt.Appendf(nil, "+OK 1\r\nserver 3\r\nactive-clients %d\r\nevicted-jobs %d\r\nstarted %s\r\n",
-		s.connections(), s.evicted.Load(), seconds(s.started))
+		s.conns.Connections(), s.evicted.Load(), seconds(s.started))
 }
 
 func (s *Server) inspectJob(ctx context.Context, text string) ([]byte, error) {
@@ -144,7 +144,7 @@ func (s *Server) appendQueue(ctx context.Context, out []byte, name string) ([]by
 	return fmt.Appendf(out, "%s 2\r\nready-len %d\r\nscheduled-len %d\r\n", name, ready, scheduled), nil
 }
 
-// waiting selects the jobs of a queue that are ready, or those that wait for their time.
+// waiting selects the ready jobs of a queue, or its scheduled jobs.
 func (s *Server) waiting(name string, scheduled bool) driver.Query {
 	state := amboy.StatePending
 	if scheduled {

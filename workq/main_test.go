@@ -2,14 +2,12 @@ package workq_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,12 +20,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/outside"
-	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/queue/driver/memory"
-	"github.com/mongodb/amboy/queue/driver/sqlite"
 	"github.com/mongodb/amboy/workq"
 )
 
@@ -39,41 +35,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// pipes is a listener whose connections are pipes, for tests in fake time.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9922} }
-
-func (p *pipes) dial() (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case p.conns <- server:
-		return client, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
 // fixture is a process with a group of queues on a store, and a Server.
 type fixture struct {
 	*testing.T
@@ -81,43 +42,23 @@ type fixture struct {
 	group      amboy.QueueGroup
 	dispatcher *outside.Dispatcher
 	server     *workq.Server
-	served     chan error
 	dial       func() (net.Conn, error)
-	closed     bool
-}
-
-func newMemory(t *testing.T) driver.Driver {
-	t.Helper()
-	store, err := memory.New(memory.Options{KeepFinished: 10_000})
-	require.NoError(t, err)
-	return store
-}
-
-func openSQLite(t *testing.T, path string) driver.Driver {
-	t.Helper()
-	store, err := sqlite.Open(context.Background(), sqlite.Options{Path: path})
-	require.NoError(t, err)
-	return store
+	close      func()
 }
 
 // start starts a process on a store.
 func start(t *testing.T, store driver.Driver, opts workq.Options, l net.Listener, dial func() (net.Conn, error)) *fixture {
 	t.Helper()
-	f := &fixture{T: t, driver: store, served: make(chan error, 1), dial: dial}
+	g := outsidetest.StartGroup(t, queue.DriverQueueOptions{Driver: store, CloseDriver: true}, outside.Options{})
+	f := &fixture{T: t, driver: store, group: g.Queues, dispatcher: g.Dispatcher, dial: dial}
 	var err error
-	f.group, err = queue.NewDriverGroup(context.Background(), queue.DriverGroupOptions{
-		DefaultQueue: queue.DriverQueueOptions{
-			Driver: store, CloseDriver: true,
-			NewRunner: func(amboy.Queue) (amboy.Runner, error) { return pool.NewNoop(), nil },
-		},
-	})
-	require.NoError(t, err)
-	f.dispatcher, err = outside.NewGroup(f.group, outside.Options{})
-	require.NoError(t, err)
 	f.server, err = workq.New(f.group, f.dispatcher, opts)
 	require.NoError(t, err)
-	go func() { f.served <- f.server.Serve(l) }()
-	t.Cleanup(f.close)
+	stop := outsidetest.Serve(t, f.server, l)
+	f.close = func() {
+		stop()
+		g.Close()
+	}
 	return f
 }
 
@@ -125,8 +66,8 @@ func start(t *testing.T, store driver.Driver, opts workq.Options, l net.Listener
 func inFakeTime(t *testing.T, opts workq.Options, test func(*fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := newPipes()
-		f := start(t, newMemory(t), opts, l, l.dial)
+		l := outsidetest.NewPipes()
+		f := start(t, outsidetest.Memory(t), opts, l, l.Dial)
 		test(f)
 		f.close()
 	})
@@ -135,8 +76,7 @@ func inFakeTime(t *testing.T, opts workq.Options, test func(*fixture)) {
 // overTCP starts a process on a store, with TCP connections.
 func overTCP(t *testing.T, store driver.Driver, opts workq.Options) *fixture {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It does not wait.
-	require.NoError(t, err)
+	l := outsidetest.Listen(t)
 	return start(t, store, opts, l, func() (net.Conn, error) {
 		return net.Dial("tcp", l.Addr().String()) //nolint:noctx // It is local.
 	})
@@ -147,26 +87,12 @@ func onEachStore(t *testing.T, test func(*fixture)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
-		test(overTCP(t, newMemory(t), workq.Options{}))
+		test(overTCP(t, outsidetest.Memory(t), workq.Options{}))
 	})
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		test(overTCP(t, openSQLite(t, filepath.Join(t.TempDir(), "jobs.db")), workq.Options{}))
+		test(overTCP(t, outsidetest.SQLite(t, filepath.Join(t.TempDir(), "jobs.db")), workq.Options{}))
 	})
-}
-
-func (f *fixture) close() {
-	if f.closed {
-		return
-	}
-	f.closed = true
-	ctx := context.Background()
-	require.NoError(f, f.server.Close(ctx))
-	if err := <-f.served; !errors.Is(err, workq.ErrClosed) { // it may not have begun
-		require.NoError(f, err)
-	}
-	require.NoError(f, f.dispatcher.Close(ctx))
-	require.NoError(f, f.group.Close(ctx))
 }
 
 // client writes the bytes of the protocol: a client of workq can't be had.

@@ -35,6 +35,10 @@ type Options struct {
 	// MaxConnections is the maximum number of connections. Further ones are closed at once.
 	// It must not be negative. Default: 16,384.
 	MaxConnections int
+	// MaxConnectionsPerClient is the maximum number of connections of one IPv4 address, or of
+	// one /64 network of IPv6. Further ones are closed at once. It does not limit clients on
+	// this machine. It must not be negative. Default: a quarter of MaxConnections.
+	MaxConnectionsPerClient int
 	// MaxBuffered is the maximum number of bytes of payloads, results and answers of more
 	// than 16 KiB that are being read or written at the same time. Others wait. It must be
 	// at least 4 MiB, or 0. Default: 256 MiB.
@@ -52,7 +56,7 @@ type Options struct {
 	// Default: one minute.
 	WriteTimeout time.Duration
 	// AllowRemote lets Serve accept clients of other machines. The protocol has no login and
-	// no encryption: whoever can connect can do anything with the queues. By default Serve
+	// no encryption: any client that can connect can do anything with the queues. By default Serve
 	// refuses a listener on an address that is not a loopback address.
 	AllowRemote bool
 }
@@ -76,6 +80,11 @@ func (o *Options) Validate() error {
 		} else if *number.value == 0 {
 			*number.value = number.fallback
 		}
+	}
+	if o.MaxConnectionsPerClient < 0 {
+		refuse("MaxConnectionsPerClient", o.MaxConnectionsPerClient, "not be negative")
+	} else if o.MaxConnectionsPerClient == 0 {
+		o.MaxConnectionsPerClient = max(1, o.MaxConnections/4)
 	}
 	if o.MaxBuffered > 0 && o.MaxBuffered < minBuffered {
 		refuse("MaxBuffered", o.MaxBuffered, fmt.Sprintf("be at least %d", minBuffered))

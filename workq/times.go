@@ -2,8 +2,9 @@ package workq
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -21,8 +22,8 @@ func (s *Server) passed(d due) {
 		happen = s.ttrOver
 	}
 	err := happen(d)
-	if err != nil && s.open.Err() == nil {
-		s.log("could not end a workq job whose time is over; trying again", err)
+	if err != nil && s.conns.Open().Err() == nil {
+		s.conns.Log("could not end a workq job whose time is over; trying again", err)
 		d.at = time.Now().Add(retryIn)
 		s.clock.set(d)
 	}
@@ -69,15 +70,14 @@ func (s *Server) ttrOver(d due) error {
 	if err != nil {
 		return err
 	}
-	ack := outside.Ack{Token: d.token, Release: &outside.Release{}}
+	ack := outside.Ack{Token: d.token}
 	if job.attempts() >= job.attemptsAllowed() {
-		ack = outside.Ack{Token: d.token, Fail: ttrFailure()}
+		ack.Fail = ttrFailure()
 	} else {
-		err = s.dispatcher.SetMetadata(ctx, d.token, attemptsKey, strconv.Itoa(job.timeOuts+1))
+		ack.Checkpoint = &outside.Checkpoint{Again: &outside.Release{}}
+		ack.Metadata = map[string]string{attemptsKey: strconv.Itoa(job.timeOuts + 1)}
 	}
-	if err == nil {
-		err = s.dispatcher.Acknowledge(ctx, ack)[0]
-	}
+	err = s.dispatcher.Acknowledge(ctx, ack)[0]
 	if errors.Is(err, outside.ErrLeaseLost) {
 		return nil
 	}
@@ -93,27 +93,26 @@ const pageOfTimes = 1000
 
 // readTimes sets the clock to the times of all jobs in the store.
 func (s *Server) readTimes() {
-	for s.open.Err() == nil {
+	for s.conns.Open().Err() == nil {
 		err := s.readTimesOnce()
-		if err == nil || s.open.Err() != nil {
+		if err == nil || s.conns.Open().Err() != nil {
 			return
 		}
-		s.log("could not read the times of the workq jobs in the store; trying again", err)
-		s.pause(retryIn)
+		s.conns.Log("could not read the times of the workq jobs in the store; trying again", err)
+		s.conns.Pause(retryIn)
 	}
 }
 
 func (s *Server) readTimesOnce() error {
 	page := driver.PageRequest{Limit: pageOfTimes}
 	for {
-		found, err := s.jobs.store.Admin().Find(s.open, driver.Query{Types: []string{JobType}, Latest: true}, page)
+		found, err := s.jobs.store.Admin().Find(s.conns.Open(), driver.Query{Types: []string{JobType}, Latest: true}, page)
 		if err != nil {
 			return err
 		}
-		for _, r := range found.Records {
-			if job, ok := s.jobs.of(r); ok {
-				s.setTimes(job)
-			}
+		err = s.setTimes(found.Records)
+		if err != nil {
+			return err
 		}
 		if found.Next == "" {
 			return nil
@@ -122,14 +121,42 @@ func (s *Server) readTimesOnce() error {
 	}
 }
 
-func (s *Server) setTimes(job *stored) {
-	key := moment{queue: job.prefixed, id: job.JobID()}
-	if end := job.TimeInfo.DispatchBy; !end.IsZero() {
-		s.clock.setNew(due{moment: key, at: end})
+// setTimes sets the clock to the times of stored jobs.
+func (s *Server) setTimes(records []*driver.Record) error {
+	leased := map[string]map[string]*stored{} // by queue and ID
+	for _, r := range records {
+		job, ok := s.jobs.of(r)
+		if !ok {
+			continue
+		}
+		if end := job.TimeInfo.DispatchBy; !end.IsZero() {
+			s.clock.setNew(due{moment: moment{queue: job.prefixed, id: job.JobID()}, at: end})
+		}
+		if job.leased() {
+			if leased[job.prefixed] == nil {
+				leased[job.prefixed] = map[string]*stored{}
+			}
+			leased[job.prefixed][job.JobID()] = job
+		}
 	}
-	token, ok := outside.TokenOf(job.Record)
-	if ok && strings.HasSuffix(job.Status.Owner, "/"+workerName) {
-		key.isTTR = true
-		s.clock.setNew(due{moment: key, at: job.leaseEnds(), token: token})
+	for queueName, jobs := range leased {
+		if err := s.setTTRs(queueName, jobs); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// setTTRs sets the clock to the ends of the leases of clients of the protocol.
+func (s *Server) setTTRs(queueName string, jobs map[string]*stored) error {
+	leased, err := s.dispatcher.Leased(s.conns.Open(), queueName, outside.DefaultLease, slices.Collect(maps.Keys(jobs))...)
+	if err != nil {
+		return err
+	}
+	for id, j := range leased {
+		if j.Worker == workerName {
+			s.clock.setNew(due{moment: moment{isTTR: true, queue: queueName, id: id}, at: jobs[id].leaseEnds(), token: j.Token})
+		}
+	}
+	return nil
 }

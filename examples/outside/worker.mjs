@@ -63,6 +63,10 @@ class Worker {
       }
       // An answer of 500 and above is about the server: send that acknowledgement again.
       acks = acks.filter((_, i) => (answer.acknowledged[i].problem?.status ?? 0) >= 500);
+      if (answer.problem) { // nothing could be leased
+        console.error("worker:", answer.problem);
+        await sleep(1000, undefined, { signal: this.stopping.signal }).catch(() => {});
+      }
       for (const leased of answer.jobs) {
         acks.push(this.stopping.signal.aborted ? { token: leased.token, release: {} } : await this.runJob(leased));
       }

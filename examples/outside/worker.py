@@ -84,6 +84,9 @@ class Worker:
                 continue
             # An answer of 500 and above is about the server: send that acknowledgement again.
             acks = [a for a, told in zip(acks, answer.get("acknowledged", [])) if told.get("problem", {}).get("status", 0) >= 500]
+            if "problem" in answer:  # nothing could be leased
+                print("worker:", answer["problem"], file=sys.stderr)
+                self.stopping.wait(1)
             for leased in answer["jobs"]:
                 job = self.jobs[leased["token"]] = Job(self, leased)
                 acks.append({"token": job.token, "release": {}} if self.stopping.is_set() else self.run_job(job))

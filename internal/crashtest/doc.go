@@ -5,6 +5,8 @@
 // Each test has a short form, which go test runs, and a full one:
 //
 //	go test ./internal/crashtest -run 'TestCrash$' -v -timeout 30m -crashtest.kills=200 -crashtest.lease=2s
+//	go test ./internal/crashtest -run 'TestOutsideCrash$' -v -timeout 25m -crashtest.outsidekills=200 -crashtest.lease=2s
+//	go test ./internal/crashtest -run 'TestOtherClientsCrash$' -v -timeout 25m -crashtest.outsidekills=200 -crashtest.lease=2s
 //	go test ./internal/crashtest -run 'TestSoftStop$' -v -timeout 10m -crashtest.stops=100
 //	go test ./internal/crashtest -run 'TestLocked' -v -timeout 10m -crashtest.locked=30s
 //	go test ./internal/crashtest -run 'TestReadOnly|TestDiskFull' -v

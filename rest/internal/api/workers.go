@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,6 +42,8 @@ type Leased struct {
 	Jobs []LeasedJob `json:"jobs"`
 	// Acknowledged are the answers to the acknowledgements, in their order.
 	Acknowledged []Acknowledged `json:"acknowledged,omitempty" description:"The answers to the acknowledgements, in their order"`
+	// Problem is why no jobs were leased, after acknowledgements that may be stored.
+	Problem *Problem `json:"problem,omitempty" description:"Why no jobs were leased, if the request also had acknowledgements; they are answered all the same"`
 }
 
 // LeasedJob is a leased job.
@@ -184,11 +185,10 @@ func leaseJobs(c *call) (answer, error) {
 	if err != nil && len(acknowledged) == 0 {
 		return answer{}, err
 	}
-	if err != nil && !errors.Is(err, context.Canceled) {
-		// What was acknowledged must be told.
-		web.LogFailure(c.r, failureOf(c.r.Context(), err), err)
-	}
 	list := Leased{Jobs: make([]LeasedJob, len(jobs)), Acknowledged: acknowledged}
+	if c.r.Context().Err() == nil { // otherwise no client is left to read why
+		list.Problem = c.problem(err)
+	}
 	for i, j := range jobs {
 		list.Jobs[i] = leasedJob(j)
 	}
@@ -306,7 +306,7 @@ func (a *Acknowledgement) ack() outside.Ack {
 		ack.Release = a.Release.release()
 	}
 	if p := a.Checkpoint; p != nil {
-		ack.Checkpoint = &outside.Checkpoint{Payload: job.Payload{JSON: p.Args}}
+		ack.Checkpoint = &outside.Checkpoint{Payload: &job.Payload{JSON: p.Args}}
 		if p.Bytes != nil {
 			ack.Checkpoint.Payload.Bytes = *p.Bytes
 		}

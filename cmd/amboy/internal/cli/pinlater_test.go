@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"context"
 	"encoding/json"
 	"net"
 	"strconv"
@@ -11,42 +10,21 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/cmd/amboy/internal/cli"
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pinlater"
-	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
-	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
 // servePinLater serves PinLater's protocol, and returns the port.
-//
-//nolint:contextcheck // The queues do not end with the test's context.
 func servePinLater(t *testing.T) int {
 	t.Helper()
-	ctx := context.Background()
-	store, err := memory.New(memory.Options{KeepFinished: 1000})
+	g := outsidetest.StartGroup(t, queue.DriverQueueOptions{Driver: outsidetest.Memory(t), CloseDriver: true}, outside.Options{})
+	s, err := pinlater.New(g.Queues, g.Dispatcher, pinlater.Options{})
 	require.NoError(t, err)
-	g, err := queue.NewDriverGroup(ctx, queue.DriverGroupOptions{DefaultQueue: queue.DriverQueueOptions{
-		Driver: store, CloseDriver: true,
-		NewRunner: func(amboy.Queue) (amboy.Runner, error) { return pool.NewNoop(), nil },
-	}})
-	require.NoError(t, err)
-	d, err := outside.NewGroup(g, outside.Options{})
-	require.NoError(t, err)
-	s, err := pinlater.New(g, d, pinlater.Options{})
-	require.NoError(t, err)
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(listener) }()
-	t.Cleanup(func() {
-		require.NoError(t, s.Close(ctx))
-		require.ErrorIs(t, <-served, pinlater.ErrClosed)
-		require.NoError(t, d.Close(ctx))
-		require.NoError(t, g.Close(ctx))
-	})
+	listener := outsidetest.Listen(t)
+	outsidetest.Serve(t, s, listener)
 	return listener.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // It is TCP.
 }
 

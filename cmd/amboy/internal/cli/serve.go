@@ -29,13 +29,16 @@ func (p *program) serve() *cobra.Command {
 		}),
 	}
 	flags := cmd.Flags()
+	flags.StringVar(&config.File, "config", "", "a JSON file with these settings and others (docs/serve.md); it is read again when it changes, and on SIGHUP")
 	flags.StringVar(&config.Store, "store", "", "memory, sqlite:FILE, mongodb://... or postgres://... (or "+storeVariable+", which other users of this machine can't see; default a file of your user)")
-	flags.StringVar(&config.Database, "database", serve.DefaultDatabase, "the database of a MongoDB, or the schema of a PostgreSQL")
-	flags.StringVar(&config.Listen, "listen", serve.DefaultListen, "the address of the HTTP server; port 0 means a free port")
+	flags.StringVar(&config.Database, "database", "", "the database of a MongoDB, or the schema of a PostgreSQL (default \""+serve.DefaultDatabase+"\")")
+	flags.StringVar(&config.Listen, "listen", "", "the address of the HTTP server; port 0 means a free port (default \""+serve.DefaultListen+"\")")
+	flags.StringVar(&config.TLSCert, "tls-cert", "", "a PEM file with the certificate chain of the HTTP server; it is read again when it changes")
+	flags.StringVar(&config.TLSKey, "tls-key", "", "a PEM file with the key of the certificate")
 	flags.StringVar(&config.Workq, "workq", "", "the address for clients of workq, for instance 127.0.0.1:9922; without it there is none")
-	flags.BoolVar(&config.WorkqRemote, "workq-remote", false, "allow a --workq that other machines can reach: whoever can connect can do anything with the queues")
+	flags.BoolVar(&config.WorkqRemote, "workq-remote", false, "allow a --workq that other machines can reach: any client that can connect can do anything with the queues")
 	flags.StringVar(&config.Pinlater, "pinlater", "", "the address for clients of PinLater, for instance 127.0.0.1:9010; without it there is none")
-	flags.BoolVar(&config.PinlaterRemote, "pinlater-remote", false, "allow a --pinlater that other machines can reach: whoever can connect can do anything with its jobs")
+	flags.BoolVar(&config.PinlaterRemote, "pinlater-remote", false, "allow a --pinlater that other machines can reach: any client that can connect can do anything with its jobs")
 	flags.StringVar(&config.PinlaterQueues, "pinlater-queues", "", "a JSON file with the rate limits of PinLater's queues; it is read again when it changes")
 	return cmd
 }

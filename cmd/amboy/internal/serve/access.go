@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"github.com/mongodb/amboy/rest"
 )
@@ -18,56 +19,46 @@ import (
 // a link that was used once. It grants nothing to others, also not to those of this machine.
 type access struct {
 	login *rest.Login
-	token string
+	token atomic.Pointer[string]
 	base  string // the URL of the server
-}
-
-func newAccess(tokenFile, base string) (*access, error) {
-	token, err := readToken(tokenFile)
-	if err != nil {
-		return nil, err
-	}
-	return &access{login: rest.NewLogin(""), token: token, base: base}, nil
 }
 
 // minToken is the minimum length of a token.
 const minToken = 16
 
-// readToken reads the token of a file, which it makes if it does not exist.
-func readToken(file string) (string, error) {
-	content, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return makeToken(file)
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading the token: %w", err)
-	}
+// setToken sets the token to the content of a file.
+func (a *access) setToken(content []byte, file string) error {
 	token := strings.TrimSpace(string(content))
 	if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
-		return "", fmt.Errorf("the token file %s must contain one word of at least %d characters", file, minToken)
+		return fmt.Errorf("the token file %s must contain one word of at least %d characters", file, minToken)
 	}
-	return token, nil
+	a.token.Store(&token)
+	return nil
 }
 
-// makeToken makes a file with a new token that only this user can read.
-func makeToken(file string) (token string, err error) {
-	token = rand.Text()
+// makeToken makes a file with a new token that only this user can read, unless the file
+// exists.
+func makeToken(file string) error {
+	_, err := os.Stat(file)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil // the reader finds out what is wrong with it
+	}
 	if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
 		var made *os.File
 		if made, err = os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
-			_, err = fmt.Fprintln(made, token)
+			_, err = fmt.Fprintln(made, rand.Text())
 			err = errors.Join(err, made.Close())
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("making the token file: %w", err)
+		return fmt.Errorf("making the token file: %w", err)
 	}
-	return token, nil
+	return nil
 }
 
 func (a *access) hasToken(r *http.Request) bool {
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(a.token)) == 1
+	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(*a.token.Load())) == 1
 }
 
 // withToken refuses requests without the token.

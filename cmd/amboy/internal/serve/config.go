@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mongodb/amboy/internal/filewatch"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
@@ -23,33 +24,76 @@ const (
 	DefaultDatabase = "amboy"
 )
 
-// Config configures the server.
+// Config configures the server. Its JSON is that of the configuration file.
 type Config struct {
+	// File is a configuration file; empty for none. Settings beside it come first.
+	File string `json:"-"`
 	// Store is where the jobs are: "memory", "sqlite:" with a file, or the URL of a database,
 	// mongodb://… or postgres://…. Default: the file jobs.db in the folder amboy of the
 	// user's configuration.
-	Store string
+	Store string `json:"store"`
 	// Database is the name of the MongoDB database or the schema of a PostgreSQL. Default:
 	// DefaultDatabase.
-	Database string
+	Database string `json:"database"`
 	// Listen is the address of the HTTP server. Port 0 means a free port. Default:
 	// DefaultListen.
-	Listen string
-	// TokenFile contains the token of the API. If it does not exist, it is made with a new
-	// token. Default: the file token in the folder amboy of the user's configuration.
-	TokenFile string
+	Listen string `json:"listen"`
+	// TLSCert and TLSKey are files with the certificate chain and the key of the HTTP server,
+	// in PEM, which are read again when they change; empty for no TLS.
+	TLSCert string `json:"tls_cert"`
+	TLSKey  string `json:"tls_key"`
+	// TokenFile contains the token of the API, and is read again when it changes. If it does
+	// not exist, it is made with a new token. Default: the file token in the folder amboy of
+	// the user's configuration.
+	TokenFile string `json:"token_file"`
 	// Workq is the address of the server for clients of workq; empty for none.
-	Workq string
+	Workq string `json:"workq"`
 	// WorkqRemote allows a Workq that other machines can reach. Their clients need no token.
-	WorkqRemote bool
+	WorkqRemote bool `json:"workq_remote"`
 	// Pinlater is the address of the server for clients of PinLater; empty for none.
-	Pinlater string
+	Pinlater string `json:"pinlater"`
 	// PinlaterRemote allows a Pinlater that other machines can reach. Their clients need no
 	// token.
-	PinlaterRemote bool
+	PinlaterRemote bool `json:"pinlater_remote"`
 	// PinlaterQueues is a file with the rate limits of PinLater's queues, which is read again
 	// when it changes; empty for none.
-	PinlaterQueues string
+	PinlaterQueues string `json:"pinlater_queues"`
+}
+
+// readFile returns the settings of the configuration file.
+func (c *Config) readFile() (Config, error) {
+	if c.File == "" {
+		return Config{}, nil
+	}
+	var read Config
+	file := filewatch.Files{Paths: []string{c.File}, Apply: func(contents [][]byte) error {
+		parsed, err := parseConfig(contents[0])
+		read = parsed.Config
+		return err
+	}}
+	return read, file.Load()
+}
+
+// fill sets the settings that are not set to others.
+func (c *Config) fill(from Config) {
+	for _, text := range []struct {
+		to   *string
+		from string
+	}{
+		{&c.Store, from.Store},
+		{&c.Database, from.Database},
+		{&c.Listen, from.Listen},
+		{&c.TokenFile, from.TokenFile},
+		{&c.TLSCert, from.TLSCert},
+		{&c.TLSKey, from.TLSKey},
+		{&c.Workq, from.Workq},
+		{&c.Pinlater, from.Pinlater},
+		{&c.PinlaterQueues, from.PinlaterQueues},
+	} {
+		*text.to = cmp.Or(*text.to, text.from)
+	}
+	c.WorkqRemote = c.WorkqRemote || from.WorkqRemote
+	c.PinlaterRemote = c.PinlaterRemote || from.PinlaterRemote
 }
 
 // setDefaults sets the defaults, and returns an error for values that are not valid.
@@ -64,6 +108,9 @@ func (c *Config) setDefaults() error {
 		c.TokenFile = cmp.Or(c.TokenFile, filepath.Join(config, "amboy", "token"))
 	}
 	errs := []error{checkAddress("--listen", c.Listen)}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		errs = append(errs, errors.New("--tls-cert and --tls-key must be set together"))
+	}
 	if c.Workq != "" {
 		errs = append(errs, checkAddress("--workq", c.Workq))
 	}

@@ -4,13 +4,18 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -20,6 +25,7 @@ import (
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/promamboy"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/rest"
 	"github.com/mongodb/amboy/workq"
 )
@@ -27,41 +33,60 @@ import (
 // stopTime is how long requests may continue after the end.
 const stopTime = 10 * time.Second
 
-// Run serves until ctx ends, and prints where and what to do next. It returns an error if it
+// Run serves until ctx ends. It prints its addresses, and commands to begin with. It returns an error if it
 // can't serve, or can't stop in time.
 func Run(ctx context.Context, c Config, out io.Writer) (err error) {
+	fromFile, err := c.readFile()
+	if err != nil {
+		return err
+	}
+	c.fill(fromFile)
 	err = c.setDefaults()
 	if err != nil {
 		return err
 	}
-	s := &server{Config: c, ended: make(chan error, 1)}
+	s := &server{Config: c, fromFile: fromFile, ended: make(chan error, 1)}
 	defer func() {
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer cancel()
 		err = errors.Join(err, s.stop(stopping))
 	}()
-	err = s.start(ctx)
+	hangUp := make(chan os.Signal, 1)
+	signal.Notify(hangUp, syscall.SIGHUP)
+	defer signal.Stop(hangUp)
+	reloading, err := s.start(ctx, out)
 	if err == nil {
 		err = s.describe(out)
 	}
 	if err != nil {
 		return err
 	}
+	running, stop := context.WithCancel(ctx)
+	reloaded := make(chan struct{})
+	go func() {
+		defer close(reloaded)
+		reloading.run(running, hangUp)
+	}()
 	select {
 	case <-ctx.Done():
-		return nil
 	case err = <-s.ended:
-		return err
 	}
+	stop()
+	<-reloaded
+	return err
 }
 
 // server is a running server.
 type server struct {
 	Config
-	storeName  string
-	group      amboy.QueueGroup
-	dispatcher *outside.Dispatcher
-	access     *access
+	fromFile    Config // what the configuration file says
+	store       driver.Driver
+	storeName   string
+	certificate atomic.Pointer[tls.Certificate] // nil without TLS
+	pinlater    *pinlater.Server                // nil if it is not served
+	group       amboy.QueueGroup
+	dispatcher  *outside.Dispatcher
+	access      *access
 	// ports are what was started, in that order. ended has room for one error: that of the
 	// first port that ended by itself.
 	ports []port
@@ -76,34 +101,47 @@ type port struct {
 }
 
 // start opens the store and starts the ports.
-func (s *server) start(ctx context.Context) error {
-	store, name, err := s.openStore(ctx)
+func (s *server) start(ctx context.Context, out io.Writer) (r *reloading, err error) {
+	s.store, s.storeName, err = s.openStore(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.storeName = name
 	s.group, err = queue.NewDriverGroup(context.WithoutCancel(ctx), queue.DriverGroupOptions{
 		DefaultQueue: queue.DriverQueueOptions{
-			Driver: store, CloseDriver: true,
+			Driver: s.store, CloseDriver: true,
 			NewRunner: func(amboy.Queue) (amboy.Runner, error) { return pool.NewNoop(), nil }, // workers are outside
 		},
 		TTL: time.Hour,
 	})
 	if err != nil {
-		return errors.Join(err, store.Close(ctx))
+		return nil, errors.Join(err, s.store.Close(ctx))
 	}
 	s.dispatcher, err = outside.NewGroup(s.group, outside.Options{MaxWaiting: 40_000})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = s.startHTTP(ctx)
+	err = makeToken(s.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	s.access = &access{login: rest.NewLogin("")}
+	if s.Pinlater != "" {
+		s.pinlater, err = pinlater.New(s.group, s.dispatcher, pinlater.Options{AllowRemote: s.PinlaterRemote, QueueConfigFile: s.PinlaterQueues}) //nolint:contextcheck // Close ends its goroutines.
+		if err != nil {
+			return nil, err
+		}
+	}
+	r, err = s.newReloading(ctx, out)
+	if err == nil {
+		err = s.startHTTP(ctx)
+	}
 	if err == nil && s.Workq != "" {
 		err = s.startWorkq(ctx)
 	}
-	if err == nil && s.Pinlater != "" {
+	if err == nil && s.pinlater != nil {
 		err = s.startPinlater(ctx)
 	}
-	return err
+	return r, err
 }
 
 // listen listens on an address.
@@ -121,11 +159,14 @@ func (s *server) begin(name string, l net.Listener, serve func(net.Listener) err
 	go func() {
 		defer close(done)
 		err := serve(l)
-		if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, workq.ErrClosed) || errors.Is(err, pinlater.ErrClosed) {
+		if errors.Is(err, http.ErrServerClosed) || errors.Is(err, workq.ErrClosed) || errors.Is(err, pinlater.ErrClosed) {
 			return
 		}
+		if errors.Is(err, workq.ErrNotLoopback) || errors.Is(err, pinlater.ErrNotLoopback) {
+			err = fmt.Errorf("%w; --%s-remote allows it", err, strings.ToLower(name))
+		}
 		select {
-		case s.ended <- fmt.Errorf("serving %s: %w", name, err):
+		case s.ended <- err:
 		default: // another port has ended before
 		}
 	}()
@@ -148,9 +189,9 @@ func (s *server) startHTTP(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.access, err = newAccess(s.TokenFile, "http://"+l.Addr().String())
-	if err != nil {
-		return errors.Join(err, l.Close())
+	s.access.base = "http://" + l.Addr().String()
+	if s.TLSCert != "" {
+		s.access.base = "https://" + l.Addr().String()
 	}
 	metrics, err := promamboy.Handler(inspector, promamboy.Options{Queues: maxMeasured})
 	if err != nil {
@@ -165,7 +206,14 @@ func (s *server) startHTTP(ctx context.Context) error {
 	mux.Handle("POST /login/link", s.access.withToken(http.HandlerFunc(s.access.serveLink)))
 	mux.Handle("/", rest.Handler(inspector, rest.Workers(s.dispatcher), rest.CreateOutside(), rest.Authorize(s.access.authorize)))
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-	s.begin("HTTP", l, web.Serve, func(ctx context.Context) error {
+	serve := web.Serve
+	if s.TLSCert != "" {
+		web.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return s.certificate.Load(), nil
+		}}
+		serve = func(l net.Listener) error { return web.ServeTLS(l, "", "") }
+	}
+	s.begin("HTTP", l, func(l net.Listener) error { return fmt.Errorf("serving HTTP: %w", serve(l)) }, func(ctx context.Context) error {
 		err := web.Shutdown(ctx)
 		if errors.Is(err, context.DeadlineExceeded) {
 			return web.Close()
@@ -180,7 +228,7 @@ func (s *server) startWorkq(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server, err := workq.New(s.group, s.dispatcher, workq.Options{AllowRemote: s.WorkqRemote})
+	server, err := workq.New(s.group, s.dispatcher, workq.Options{AllowRemote: s.WorkqRemote}) //nolint:contextcheck // Close ends its goroutines.
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -193,11 +241,7 @@ func (s *server) startPinlater(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server, err := pinlater.New(s.group, s.dispatcher, pinlater.Options{AllowRemote: s.PinlaterRemote, QueueConfigFile: s.PinlaterQueues}) //nolint:contextcheck // Close ends its goroutines.
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	s.begin("PinLater", l, server.Serve, server.Close)
+	s.begin("PinLater", l, s.pinlater.Serve, s.pinlater.Close)
 	return nil
 }
 
@@ -213,6 +257,9 @@ func (s *server) stop(ctx context.Context) (err error) {
 	}
 	stopping.Wait()
 	err = errors.Join(errs...)
+	if s.pinlater != nil {
+		err = errors.Join(err, s.pinlater.Close(soon)) // it has goroutines before its port
+	}
 	if s.dispatcher != nil {
 		err = errors.Join(err, s.dispatcher.Close(ctx))
 	}
@@ -222,7 +269,7 @@ func (s *server) stop(ctx context.Context) (err error) {
 	return err
 }
 
-// describe prints where the server is, and what to do next.
+// describe prints the addresses of the server, and commands to begin with.
 func (s *server) describe(out io.Writer) error {
 	var ports strings.Builder
 	for _, p := range s.ports[1:] {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/apache/thrift/lib/go/thrift"
@@ -39,20 +40,27 @@ func TestMain(m *testing.M) {
 type running struct {
 	*testing.T
 	url, token, link, workq, pinlater string
-	stop                              func()
+	// said receives the lines that the server prints after its start.
+	said <-chan string
+	stop func()
 }
 
 // started starts a server with its files in a folder.
 func started(t *testing.T, dir string) *running {
 	t.Helper()
+	return startedWith(t, serve.Config{
+		Store: "sqlite:" + filepath.Join(dir, "jobs.db"), TokenFile: filepath.Join(dir, "own", "token"),
+		Listen: "127.0.0.1:0", Workq: "127.0.0.1:0", Pinlater: "127.0.0.1:0",
+	})
+}
+
+func startedWith(t *testing.T, config serve.Config) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serve.Run(ctx, serve.Config{
-			Store: "sqlite:" + filepath.Join(dir, "jobs.db"), TokenFile: filepath.Join(dir, "own", "token"),
-			Listen: "127.0.0.1:0", Workq: "127.0.0.1:0", Pinlater: "127.0.0.1:0",
-		}, in)
+		ended <- serve.Run(ctx, config, in)
 		_ = in.Close() // no error to report
 	}()
 	var text strings.Builder
@@ -60,24 +68,29 @@ func started(t *testing.T, dir string) *running {
 	for !strings.Contains(text.String(), "Ctrl-C") && lines.Scan() {
 		text.WriteString(lines.Text() + "\n")
 	}
-	stopped := false
-	r := &running{T: t, stop: func() {
-		if !stopped {
-			stopped = true
-			cancel()
-			require.NoError(t, <-ended)
+	said := make(chan string, 100)
+	go func() {
+		defer close(said)
+		for lines.Scan() {
+			said <- lines.Text()
 		}
-	}}
+	}()
+	r := &running{T: t, said: said, stop: sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})}
 	t.Cleanup(r.stop)
 	field := func(pattern string) string {
 		found := regexp.MustCompile(pattern).FindStringSubmatch(text.String())
-		require.NotNil(t, found, "%s in %s", pattern, text.String())
+		if found == nil {
+			return ""
+		}
 		return found[1]
 	}
-	r.url, r.link, r.workq = field(`API +(http://\S+)/v2`), field(`Dashboard +(\S+)`), field(`workq +(\S+)`)
+	r.url, r.link, r.workq = field(`API +(http\S+)/v2`), field(`Dashboard +(\S+)`), field(`workq +(\S+)`)
 	r.pinlater = field(`PinLater +(\S+)`)
 	content, err := os.ReadFile(field(`Token +in (\S+)`))
-	require.NoError(t, err)
+	require.NoError(t, err, text.String())
 	r.token = strings.TrimSpace(string(content))
 	return r
 }
@@ -226,10 +239,13 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 	for want, change := range map[string]func(*serve.Config){
 		"--listen must be":                    func(c *serve.Config) { c.Listen = "8080" },
 		"--pinlater must be":                  func(c *serve.Config) { c.Pinlater = "x" },
+		"--tls-cert and --tls-key must be":    func(c *serve.Config) { c.TLSCert = "cert.pem" },
+		"no-such-file":                        func(c *serve.Config) { c.File = "no-such-file" },
+		"no-such-cert":                        func(c *serve.Config) { c.TLSCert, c.TLSKey = "no-such-cert", "no-such-key" },
 		"--workq must be":                     func(c *serve.Config) { c.Workq = "x" },
 		`--store must be memory`:              func(c *serve.Config) { c.Store = "oracle://secret@host" },
 		"at least 16 characters":              func(c *serve.Config) { c.TokenFile = short },
-		"the address is not a loopback":       func(c *serve.Config) { c.Workq = "0.0.0.0:0" },
+		"no login; --workq-remote allows it":  func(c *serve.Config) { c.Workq = "0.0.0.0:0" },
 		"choose another address with --workq": func(c *serve.Config) { c.Workq = "192.0.2.1:1" },
 	} {
 		c := good

@@ -1,0 +1,150 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy/internal/filewatch"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// fileConfig is the content of a configuration file: the settings of the flags, which apply
+// when the server starts, and settings that also apply when the file is read again.
+type fileConfig struct {
+	Config
+	live
+}
+
+// live are the settings that apply while the server runs.
+type live struct {
+	// Queues are settings of queues. Queues that are not named keep theirs.
+	Queues map[string]queueConfig `json:"queues"`
+	// PinlaterDequeueOnly refuses new jobs of PinLater's clients.
+	PinlaterDequeueOnly bool `json:"pinlater_dequeue_only"`
+}
+
+// queueConfig are the settings of a queue.
+type queueConfig struct {
+	// MaxRunning is how many jobs of the queue run at once, over all processes; 0 for no limit.
+	MaxRunning *int `json:"max_running"`
+}
+
+// parseConfig parses a configuration file.
+func parseConfig(content []byte) (c fileConfig, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err = decoder.Decode(&c); err != nil {
+		return c, fmt.Errorf("decoding the configuration: %w", err)
+	}
+	if _, err = decoder.Token(); !errors.Is(err, io.EOF) {
+		return c, errors.New("the configuration must be a single JSON object")
+	}
+	for name, q := range c.Queues {
+		switch {
+		case q.MaxRunning == nil:
+			return c, fmt.Errorf("queue %q must have max_running", name)
+		case *q.MaxRunning < 0:
+			return c, fmt.Errorf("max_running of queue %q must not be negative (is %d)", name, *q.MaxRunning)
+		}
+	}
+	return c, nil
+}
+
+// reloading reads the files of the server again when they have changed.
+type reloading struct {
+	*server
+	files []*filewatch.Files
+	out   io.Writer
+}
+
+// reloadEvery is how often the files are read without a signal.
+const reloadEvery = 10 * time.Second
+
+// newReloading reads the files for the first time.
+func (s *server) newReloading(ctx context.Context, out io.Writer) (*reloading, error) {
+	r := &reloading{server: s, out: out}
+	add := func(apply func(contents [][]byte) error, paths ...string) {
+		r.files = append(r.files, &filewatch.Files{Paths: paths, Apply: apply})
+	}
+	add(func(contents [][]byte) error { return s.access.setToken(contents[0], s.TokenFile) }, s.TokenFile)
+	if s.TLSCert != "" {
+		add(func(contents [][]byte) error {
+			pair, err := tls.X509KeyPair(contents[0], contents[1])
+			if err == nil {
+				s.certificate.Store(&pair)
+			}
+			return err
+		}, s.TLSCert, s.TLSKey)
+	}
+	if s.File != "" {
+		add(func(contents [][]byte) error { return r.apply(ctx, contents[0]) }, s.File)
+	}
+	for _, f := range r.files {
+		if err := f.Load(); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// run reads the files after each signal, and at intervals, until ctx ends.
+func (r *reloading) run(ctx context.Context, hangUp <-chan os.Signal) {
+	ticker := time.NewTicker(reloadEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangUp:
+		case <-ticker.C:
+		}
+		for _, f := range r.files {
+			changed, err := f.Check()
+			switch names := strings.Join(f.Paths, " and "); {
+			case err != nil:
+				r.say("Could not reload; the settings stay as they were: %s", err)
+			case changed:
+				r.say("Reloaded %s", names)
+			}
+		}
+	}
+}
+
+// say prints a message. Where messages go may be closed by now.
+func (r *reloading) say(format string, args ...any) { _, _ = fmt.Fprintf(r.out, format+"\n", args...) }
+
+// applyTime bounds the calls of the store for a configuration.
+const applyTime = 30 * time.Second
+
+// apply puts the settings of a configuration file in force that apply while the server runs.
+func (r *reloading) apply(ctx context.Context, content []byte) error {
+	c, err := parseConfig(content)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyTime)
+	defer cancel()
+	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
+		q := c.Queues[name]
+		if _, err = r.store.Control(ctx, name, driver.ControlChange{MaxRunning: q.MaxRunning}); err != nil {
+			return fmt.Errorf("setting max_running of queue %q: %w", name, err)
+		}
+	}
+	if r.pinlater != nil {
+		r.pinlater.SetDequeueOnly(c.PinlaterDequeueOnly)
+	}
+	if c.Config != r.fromFile {
+		r.say("Settings besides queues and pinlater_dequeue_only have changed in %s; they apply after a restart", r.File)
+	}
+	return nil
+}
