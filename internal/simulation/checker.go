@@ -189,11 +189,18 @@ func (c *Checker) checkLeases(now time.Duration) {
 func (c *Checker) began(e Event, t *Task, j *jobHistory) {
 	jobs := []string{e.Job}
 	r := &liveRun{Event: e, task: t, until: j.until}
+	isOver := e.Attempt < j.attempt || e.Attempt == j.attempt && (j.ended || e.Lease < j.lease)
+	if isOver {
+		r.until = 0
+	}
+	isUnknown := isOver && c.isExcused(e.Process, e.At)
 	switch {
 	case !j.accepted:
 		c.violated(e.At, RanRefused, jobs, "%s", r)
 	case j.byHand && e.Lease == j.lease:
 		// The process does not know yet.
+	case isUnknown:
+		// A worker got the run before the process was suspended.
 	case e.Attempt < j.attempt || j.ended && e.Attempt == j.attempt:
 		c.violated(e.At, RunsAgain, jobs, "%s", r)
 	case e.Attempt > j.attempt:
@@ -213,7 +220,9 @@ func (c *Checker) began(e Event, t *Task, j *jobHistory) {
 			c.violated(e.At, WrongEnd, []string{e.Job, edge}, "it runs although job %s is %s", edge, before.state)
 		}
 	}
-	c.checkHolders(r)
+	if !isUnknown {
+		c.checkHolders(r)
+	}
 	c.live = append(c.live, r)
 }
 
