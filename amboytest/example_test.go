@@ -17,17 +17,15 @@ import (
 // The code under test: a new user gets a mail at once, and a reminder a day later.
 type letter struct{ To, Text string }
 
-var (
-	mailServerIsDown bool
+var mailServerIsDown bool
 
-	post = job.Define("example-post", 1, func(_ context.Context, l letter) error {
-		if mailServerIsDown {
-			return errors.New("the mail server is down")
-		}
-		fmt.Println("to", l.To+":", l.Text)
-		return nil
-	}, job.Defaults[letter]{MaxAttempts: 3, RetryPolicy: retry.Fixed{Wait: time.Minute}})
-)
+var post = job.Define("example-post", 1, func(_ context.Context, l letter) error {
+	if mailServerIsDown {
+		return errors.New("the mail server is down")
+	}
+	fmt.Println("to", l.To+":", l.Text)
+	return nil
+}, job.Defaults[letter]{MaxAttempts: 3, RetryPolicy: retry.Fixed{Wait: time.Minute}})
 
 func signUp(ctx context.Context, q amboy.Queue, name string) error {
 	if _, err := post.Put(ctx, q, letter{name, "welcome"}); err != nil {

@@ -1,5 +1,5 @@
-// Package job provides the building blocks of jobs: Base, which implements every
-// method of amboy.Job except Run, typed definitions, and ready-made jobs that run a
+// Package job provides the building blocks of jobs: typed definitions (Define), Base, which
+// implements every method of amboy.Job except Run, and ready-made jobs that run a
 // command or a group of jobs.
 package job
 

@@ -22,6 +22,9 @@ type InvalidDefinitionError struct {
 
 // Error names the definition, the field, its value and the rule.
 func (e *InvalidDefinitionError) Error() string {
+	if text, ok := e.Value.(string); ok {
+		return fmt.Sprintf("invalid definition of job type %q: %s %s (is %q)", e.Name, e.Field, e.Rule, text)
+	}
 	return fmt.Sprintf("invalid definition of job type %q: %s %s (is %v)", e.Name, e.Field, e.Rule, e.Value)
 }
 

@@ -72,7 +72,7 @@ func Cron(expression, zone string) (Schedule, error) {
 	}
 	spec, err := parse(expression)
 	if err != nil {
-		return nil, refuse("must have five fields (minute, hour, day of the month, month, day of the week) or be one of @hourly, @daily, …", err)
+		return nil, refuse("must be five valid fields (minute, hour, day of the month, month, day of the week) or one of @hourly, @daily, …", err)
 	}
 	if spec.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return nil, refuse("must match a day that exists", nil)

@@ -53,7 +53,7 @@ func TestInvalidSchedulesAreRefused(t *testing.T) {
 		value any
 		text  string
 	}{
-		"no expression":       {cron("", "UTC"), "", `cron expression must have five fields`},
+		"no expression":       {cron("", "UTC"), "", `cron expression must be five valid fields`},
 		"too few fields":      {cron("* * * *", "UTC"), "* * * *", `(is "* * * *"): expected exactly 5 fields, found 4`},
 		"a field of seconds":  {cron("0 * * * * *", "UTC"), "0 * * * * *", "found 6"},
 		"out of range":        {cron("61 * * * *", "UTC"), "61 * * * *", "above maximum (59)"},

@@ -92,9 +92,10 @@ func start(ctx context.Context, file, address string) (s *service, err error) {
 		return nil, errors.Join(err, store.Close(ctx))
 	}
 	s = &service{queue: q, token: rand.Text(), served: make(chan struct{})}
+	opened := s // a return of nil sets s to nil
 	defer func() {
 		if err != nil {
-			s.close(ctx)
+			opened.close(ctx)
 		}
 	}()
 	err = q.Start(ctx)

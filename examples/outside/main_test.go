@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,5 +117,18 @@ func testCancel(ctx context.Context, t *testing.T, s *service) {
 	var failed *job.NoResultError
 	if _, err = count.Wait(ctx, s.queue, "canceled"); !errors.As(err, &failed) || failed.State != amboy.StateCanceled {
 		t.Errorf("canceled: got %v", err)
+	}
+}
+
+// A server that holds the address made start panic.
+func TestStartReturnsTheErrorOfATakenAddress(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	_, err = start(t.Context(), filepath.Join(t.TempDir(), "jobs.db"), taken.Addr().String())
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("got %v", err)
 	}
 }

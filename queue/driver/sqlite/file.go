@@ -154,7 +154,11 @@ func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 func newModel(path string) (model string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".amboy-*")
 	if err != nil {
-		return "", err
+		var cause *fs.PathError
+		if errors.As(err, &cause) {
+			err = cause.Err // without the name of the model, which means nothing to the caller
+		}
+		return "", fmt.Errorf("writing to the directory %q: %w", filepath.Dir(path), err)
 	}
 	return f.Name(), f.Close()
 }

@@ -43,7 +43,7 @@ func TestOpenRefusesFilesOfOtherPrograms(t *testing.T) {
 	}{
 		"missing directory": {
 			func(_ *testing.T, path string) string { return filepath.Join(path, "missing", "jobs.db") },
-			"creating the file",
+			`missing": no such file or directory`,
 		},
 		"directory": {
 			func(_ *testing.T, path string) string { return filepath.Dir(path) },

@@ -192,3 +192,17 @@ func TestEndToEndWatch(t *testing.T) {
 	assert.Equal(t, result{}, got, "no error and exit code 0")
 	assert.Contains(t, out.String(), "mail")
 }
+
+// The handler is below /amboy, and the URL was given without that.
+func TestAURLWithoutTheHandlerIsExplained(t *testing.T) {
+	const hint = "is --url or AMBOY_URL the URL at which the service mounts rest.Handler?"
+	s := newShell(t)
+	missing := s.runIn(t.Context(), func(*cli.Env) {}, "jobs", "show", "mail", "nobody")
+	assert.Equal(t, 3, missing.code)
+	assert.NotContains(t, missing.errOut, hint)
+
+	s.url = strings.TrimSuffix(s.url, "/amboy")
+	wrong := s.runIn(t.Context(), func(*cli.Env) {}, "queues", "list")
+	assert.Equal(t, 1, wrong.code)
+	assert.Contains(t, wrong.errOut, hint)
+}

@@ -81,6 +81,10 @@ func (p *program) report(err error) {
 	if errors.As(err, &state) {
 		err = state // complete by itself: it names the job, the action and the reason
 	}
+	var answer *rest.ResponseError
+	if errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound && answer.Unwrap() == nil {
+		err = fmt.Errorf("%w; is --url or AMBOY_URL the URL at which the service mounts rest.Handler?", err)
+	}
 	p.note("%s", oneLine(err.Error()))
 }
 

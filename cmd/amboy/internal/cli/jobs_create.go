@@ -22,7 +22,7 @@ func (p *program) createJob() *cobra.Command {
 		ValidArgsFunction: p.completeQueue,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&args, "args", "", "the arguments, a JSON object")
+	flags.StringVar(&args, "args", "", "the arguments, as JSON")
 	flags.StringVar(&argsFile, "args-file", "", "a file with the arguments; - for standard input")
 	flags.StringVar(&job.ID, "id", "", "the ID (default a random one)")
 	flags.IntVar(&job.Priority, "priority", 0, "the priority; the highest runs first")
@@ -68,7 +68,7 @@ func (p *program) readArgs(args, file string) (json.RawMessage, error) {
 	case len(content) == 0:
 		return nil, nil
 	case !json.Valid(content):
-		return nil, usage("the arguments are not valid JSON")
+		return nil, usage("the arguments must be JSON, for instance %s", `'{"to":"ada@example.org"}' or '"ada"'`)
 	default:
 		return content, nil
 	}

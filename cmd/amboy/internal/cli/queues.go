@@ -58,6 +58,9 @@ func unknownJobs(out *page, q management.Queue) {
 	}
 }
 
+// nothingSet stands for controls without effect in tables.
+const nothingSet = "-"
+
 // controlText describes the controls of a queue.
 func controlText(c management.Control) string {
 	var set []string
@@ -74,7 +77,7 @@ func controlText(c management.Control) string {
 		set = append(set, fmt.Sprintf("workers %d", c.Workers))
 	}
 	if len(set) == 0 {
-		return "-"
+		return nothingSet
 	}
 	return strings.Join(set, ", ")
 }
@@ -151,5 +154,9 @@ func (p *program) control(ctx context.Context, inspector management.Inspector, q
 	if err != nil {
 		return fmt.Errorf("changing queue %q: %w", queue, err)
 	}
-	return p.print(control, func(out *page) { out.line(nameOf(queue) + ": " + controlText(control)) })
+	text := controlText(control)
+	if text == nothingSet {
+		text = "not paused, no limits"
+	}
+	return p.print(control, func(out *page) { out.line(nameOf(queue) + ": " + text) })
 }
