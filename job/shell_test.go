@@ -149,9 +149,9 @@ func TestShellJobFailures(t *testing.T) {
 	}{
 		"exit status":          {&job.ShellJob{Command: script(t, "echo no; exit 3")}, "exit status 3", "no", true},
 		"killed":               {&job.ShellJob{Command: script(t, "kill -9 $$")}, "signal: killed", "", true},
-		"no such program":      {&job.ShellJob{Command: "/nonexistent/program arg"}, "no such file or directory", "", true},
+		"no such program":      {&job.ShellJob{Command: filepath.Join(t.TempDir(), "program") + " arg"}, "no such file or directory", "", true},
 		"not in the path":      {&job.ShellJob{Command: "amboy-test-nonexistent arg"}, "executable file not found", "", true},
-		"no working directory": {&job.ShellJob{Command: "true", WorkingDir: "/nonexistent"}, "/nonexistent", "", true},
+		"no working directory": {&job.ShellJob{Command: "true", WorkingDir: filepath.Join(t.TempDir(), "none")}, "none", "", true},
 		"space first":          {&job.ShellJob{Command: " true"}, "exec: no command", "", true},
 		"empty":                {&job.ShellJob{}, "Command must not be empty", "", false},
 		"only space":           {&job.ShellJob{Command: " \n"}, "Command must not be empty", "", false},
