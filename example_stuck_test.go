@@ -32,19 +32,15 @@ func ExampleJobInfo_Stuck() {
 	j := &deafJob{returns: make(chan struct{})}
 	j.SetID("deaf")
 	j.UpdateTimeInfo(amboy.JobTimeInfo{MaxTime: 10 * time.Millisecond})
-	next := &deafJob{returns: j.returns}
-	next.SetID("next")
-	if err := q.PutMany(ctx, []amboy.Job{j, next}); err != nil {
+	if err := q.Put(ctx, j); err != nil {
 		panic(err)
 	}
-	// The next job starts once the stuck worker has been replaced.
-	for next.TimeInfo().Start.IsZero() {
-		time.Sleep(10 * time.Millisecond)
-	}
-
-	for info := range q.JobInfo(ctx) {
-		if stuck := info.Stuck(); stuck != nil {
-			fmt.Println(info.ID, "is stuck:", stuck.Cause)
+	// A run is stuck if it goes on for five seconds after its maximum time.
+	for stuck := (*amboy.StuckRun)(nil); stuck == nil; time.Sleep(10 * time.Millisecond) {
+		for info := range q.JobInfo(ctx) {
+			if stuck = info.Stuck(); stuck != nil {
+				fmt.Println(info.ID, "is stuck:", stuck.Cause)
+			}
 		}
 	}
 	close(j.returns)
