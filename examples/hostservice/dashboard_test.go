@@ -23,16 +23,24 @@ func served(t *testing.T, args ...string) (dashboard, login string) {
 	dir := t.TempDir()
 	write(t, "one\n", dir, "a", "file")
 	ctx, stop := context.WithCancel(context.Background())
-	printed, ended := make(chan string, 1), make(chan error, 1)
+	printed, idle, ended := make(chan string, 1), make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- run(ctx, append(append([]string{"-store", "memory"}, args...), dir), writerFunc(func(p []byte) (int, error) {
-			if text := string(p); strings.HasPrefix(text, "Dashboard: ") {
+			switch text := string(p); {
+			case strings.HasPrefix(text, "Dashboard: "):
 				printed <- text
+			case strings.Contains(text, "queues stay up"):
+				close(idle)
 			}
 			return len(p), nil
 		}))
 	}()
 	t.Cleanup(func() {
+		select {
+		case <-idle: // all jobs have ended
+		case err := <-ended:
+			ended <- err
+		}
 		stop()
 		require.NoError(t, <-ended)
 	})

@@ -190,10 +190,10 @@ func (c *Checker) began(e Event, t *Task, j *jobHistory) {
 	jobs := []string{e.Job}
 	r := &liveRun{Event: e, task: t, until: j.until}
 	isOver := e.Attempt < j.attempt || e.Attempt == j.attempt && (j.ended || e.Lease < j.lease)
-	if isOver {
+	isUnknown := isOver && c.isExcused(e.Process, e.At)
+	if isUnknown {
 		r.until = 0
 	}
-	isUnknown := isOver && c.isExcused(e.Process, e.At)
 	switch {
 	case !j.accepted:
 		c.violated(e.At, RanRefused, jobs, "%s", r)
