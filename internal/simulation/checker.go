@@ -190,17 +190,15 @@ func (c *Checker) began(e Event, t *Task, j *jobHistory) {
 	jobs := []string{e.Job}
 	r := &liveRun{Event: e, task: t, until: j.until}
 	isOver := e.Attempt < j.attempt || e.Attempt == j.attempt && (j.ended || e.Lease < j.lease)
-	isUnknown := isOver && c.isExcused(e.Process, e.At)
-	if isUnknown {
-		r.until = 0
-	}
+	excused := false
 	switch {
 	case !j.accepted:
 		c.violated(e.At, RanRefused, jobs, "%s", r)
 	case j.byHand && e.Lease == j.lease:
 		// The process does not know yet.
-	case isUnknown:
+	case isOver && c.isExcused(e.Process, e.At):
 		// A worker got the run before the process was suspended.
+		excused, r.until = true, 0
 	case e.Attempt < j.attempt || j.ended && e.Attempt == j.attempt:
 		c.violated(e.At, RunsAgain, jobs, "%s", r)
 	case e.Attempt > j.attempt:
@@ -220,7 +218,7 @@ func (c *Checker) began(e Event, t *Task, j *jobHistory) {
 			c.violated(e.At, WrongEnd, []string{e.Job, edge}, "it runs although job %s is %s", edge, before.state)
 		}
 	}
-	if !isUnknown {
+	if !excused {
 		c.checkHolders(r)
 	}
 	c.live = append(c.live, r)
