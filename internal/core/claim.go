@@ -15,10 +15,10 @@ const claimRetry = time.Second
 const maxYields = 8
 
 // A claim waits for the workers of the previous one for half as long as that one took, at
-// most maxGather, and so do the ends of their runs. It does not wait if that is less than
-// minGather, because it would cost more than it saves.
+// least gatherTime and at most maxGather, and so do the ends of their runs. It does not wait
+// if that claim took less than minTook, because it would cost more than it saves.
 const (
-	minGather = time.Millisecond
+	minTook   = 100 * time.Microsecond
 	maxGather = 20 * time.Millisecond
 )
 
@@ -38,12 +38,12 @@ type patience struct {
 // begin is called when a claim was answered that took a time.
 func (p *patience) begin(now, took time.Duration) {
 	p.until = 0
-	switch gather := min(took/2, maxGather); {
-	case gather < minGather:
+	switch {
+	case took < minTook:
 	case p.hasty > 0:
 		p.hasty--
 	default:
-		p.until = now + gather
+		p.until = now + max(gatherTime, min(took/2, maxGather))
 	}
 }
 
