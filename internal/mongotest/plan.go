@@ -52,10 +52,46 @@ func (c *collection) plan(filter bson.D, order []sortField, hint *index) plan {
 		return p
 	}
 	best, worth := c.choose(filter, order)
-	if worth == 0 {
-		best = plan{walks: c.union(filter), ordered: len(order) == 0}
+	walks := c.union(conjunction(filter))
+	if worth == 0 || worth < worthUnique && walks != nil && haveFewKeys(walks) {
+		best = plan{walks: walks, ordered: len(order) == 0}
 	}
 	return best
+}
+
+// fewKeys is the number of keys up to which an $or is planned by its alternatives
+// although one index has the order. The server runs all plans for a while and takes the
+// first that comes to an end or returns this many documents. See
+// https://www.mongodb.com/docs/manual/core/query-plans/.
+const fewKeys = 101
+
+// haveFewKeys reports whether walks visit at most fewKeys keys.
+func haveFewKeys(walks []indexWalk) bool {
+	n := 0
+	for _, w := range walks {
+		for _, r := range w.ranges {
+			w.index.walk(r, w.backward, func(entry) bool {
+				n++
+				return n <= fewKeys
+			})
+		}
+	}
+	return n <= fewKeys
+}
+
+// conjunction returns the conditions of a filter, with those of each $and in its place.
+func conjunction(filter bson.D) bson.D {
+	var all bson.D
+	for _, e := range filter {
+		if e.Key != "$and" {
+			all = append(all, e)
+			continue
+		}
+		for _, clause := range e.Value.(bson.A) {
+			all = append(all, conjunction(clause.(bson.D))...)
+		}
+	}
+	return all
 }
 
 // choose returns the plan of the best index and its worth, which is 0 if there is none.

@@ -95,7 +95,7 @@ func TestIndexesLimitQueries(t *testing.T) {
 	for filter, keys := range map[string]int64{
 		`{"$or": [{"_id": 5}, {"g": 3, "n": 5}]}`:                   2,
 		`{"$or": [{"_id": 35}, {"g": 3, "n": 5}]}`:                  2, // the same document
-		`{"g": 3, "$or": [{"n": 5}, {"n": {"$gt": 7}}]}`:            10,
+		`{"g": 3, "$or": [{"n": 5}, {"n": {"$gt": 7}}]}`:            3,
 		`{"n": 5, "$or": [{"g": 3}, {"g": {"$in": [1, 2]}}]}`:       3,
 		`{"done": true, "$or": [{"_id": 5}, {"g": 3}, {"_id": 7}]}`: 12,
 		`{"$or": [{"_id": 5}, {"done": true}]}`:                     0, // one alternative has no index
@@ -144,6 +144,44 @@ func TestEveryCommandUsesIndexes(t *testing.T) {
 	assert.Equal(t, mongotest.Examined{Keys: 10, Documents: 10}, cost)
 	cost = examined(server, func() { assert.Empty(t, ids(t, c, `{"g": 4}`)) })
 	assert.Zero(t, cost, "the keys of deleted documents are gone")
+}
+
+// An $or whose alternatives have few keys used to walk through the whole index of the
+// order.
+// https://www.mongodb.com/docs/manual/core/query-plans/
+func TestAnOrOfFewKeysWithAnOrder(t *testing.T) {
+	server, client := start(t, mongotest.Options{InMemory: true})
+	c := client.Database("amboy").Collection("jobs")
+	var many []any
+	for i := range 1000 {
+		many = append(many, bson.D{{Key: "_id", Value: i}, {Key: "g", Value: 1}, {Key: "name", Value: i}, {Key: "order", Value: -i}, {Key: "even", Value: i%2 == 0}})
+	}
+	_, err := c.InsertMany(t.Context(), many)
+	require.NoError(t, err)
+	for _, keys := range []string{`{"g": 1, "order": 1}`, `{"g": 1, "name": 1}`, `{"g": 1, "even": 1}`} {
+		require.NoError(t, index(t, c, keys, options.Index()))
+	}
+	inOrder := options.Find().SetSort(parse(t, `{"order": 1}`)).SetLimit(5)
+	find := func(filter string) (found []int) {
+		cursor, err := c.Find(t.Context(), parse(t, filter), inOrder)
+		require.NoError(t, err)
+		var docs []struct {
+			ID int `bson:"_id"`
+		}
+		require.NoError(t, cursor.All(t.Context(), &docs))
+		for _, doc := range docs {
+			found = append(found, doc.ID)
+		}
+		return found
+	}
+	few := examined(server, func() {
+		assert.Equal(t, []int{7, 3}, find(`{"$and": [{"g": 1}, {"$or": [{"name": {"$in": [3]}}, {"_id": 7}]}]}`))
+	})
+	assert.Equal(t, mongotest.Examined{Keys: 2, Documents: 2}, few)
+	inOrderOfAll := examined(server, func() {
+		assert.Equal(t, []int{998, 996, 994, 992, 990}, find(`{"g": 1, "$or": [{"even": true}, {"name": {"$gt": 999}}]}`))
+	})
+	assert.Equal(t, mongotest.Examined{Keys: 10, Documents: 10}, inOrderOfAll)
 }
 
 // A partial index is used if the query implies its filter, and a sparse index if the
