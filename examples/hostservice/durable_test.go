@@ -285,16 +285,20 @@ func testInterruptedJobIsHandedBack(t *testing.T, db storage) {
 		require.NoError(t, service.Process.Signal(os.Interrupt))
 		require.Error(t, service.wait())
 		// The service may still be putting the jobs of other tenants.
-		assert.Regexp(t, "hostservice: (stopped without a summary|putting the jobs) of tenant", service.printed.String())
+		printed := service.printed.String()
+		assert.Regexp(t, "hostservice: (stopped without a summary|putting the jobs) of tenant", printed)
 
 		other := t.TempDir()
 		write(t, "one\n", other, "tenant1", "file")
-		another := start(t, append(db.flags, other)...)
-		// If the store is so slow that the service could not hand the job back, its lease has to
-		// end, and this process finds it.
-		another.until(t, file, func() bool { return state() == amboy.StatePending })
-		require.NoError(t, another.Process.Signal(os.Interrupt))
-		_ = another.wait() // it may not have printed its summary yet
+		if strings.Contains(printed, "could not hand a job back") || strings.Contains(printed, "left behind") {
+			// The store was too slow for the second that Close has. Another process hands the
+			// job back when its lease has ended.
+			another := start(t, append(db.flags, other)...)
+			another.until(t, file, func() bool { return state() == amboy.StatePending })
+			require.NoError(t, another.Process.Signal(os.Interrupt))
+			_ = another.wait() // it may not have printed its summary yet
+		}
+		assert.Equal(t, amboy.StatePending, state(), printed)
 		assert.Equal(t, []string{"1", "1", "4", "0"}, row(t, serve(t, db, "-once", other), "tenant1"))
 		assert.Equal(t, amboy.StatePending, state(), "a process for another directory must not run it")
 	})

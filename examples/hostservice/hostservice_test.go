@@ -14,14 +14,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/mongodb/grip"
-	"github.com/mongodb/grip/level"
-	"github.com/mongodb/grip/send"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logtest"
 	"github.com/mongodb/amboy/internal/pgtest"
 )
 
@@ -33,10 +31,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
-	quiet := send.LevelInfo{Default: level.Info, Threshold: level.Emergency}
-	if err := grip.SetLevel(quiet); err != nil {
-		panic(err)
-	}
+	logtest.Silence()
 	goleak.VerifyTestMain(pgtest.Main{M: m})
 }
 
