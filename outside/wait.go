@@ -10,10 +10,9 @@ import (
 // WaitForEnd waits until a job has ended for good, and then returns true. It returns false
 // and the error of ctx if that ends first, and false and an error if the job does not exist,
 // the queue is not served or is closed, or the Dispatcher is closed. The job may be any job,
-// also of Go workers. An end in another process is noticed by the
-// notifications of the store, within a fraction of a second while few callers wait. A store
-// without notifications is read each second for each caller, and one with notifications
-// each 30 seconds, in case a notification was lost.
+// also of Go workers. The store's notifications tell of an end in another process, within a
+// fraction of a second while few callers wait. For each caller the job is also read every 30
+// seconds, in case a notification was lost, and every second if the store has none.
 func (d *Dispatcher) WaitForEnd(ctx context.Context, queueName, id string) (ended bool, err error) {
 	if err = d.waitForEnd(ctx, queueName, id); err != nil {
 		return false, fmt.Errorf("waiting for job %q of queue %q: %w", id, queueName, err)
