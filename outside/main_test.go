@@ -8,14 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mongodb/grip"
-	"github.com/mongodb/grip/level"
-	"github.com/mongodb/grip/send"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logtest"
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/internal/pgtest"
@@ -29,10 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	quiet := send.LevelInfo{Default: level.Info, Threshold: level.Emergency}
-	if err := grip.GetSender().SetLevel(quiet); err != nil {
-		panic(err)
-	}
+	logtest.Silence()
 	goleak.VerifyTestMain(pgtest.Main{M: m})
 }
 

@@ -12,14 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mongodb/grip"
-	"github.com/mongodb/grip/level"
-	"github.com/mongodb/grip/send"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logtest"
 	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue"
@@ -28,10 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	quiet := send.LevelInfo{Default: level.Info, Threshold: level.Emergency}
-	if err := grip.GetSender().SetLevel(quiet); err != nil {
-		panic(err)
-	}
+	logtest.Silence()
 	goleak.VerifyTestMain(m)
 }
 

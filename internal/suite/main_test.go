@@ -3,20 +3,15 @@ package suite_test
 import (
 	"testing"
 
-	"github.com/mongodb/grip"
-	"github.com/mongodb/grip/level"
-	"github.com/mongodb/grip/send"
 	"go.uber.org/goleak"
 
+	"github.com/mongodb/amboy/internal/logtest"
 	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/job"
 )
 
 func TestMain(m *testing.M) {
-	quiet := send.LevelInfo{Default: level.Info, Threshold: level.Emergency}
-	if err := grip.GetSender().SetLevel(quiet); err != nil {
-		panic(err)
-	}
+	logtest.Silence()
 	job.RegisterDefaultJobs()
 	goleak.VerifyTestMain(pgtest.Main{M: m})
 }

@@ -5,22 +5,17 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/mongodb/grip"
-	"github.com/mongodb/grip/level"
-	"github.com/mongodb/grip/send"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/mongodb/amboy/internal/logtest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
 func TestMain(m *testing.M) {
-	quiet := send.LevelInfo{Default: level.Info, Threshold: level.Emergency}
-	if err := grip.GetSender().SetLevel(quiet); err != nil {
-		panic(err)
-	}
+	logtest.Silence()
 	job.RegisterDefaultJobs()
 	goleak.VerifyTestMain(m)
 }

@@ -17,22 +17,17 @@ import (
 	"testing"
 
 	"github.com/apache/thrift/lib/go/thrift"
-	"github.com/mongodb/grip"
-	"github.com/mongodb/grip/level"
-	"github.com/mongodb/grip/send"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/mongodb/amboy/cmd/amboy/internal/serve"
+	"github.com/mongodb/amboy/internal/logtest"
 	"github.com/mongodb/amboy/pinlater/wire"
 )
 
 func TestMain(m *testing.M) {
-	quiet := send.LevelInfo{Default: level.Info, Threshold: level.Emergency}
-	if err := grip.GetSender().SetLevel(quiet); err != nil {
-		panic(err)
-	}
+	logtest.Silence()
 	goleak.VerifyTestMain(m)
 }
 
