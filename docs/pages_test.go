@@ -4,6 +4,7 @@ package docs_test
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -128,5 +129,20 @@ func TestNamedGoFilesExist(t *testing.T) {
 			}
 			assert.True(t, suffixes[file], "%s: the file %s does not exist", name, file)
 		}
+	}
+}
+
+// Running an example in a checkout left files that git status showed.
+func TestFilesOfExamplesAreNotIgnored(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("git is not installed")
+	}
+	if _, err = os.Stat("../.git"); err != nil {
+		t.Skip("this is not a checkout")
+	}
+	for _, file := range []string{"outside.db", "outside.db-wal", "examples/outside/outside.db-shm", "jobs.db", "jobs.db-wal"} {
+		out, err := exec.CommandContext(t.Context(), git, "-C", "..", "check-ignore", file).CombinedOutput()
+		assert.NoError(t, err, "%s is not ignored: %s", file, out)
 	}
 }
