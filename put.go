@@ -18,6 +18,9 @@ func EnqueueUniqueJob(ctx context.Context, q Queue, j Job) error {
 // unique key is already taken. It returns all other errors, including those of jobs whose
 // enqueue scopes are held. It blocks as PutMany does and is safe for concurrent use.
 func EnqueueManyUniqueJobs(ctx context.Context, q Queue, jobs []Job) error {
+	if q == nil {
+		return fmt.Errorf("putting unique jobs: %w", errNilQueue)
+	}
 	if err := withoutDuplicateJobs(q.PutMany(ctx, jobs)); err != nil {
 		return fmt.Errorf("putting unique jobs in queue %q: %w", q.ID(), err)
 	}
@@ -31,6 +34,9 @@ func EnqueueManyUniqueJobs(ctx context.Context, q Queue, jobs []Job) error {
 // keeps the first 100 errors, and the number and the worst of the others. If ctx ended
 // first, the error also wraps the cause.
 func PopulateQueue(ctx context.Context, q Queue, jobs <-chan Job) error {
+	if q == nil {
+		return fmt.Errorf("populating a queue: %w", errNilQueue)
+	}
 	if jobs == nil {
 		return fmt.Errorf("populating queue %q: the channel of jobs must not be nil", q.ID())
 	}
@@ -51,6 +57,9 @@ func PopulateQueue(ctx context.Context, q Queue, jobs <-chan Job) error {
 
 // putJob puts a job. Its error names the job and the queue.
 func putJob(ctx context.Context, q Queue, j Job) error {
+	if q == nil {
+		return fmt.Errorf("putting a job: %w", errNilQueue)
+	}
 	if IsNilJob(j) {
 		return fmt.Errorf("putting a job in queue %q: %w", q.ID(), errNilJob)
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	pkgerrors "github.com/pkg/errors"
 	"github.com/stretchr/testify/assert"
@@ -217,4 +218,24 @@ func TestPopulateQueueStopsWithItsContext(t *testing.T) {
 		require.ErrorIs(t, amboy.PopulateQueue(ctx, q, full), stop)
 		assert.Len(t, full, 1, "nothing is read once the context has ended")
 	})
+}
+
+func TestPuttingInANilQueuePanics(t *testing.T) {
+	jobs := make(chan amboy.Job)
+	close(jobs)
+	for name, err := range map[string]error{
+		"EnqueueUniqueJob":      amboy.EnqueueUniqueJob(t.Context(), nil, newJob("one")),
+		"EnqueueManyUniqueJobs": amboy.EnqueueManyUniqueJobs(t.Context(), nil, nil),
+		"PopulateQueue":         amboy.PopulateQueue(t.Context(), nil, jobs),
+	} {
+		var invalid *amboy.InvalidJobError
+		require.ErrorAs(t, err, &invalid, name)
+		assert.Equal(t, "queue", invalid.Field, name)
+	}
+}
+
+func TestWaitingForANilQueuePanics(t *testing.T) {
+	assert.False(t, amboy.Wait(t.Context(), nil))
+	assert.False(t, amboy.WaitIntervalNum(t.Context(), nil, time.Second, 1))
+	assert.False(t, amboy.WaitJob(t.Context(), newJob("one"), nil))
 }

@@ -143,7 +143,10 @@ func IsNilJob(j Job) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-var errNilJob = &InvalidJobError{Field: "job", Rule: "must not be nil"}
+var (
+	errNilJob   = &InvalidJobError{Field: "job", Rule: "must not be nil"}
+	errNilQueue = &InvalidJobError{Field: "queue", Rule: "must not be nil"}
+)
 
 // ValidateJob returns an *InvalidJobError for a job that no queue accepts: the job is nil,
 // its ID is empty or longer than MaxIDLength, its type's version is negative, its times are

@@ -21,8 +21,8 @@ type CompletionWaiter interface {
 }
 
 // Wait blocks until every job of the queue has ended and none awaits a retry, and then
-// returns true. It returns false if ctx ends first, and on a CompletionWaiter also if the
-// queue is closed. It polls any other queue every 100 milliseconds. It is safe for
+// returns true. It returns false if ctx ends first or the queue is nil, and on a CompletionWaiter
+// also if the queue is closed. It polls any other queue every 100 milliseconds. It is safe for
 // concurrent use.
 func Wait(ctx context.Context, q Queue) bool {
 	return WaitInterval(ctx, q, defaultWaitInterval)
@@ -31,6 +31,9 @@ func Wait(ctx context.Context, q Queue) bool {
 // WaitInterval is like Wait, with the polling interval for queues that are not
 // CompletionWaiters. An interval of zero or less means the default of Wait.
 func WaitInterval(ctx context.Context, q Queue, interval time.Duration) bool {
+	if q == nil {
+		return false
+	}
 	if waiter, ok := q.(CompletionWaiter); ok {
 		return waiter.WaitComplete(ctx)
 	}
@@ -38,17 +41,17 @@ func WaitInterval(ctx context.Context, q Queue, interval time.Duration) bool {
 }
 
 // WaitIntervalNum blocks until at least num jobs of the queue are completed, as counted by
-// its Stats, and then returns true. It returns false if ctx ends first. It polls every
-// queue; an interval of zero or less means the default of Wait. It is safe for concurrent
-// use.
+// its Stats, and then returns true. It returns false if ctx ends first or the queue is nil. It
+// polls every queue; an interval of zero or less means the default of Wait. It is safe for
+// concurrent use.
 func WaitIntervalNum(ctx context.Context, q Queue, interval time.Duration, num int) bool {
-	return poll(ctx, interval, func() bool { return q.Stats(ctx).Completed >= num })
+	return q != nil && poll(ctx, interval, func() bool { return q.Stats(ctx).Completed >= num })
 }
 
 // WaitJob blocks until the last attempt of a job has ended, and then returns true. It
-// returns false if ctx ends first, or if the job is nil or not in the queue. It polls a
-// queue that is not a CompletionWaiter every 100 milliseconds. It is safe for concurrent
-// use.
+// returns false if ctx ends first, if the job or the queue is nil, or if the job is not in the
+// queue. It polls a queue that is not a CompletionWaiter every 100 milliseconds. It is safe for
+// concurrent use.
 func WaitJob(ctx context.Context, j Job, q Queue) bool {
 	return WaitJobInterval(ctx, j, q, defaultWaitInterval)
 }
@@ -56,7 +59,7 @@ func WaitJob(ctx context.Context, j Job, q Queue) bool {
 // WaitJobInterval is like WaitJob, with the polling interval for queues that are not
 // CompletionWaiters. An interval of zero or less means the default of WaitJob.
 func WaitJobInterval(ctx context.Context, j Job, q Queue, interval time.Duration) bool {
-	if IsNilJob(j) {
+	if q == nil || IsNilJob(j) {
 		return false
 	}
 	id := j.ID()

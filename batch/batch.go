@@ -306,6 +306,9 @@ func withoutConsequences(err error) error {
 
 // finderOf returns the queue as an amboy.JobFinder.
 func finderOf(q amboy.Queue) (amboy.JobFinder, error) {
+	if q == nil {
+		return nil, &amboy.InvalidJobError{Field: "queue", Rule: "must not be nil"}
+	}
 	finder, ok := q.(amboy.JobFinder)
 	if !ok {
 		return nil, fmt.Errorf("queue %q of type %T is not an amboy.JobFinder: %w", q.ID(), q, errors.ErrUnsupported)

@@ -172,3 +172,10 @@ func TestABatchIsDistinguishedFromAnotherWithItsID(t *testing.T) {
 	_, err = batch.Open(t.Context(), q, "import")
 	assert.True(t, amboy.IsJobNotFoundError(err), "%v", err)
 }
+
+func TestANilQueuePanics(t *testing.T) {
+	var invalid *amboy.InvalidJobError
+	_, err := batch.Open(t.Context(), nil, "b")
+	require.ErrorAs(t, err, &invalid)
+	assert.Equal(t, "queue", invalid.Field)
+}

@@ -165,8 +165,13 @@ func (d *Definition[A]) apply(s *settings, j *typed[A], q amboy.Queue) (err erro
 // Put makes a job, puts it in a queue and returns its ID. Delays count from amboy.Now of
 // the queue. Put returns the errors of New and of the queue's Put. If a job of another
 // type has the ID that the options set, the error is an *IDTakenError. Put blocks as the
-// queue's Put does.
+// queue's Put does. If the queue is nil, Put and all other methods with a queue return an
+// *amboy.InvalidJobError.
 func (d *Definition[A]) Put(ctx context.Context, q amboy.Queue, args A, opts ...Option) (id string, err error) {
+	err = d.checkQueue("putting a job", q)
+	if err != nil {
+		return "", err
+	}
 	j, err := d.newAt(q, args, opts)
 	if err != nil {
 		return "", err
@@ -175,6 +180,17 @@ func (d *Definition[A]) Put(ctx context.Context, q amboy.Queue, args A, opts ...
 		return "", idTaken(ctx, q, j, err)
 	}
 	return j.ID(), nil
+}
+
+// checkQueue returns an error if the definition can't be used, or the queue is nil.
+func (d *Definition[A]) checkQueue(doing string, q amboy.Queue) error {
+	if d.err != nil {
+		return d.err
+	}
+	if v := reflect.ValueOf(q); q == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("%s of type %q: %w", doing, d.jobType.Name, &amboy.InvalidJobError{Field: "queue", Rule: "must not be nil"})
+	}
+	return nil
 }
 
 // Args returns the arguments of a job. They are not a copy: they must not be changed, and

@@ -456,3 +456,26 @@ func TestAPanicOfScopesIsAnError(t *testing.T) {
 	require.ErrorAs(t, err, &panicked)
 	assert.ErrorContains(t, err, d.Type().Name)
 }
+
+func TestANilQueuePanics(t *testing.T) {
+	d := job.DefineResult(newName(), 1, func(context.Context, string) (int, error) { return 1, nil })
+	var typed *noQueue
+	for _, q := range []amboy.Queue{nil, typed} {
+		for name, use := range map[string]func() error{
+			"Put":                         func() error { _, err := d.Put(t.Context(), q, "x"); return err },
+			"Wait":                        func() error { _, err := d.Wait(t.Context(), q, "x"); return err },
+			"PutAndWait":                  func() error { _, err := d.PutAndWait(t.Context(), q, "x"); return err },
+			"Result":                      func() error { _, err := d.Result(t.Context(), q, "x"); return err },
+			"Wait without a result":       func() error { return d.Definition.Wait(t.Context(), q, "x") },
+			"PutAndWait without a result": func() error { return d.Definition.PutAndWait(t.Context(), q, "x") },
+		} {
+			var invalid *amboy.InvalidJobError
+			require.ErrorAs(t, use(), &invalid, name)
+			assert.Equal(t, "queue", invalid.Field, name)
+			assert.ErrorContains(t, use(), fmt.Sprintf("of type %q: invalid job: queue must not be nil", d.Type().Name), name)
+		}
+	}
+}
+
+// noQueue is a type of queue of which there is only a nil pointer.
+type noQueue struct{ amboy.Queue }

@@ -36,6 +36,10 @@ func DefineResult[A, R any](name string, version int, run func(ctx context.Conte
 // definition, a *NoResultError for a job that has not succeeded, and a *ResultTypeError if
 // the stored result can't be decoded as an R. It blocks as the queue's Get does.
 func (d *ResultDefinition[A, R]) Result(ctx context.Context, q amboy.Queue, id string) (r R, err error) {
+	err = d.checkQueue("getting the result of a job", q)
+	if err != nil {
+		return r, err
+	}
 	j, ok := q.Get(ctx, id)
 	if !ok {
 		return r, amboy.NewJobNotFoundErrorf("getting the result of job %q: queue %q does not hold it, or it can't be decoded", id, q.ID())

@@ -31,6 +31,9 @@ func (d *Definition[A]) PutAndWait(ctx context.Context, q amboy.Queue, args A, o
 
 // wait returns a job that has succeeded.
 func (d *Definition[A]) wait(ctx context.Context, q amboy.Queue, id string) (amboy.Job, error) {
+	if err := d.checkQueue("waiting for a job", q); err != nil {
+		return nil, err
+	}
 	j, err := d.getOwn(ctx, q, id)
 	if err != nil {
 		return nil, err
@@ -53,9 +56,6 @@ func (d *Definition[A]) wait(ctx context.Context, q amboy.Queue, id string) (amb
 
 // getOwn returns a job of this definition.
 func (d *Definition[A]) getOwn(ctx context.Context, q amboy.Queue, id string) (amboy.Job, error) {
-	if d.err != nil {
-		return nil, d.err
-	}
 	j, ok := q.Get(ctx, id)
 	if !ok {
 		if err := ctx.Err(); err != nil {
