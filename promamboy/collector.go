@@ -21,8 +21,12 @@ import (
 )
 
 const (
+	// DefaultQueues is the default of Options.Queues.
+	DefaultQueues = 100
 	// MaxQueues is the largest value of Options.Queues.
 	MaxQueues = 1000
+	// NoQueues is a value of Options.Queues: no queue has a label of its own.
+	NoQueues = -1
 	// maxTypes is the number of job types with a label of their own.
 	maxTypes = 100
 	// Others is the label of the queues and job types that have none of their own.
@@ -34,8 +38,9 @@ type Options struct {
 	// Queues is the number of queues with a label of their own. The others are summed up
 	// under the label Others. The metrics of the store name the queues with the most jobs
 	// that have not ended, and the metrics of the process the first queues that ended a job.
-	// The default, 0, names no queue. If queues are named for tenants, any other value shows
-	// every client that can scrape the names of tenants and how much they do.
+	// The default, 0, means DefaultQueues. If queues are named for tenants, every client that
+	// can scrape learns the names of tenants and how much they do: authorize scrapes, or set
+	// NoQueues.
 	Queues int
 	// Slots is the number of jobs that a process runs at once, by which amboy_workers_wanted
 	// is computed. The default is the number of workers of this process. Set it in a
@@ -46,8 +51,8 @@ type Options struct {
 // Validate returns an error that names each field that is out of range.
 func (o Options) Validate() error {
 	var errs [2]error
-	if o.Queues < 0 || o.Queues > MaxQueues {
-		errs[0] = fmt.Errorf("invalid metrics options: Queues must be from 0 to %d (is %d)", MaxQueues, o.Queues)
+	if o.Queues < NoQueues || o.Queues > MaxQueues {
+		errs[0] = fmt.Errorf("invalid metrics options: Queues must be from 0 to %d, or NoQueues (is %d)", MaxQueues, o.Queues)
 	}
 	if o.Slots < 0 {
 		errs[1] = fmt.Errorf("invalid metrics options: Slots must not be negative (is %d)", o.Slots)
@@ -80,6 +85,7 @@ func New(inspector management.Inspector, opts Options) (*Collector, error) {
 	if !ok {
 		return nil, fmt.Errorf("making a collector: the inspector must be a management.Meter (is a %T)", inspector)
 	}
+	opts.Queues = max(0, cmp.Or(opts.Queues, DefaultQueues)) // NoQueues is negative
 	return &Collector{
 		opts: opts, meter: meter, reader: newStoreReader(meter),
 		queues: labels{limit: opts.Queues}, types: labels{limit: maxTypes},
@@ -88,8 +94,8 @@ func New(inspector management.Inspector, opts Options) (*Collector, error) {
 
 // Handler returns a handler that answers GET with the metrics of the queues of an inspector,
 // in the text form of Prometheus. It fails as New does. Requests are not authorized: the
-// handler may be public only if the number of jobs, and the names of job types, may be. The
-// answer names no job, host or user, and no queue unless Options.Queues is set.
+// handler may be public only if the number of jobs, and the names of job types and queues, may
+// be. The answer names no job, host or user, and with NoQueues no queue.
 func Handler(inspector management.Inspector, opts Options) (http.Handler, error) {
 	collector, err := New(inspector, opts)
 	if err != nil {

@@ -269,7 +269,7 @@ func TestScrapeStatesHowOldTheCountsByTypeAre(t *testing.T) {
 			age, known := got["amboy_jobs_by_type_age_seconds"]
 			assert.Equal(w, step.known, known)
 			assert.InDelta(w, step.age, age, 0.1)
-			_, known = got[`amboy_jobs_by_type{queue="(others)",state="scheduled",`+visitType+`}`]
+			_, known = got[`amboy_jobs_by_type{queue="a",state="scheduled",`+visitType+`}`]
 			assert.Equal(w, step.known, known)
 		}
 		failure := errors.New("no such table: notes")
@@ -341,7 +341,32 @@ func TestScrapeWantsNoWorkersForJobsThatMayNotStart(t *testing.T) {
 	})
 }
 
-func TestScrapeNamesNoQueueUnlessAsked(t *testing.T) {
+// The default showed all queues as "(others)", so that no queue could be told from another.
+func TestScrapeNamesNoQueueByDefault(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for n := range promamboy.DefaultQueues + 1 {
+			w.put(fmt.Sprint("deep-", n), "", job.In(time.Hour))
+			w.put(fmt.Sprint("deep-", n), "", job.In(time.Hour))
+		}
+		w.put("deep-0", "")
+		w.put("shallow", "", job.In(time.Hour))
+		synctest.Wait()
+		got := samples(w, scrape(w, w.handler(promamboy.Options{})))
+		assert.InDelta(w, 2, got[`amboy_jobs{queue="deep-0",state="scheduled"}`], 0)
+		assert.InDelta(w, 1, got[`amboy_attempts_total{outcome="succeeded",queue="deep-0",`+visitType+`}`], 0)
+		assert.InDelta(w, 3, got[`amboy_jobs{queue="(others)",state="scheduled"}`], 0, "the last of the deep ones, and the shallow one")
+		named := map[string]bool{}
+		for sample := range got {
+			labels, _, _ := strings.Cut(sample, ",")
+			if strings.HasPrefix(labels, `amboy_jobs{queue="deep-`) {
+				named[labels] = true
+			}
+		}
+		assert.Len(w, named, promamboy.DefaultQueues)
+	})
+}
+
+func TestScrapeNamesNoQueueIfAsked(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for n := range 5 {
 			for range n + 1 {
@@ -350,7 +375,7 @@ func TestScrapeNamesNoQueueUnlessAsked(t *testing.T) {
 			w.put(fmt.Sprint("tenant-", n), "")
 			synctest.Wait()
 		}
-		text := scrape(w, w.handler(promamboy.Options{}))
+		text := scrape(w, w.handler(promamboy.Options{Queues: promamboy.NoQueues}))
 		assert.NotContains(w, text, "tenant")
 		got := samples(w, text)
 		assert.InDelta(w, 15, got[`amboy_jobs{queue="(others)",state="scheduled"}`], 0)
@@ -460,8 +485,8 @@ func TestMetricsFollowTheConventionsOfPrometheus(t *testing.T) {
 
 func TestHandlerRefuses(t *testing.T) {
 	inWorld(t, func(w *world) {
-		_, err := promamboy.Handler(w.inspector, promamboy.Options{Queues: -1, Slots: -2})
-		require.ErrorContains(w, err, "Queues must be from 0 to 1000 (is -1)")
+		_, err := promamboy.Handler(w.inspector, promamboy.Options{Queues: -2, Slots: -2})
+		require.ErrorContains(w, err, "Queues must be from 0 to 1000, or NoQueues (is -2)")
 		require.ErrorContains(w, err, "Slots must not be negative (is -2)")
 		_, err = promamboy.Handler(nil, promamboy.Options{})
 		require.ErrorContains(w, err, "must be a management.Meter")

@@ -49,8 +49,8 @@ func ExampleHandler() {
 		}
 	}
 	// Output:
-	// amboy_attempts_total{outcome="failed",queue="(others)",type="promamboy-test.visit"} 0
-	// amboy_attempts_total{outcome="retried",queue="(others)",type="promamboy-test.visit"} 0
-	// amboy_attempts_total{outcome="succeeded",queue="(others)",type="promamboy-test.visit"} 1
+	// amboy_attempts_total{outcome="failed",queue="",type="promamboy-test.visit"} 0
+	// amboy_attempts_total{outcome="retried",queue="",type="promamboy-test.visit"} 0
+	// amboy_attempts_total{outcome="succeeded",queue="",type="promamboy-test.visit"} 1
 	// amboy_store_up 1
 }

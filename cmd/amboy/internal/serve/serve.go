@@ -177,9 +177,6 @@ func (s *server) begin(name string, l net.Listener, serve func(net.Listener) err
 	}})
 }
 
-// maxMeasured is the maximum number of queues that the metrics name.
-const maxMeasured = 100
-
 func (s *server) startHTTP(ctx context.Context) error {
 	inspector, err := management.NewGroupInspector(s.group)
 	if err != nil {
@@ -193,7 +190,7 @@ func (s *server) startHTTP(ctx context.Context) error {
 	if s.TLSCert != "" {
 		s.access.base = "https://" + l.Addr().String()
 	}
-	metrics, err := promamboy.Handler(inspector, promamboy.Options{Queues: maxMeasured})
+	metrics, err := promamboy.Handler(inspector, promamboy.Options{})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
