@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/vbauerster/mpb/v8/cwriter"
@@ -24,6 +25,7 @@ func run() int {
 		Stdout:      os.Stdout,
 		Stderr:      os.Stderr,
 		Getenv:      os.Getenv,
+		Build:       debug.ReadBuildInfo,
 		Interactive: cwriter.New(os.Stdin).IsTerminal(),
 		Width:       width(),
 		Connect:     cli.Dial,

@@ -22,6 +22,8 @@ type Env struct {
 	// Width is the width of the terminal of Stdout; 0 if it is not a terminal. Then
 	// lines are not cut.
 	Width int
+	// Build returns how the program was built, as debug.ReadBuildInfo does.
+	Build func() (*debug.BuildInfo, bool)
 	// Connect returns a client of a service.
 	Connect func(Service) (management.Inspector, error)
 }
@@ -70,7 +72,7 @@ func (p *program) root() *cobra.Command {
 		Long: "Amboy inspects and controls the jobs of a service that serves rest.Handler.\n\n" +
 			"A time is 2026-11-21T15:04:05Z, 2h for two hours ago, or +2h for in two hours; units\n" +
 			"are s, m, h and d.",
-		Version:       version(),
+		Version:       p.build().Version,
 		SilenceErrors: true, // Run reports them
 		SilenceUsage:  true,
 	}
@@ -80,7 +82,7 @@ func (p *program) root() *cobra.Command {
 	complete(root, "output", fixed(p.output.allowed...))
 	p.addConnectionFlags(root)
 	root.AddCommand(
-		p.queues(), p.jobs(), p.scopes(), p.processes(), p.schedules(), p.activity(), p.audit(), p.migrate(), p.serve(), p.pinlater(),
+		p.queues(), p.jobs(), p.scopes(), p.processes(), p.schedules(), p.activity(), p.audit(), p.migrate(), p.serve(), p.pinlater(), p.version(),
 	)
 	return root
 }
@@ -107,12 +109,4 @@ func exactly(number int) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return info.Main.Version
 }

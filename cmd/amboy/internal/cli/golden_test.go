@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,11 @@ func environment(inspector management.Inspector, out, errOut *bytes.Buffer) cli.
 		Stderr: errOut,
 		Getenv: func(name string) string {
 			return map[string]string{"AMBOY_URL": "http://jobs.example"}[name]
+		},
+		Build: func() (*debug.BuildInfo, bool) {
+			return &debug.BuildInfo{GoVersion: "go1.26.0", Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
+				{Key: "vcs.revision", Value: "1558e3b1c9"}, {Key: "vcs.time", Value: "2026-11-21T09:00:00Z"}, {Key: "vcs.modified", Value: "true"},
+			}}, true
 		},
 		Connect: func(cli.Service) (management.Inspector, error) { return inspector, nil },
 	}

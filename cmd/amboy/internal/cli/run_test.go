@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -197,6 +198,14 @@ func TestVersion(t *testing.T) {
 	got := run(t, newFake(), "--version")
 	assert.Zero(t, got.code)
 	assert.Regexp(t, `^amboy version \S+\n$`, got.out)
+}
+
+// "amboy version" was an unknown command, and nothing named the revision.
+func TestTheRevisionIsShownNowhere(t *testing.T) {
+	assert.Equal(t, result{out: "version   v1.2.3\ngo        go1.26.0\nrevision  1558e3b1c9, 2026-11-21T09:00:00Z, modified\n"}, run(t, newFake(), "version"))
+	bare := func(env *cli.Env) { env.Build = func() (*debug.BuildInfo, bool) { return nil, false } }
+	got := runIn(t.Context(), newFake(), bare, "version", "-o", "json")
+	assert.JSONEq(t, `{"version":"unknown","go":"unknown","revision":"unknown"}`, got.out)
 }
 
 func TestCompletionScripts(t *testing.T) {
