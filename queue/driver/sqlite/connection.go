@@ -49,6 +49,15 @@ func openConnection(path string, busy time.Duration, pragmas ...string) (*ownCon
 	return &ownConnection{conn: conn}, nil
 }
 
+// checkWritable returns an error if the file can't be written: SQLite has opened it for reading then.
+func (c *ownConnection) checkWritable() error {
+	err := sqlitex.ExecuteTransient(c.conn, "DELETE FROM jobs WHERE 0", nil)
+	if resultCode(err) == codeBusy {
+		return nil // another process writes
+	}
+	return err
+}
+
 // statement prepares a statement on its first use.
 func (c *ownConnection) statement(s statement) (*zombiezen.Stmt, error) {
 	if c.prepared[s] == nil {
@@ -322,7 +331,10 @@ func (r *row) names() table.Names {
 
 // The result codes of SQLite that are handled; codeUnique is an extended code.
 const (
+	codePermission   = 3
 	codeBusy         = 5
+	codeReadOnly     = 8
+	codeCantOpen     = 14
 	codeCorrupt      = 11
 	codeNotADatabase = 26
 	codeUnique       = 2067

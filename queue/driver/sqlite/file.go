@@ -53,13 +53,17 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
+	err = checkPath(path)
+	if err != nil {
+		return err
+	}
 	err = checkFileSystem(path, opts)
 	if err != nil {
 		return err
 	}
 	err = prepareFile(ctx, path, opts)
 	if err != nil {
-		return err
+		return refusal(path, err)
 	}
 	f.path, err = filepath.EvalSymlinks(path)
 	if err != nil {
@@ -68,6 +72,10 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	f.writes, err = openConnection(path, busyTime*time.Millisecond, pragmas(opts, "cache_size(-65536)", "wal_autocheckpoint(1000)")...)
 	if err != nil {
 		return err
+	}
+	err = f.writes.checkWritable()
+	if err != nil {
+		return refusal(path, err)
 	}
 	f.claimReads, err = openConnection(path, busyTime*time.Millisecond, pragmas(opts, "query_only(ON)")...)
 	if err != nil {
@@ -80,6 +88,45 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	f.reads.SetMaxOpenConns(readConnections)
 	f.reads.SetMaxIdleConns(readConnections)
 	return openAll(ctx, f.reads, readConnections)
+}
+
+// checkPath returns an error for a path at which there can be no file.
+func checkPath(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		return fmt.Errorf("it is a directory; name a file in it, for instance %q", filepath.Join(path, "jobs.db"))
+	}
+	dir := filepath.Dir(path)
+	info, errDir := os.Stat(dir)
+	switch {
+	case errors.Is(errDir, fs.ErrNotExist):
+		return &pathError{fmt.Sprintf("the directory %q does not exist; create it first", dir), errDir}
+	case errDir == nil && !info.IsDir():
+		return fmt.Errorf("%q is not a directory; name a file in a directory", dir)
+	case errors.Is(err, fs.ErrPermission):
+		return &pathError{fmt.Sprintf("this process must be allowed to see what is in the directory %q", dir), err}
+	}
+	return nil // what else is wrong with it is an error of opening it
+}
+
+// pathError is the cause of an error, with a text that says what to do in place of its own.
+type pathError struct {
+	text  string
+	cause error
+}
+
+func (e *pathError) Error() string { return e.text }
+func (e *pathError) Unwrap() error { return e.cause }
+
+// refusal explains the error of opening a file if the system refused it. The file must not be
+// opened and closed to find out more: the process would lose the locks of other connections to it.
+func refusal(path string, err error) error {
+	switch resultCode(err) {
+	case codePermission, codeReadOnly, codeCantOpen:
+		return fmt.Errorf("this process must be able to read and write the file, and to write to its directory %q: %w", filepath.Dir(path), err)
+	default:
+		return err
+	}
 }
 
 // openAll opens n connections now: opened later, they might get another file that has the name
@@ -158,7 +205,7 @@ func newModel(path string) (model string, err error) {
 		if errors.As(err, &cause) {
 			err = cause.Err // without the name of the model, which means nothing to the caller
 		}
-		return "", fmt.Errorf("writing to the directory %q: %w", filepath.Dir(path), err)
+		return "", fmt.Errorf("this process must be able to write to the directory %q: %w", filepath.Dir(path), err)
 	}
 	return f.Name(), f.Close()
 }

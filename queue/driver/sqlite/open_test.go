@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -41,15 +42,6 @@ func TestOpenRefusesFilesOfOtherPrograms(t *testing.T) {
 		make func(t *testing.T, path string) string
 		want string
 	}{
-		"missing directory": {
-			func(_ *testing.T, path string) string { return filepath.Join(path, "missing", "jobs.db") },
-			`missing": no such file or directory`,
-		},
-		"directory": {
-			func(_ *testing.T, path string) string { return filepath.Dir(path) },
-			"unable to open database file",
-		},
-		"read-only directory": {readOnly, "creating the file"},
 		"no database": {
 			func(t *testing.T, path string) string {
 				require.NoError(t, os.WriteFile(path, []byte("this is no database, however much one reads of it"), 0o600))
@@ -70,6 +62,40 @@ func TestOpenRefusesFilesOfOtherPrograms(t *testing.T) {
 			_, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
 			require.ErrorContains(t, err, fmt.Sprintf("opening %q", path))
 			assert.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+func TestOpenDoesNotSayWhatIsWrongWithThePath(t *testing.T) {
+	for name, test := range map[string]struct {
+		make func(t *testing.T, path string) string
+		want string
+	}{
+		"missing directory": {
+			func(_ *testing.T, path string) string { return filepath.Join(filepath.Dir(path), "missing", "jobs.db") },
+			`missing" does not exist; create it first`,
+		},
+		"file in place of a directory": {
+			func(t *testing.T, path string) string {
+				require.NoError(t, os.WriteFile(path, nil, 0o600))
+				return filepath.Join(path, "jobs.db")
+			},
+			"is not a directory; name a file in a directory",
+		},
+		"directory": {
+			func(_ *testing.T, path string) string { return filepath.Dir(path) },
+			"it is a directory; name a file in it, for instance",
+		},
+		"read-only directory": {readOnly, `must be able to write to the directory "/sys/kernel": `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := test.make(t, newPath(t))
+			_, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+			require.ErrorContains(t, err, fmt.Sprintf("opening %q: ", path))
+			require.ErrorContains(t, err, test.want)
+			if name == "missing directory" {
+				assert.ErrorIs(t, err, fs.ErrNotExist)
+			}
 		})
 	}
 }
