@@ -3,7 +3,7 @@ package rest
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -65,10 +65,10 @@ func (l *Login) Token() string {
 	return l.sessions.add()
 }
 
-var errNotLoggedIn = errors.New("the request contains neither a session cookie nor a token of this process")
+var errNotLoggedIn = fmt.Errorf("%w: it contains neither a session cookie nor a token of this process", ErrUnauthenticated)
 
 // Authorize is for the option Authorize. It allows everything to a request with a cookie or
-// a bearer token of this Login.
+// a bearer token of this Login. For all others its error wraps ErrUnauthenticated.
 func (l *Login) Authorize(r *http.Request, _ Access) error {
 	var given []string
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
@@ -88,7 +88,7 @@ func (l *Login) Authorize(r *http.Request, _ Access) error {
 }
 
 // ServeHTTP redeems the ticket in the query, sets the cookie, and redirects to the
-// overview. It answers with status 403 if the ticket is invalid or was used before.
+// overview. It answers with status 401 if the ticket is invalid or was used before.
 func (l *Login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	web.Secure(w.Header())
 	if r.Method != http.MethodGet { // HEAD, for instance, would use up the ticket
@@ -98,7 +98,7 @@ func (l *Login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	session, ok := l.redeem(r.URL.Query().Get("ticket"))
 	if !ok {
-		http.Error(w, "This link was used already, or belongs to another process. Restart the program to get a new one.", http.StatusForbidden)
+		RefuseUnauthenticated(w, r, "This link was used already, or belongs to another process. Restart the program to get a new one.")
 		return
 	}
 	http.SetCookie(w, &http.Cookie{

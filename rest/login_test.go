@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest"
 )
 
@@ -62,7 +63,7 @@ func TestTicketSetsACookieThatScriptsAndOtherSitesCannotRead(t *testing.T) {
 	server := serveWithLogin(t, login)
 	browser := newBrowser(t)
 	response, _ := fetch(t, browser, http.MethodGet, server+"/jobs/")
-	require.Equal(t, http.StatusForbidden, response.StatusCode)
+	require.Equal(t, http.StatusUnauthorized, response.StatusCode)
 
 	once := *browser
 	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -83,7 +84,7 @@ func TestTicketSetsACookieThatScriptsAndOtherSitesCannotRead(t *testing.T) {
 	response, _ = fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/", "Cookie", cookie.Name+"="+cookie.Value)
 	assert.Equal(t, http.StatusOK, response.StatusCode)
 	response, _ = fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/", "Cookie", cookie.Name+"=wrong")
-	assert.Equal(t, http.StatusForbidden, response.StatusCode)
+	assert.Equal(t, http.StatusUnauthorized, response.StatusCode)
 }
 
 // A ticket remains in the history of a browser, and maybe in a log.
@@ -99,12 +100,12 @@ func TestAttackATicketIsUsedAgain(t *testing.T) {
 	thief := newBrowser(t)
 	for _, again := range []string{target, server + "/jobs/login", server + "/jobs/login?ticket=", server + "/jobs/login?ticket=" + strings.Repeat("A", 26)} {
 		stolen, body := fetch(t, thief, http.MethodGet, again)
-		assert.Equal(t, http.StatusForbidden, stolen.StatusCode)
+		assert.Equal(t, http.StatusUnauthorized, stolen.StatusCode)
 		assert.NotContains(t, body, login.Token())
 		assert.Empty(t, stolen.cookies)
 	}
 	response, _ = fetch(t, thief, http.MethodGet, server+"/jobs/v2/queues")
-	assert.Equal(t, http.StatusForbidden, response.StatusCode)
+	assert.Equal(t, http.StatusUnauthorized, response.StatusCode)
 }
 
 func TestAttackALoginOfAnotherProcessIsUsed(t *testing.T) {
@@ -112,7 +113,7 @@ func TestAttackALoginOfAnotherProcessIsUsed(t *testing.T) {
 	server := serveWithLogin(t, mine)
 	for _, header := range []string{"", "Bearer ", "Bearer " + other.Token(), "Basic " + mine.Token(), "Bearer " + mine.Ticket()} {
 		response, _ := fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues", "Authorization", header)
-		assert.Equal(t, http.StatusForbidden, response.StatusCode, header)
+		assert.Equal(t, http.StatusUnauthorized, response.StatusCode, header)
 	}
 	response, _ := fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues", "Authorization", "Bearer "+mine.Token())
 	assert.Equal(t, http.StatusOK, response.StatusCode)
@@ -144,7 +145,7 @@ func TestAttackLoginsWithoutEndAreBounded(t *testing.T) {
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/jobs/login?ticket="+url.QueryEscape(ticket), http.NoBody)
 	recorder := httptest.NewRecorder()
 	login.ServeHTTP(recorder, request)
-	assert.Equal(t, http.StatusForbidden, recorder.Code)
+	assert.Equal(t, http.StatusUnauthorized, recorder.Code)
 	request.Header.Set("Authorization", "Bearer "+first)
 	require.Error(t, login.Authorize(request, rest.Access{}))
 	request.Header.Set("Authorization", "Bearer "+login.Token())
@@ -160,4 +161,33 @@ func TestLoginOverTLSSetsASecureCookie(t *testing.T) {
 	response, _ := fetch(t, &client, http.MethodGet, fmt.Sprintf("%s/jobs/login?ticket=%s", server.URL, login.Ticket()))
 	require.Len(t, response.cookies, 1)
 	assert.True(t, response.cookies[0].Secure)
+}
+
+// A wrong token was answered with 403 and no challenge, as if a right was missing.
+func TestAWrongTokenIsAnsweredAsAMissingRight(t *testing.T) {
+	login := rest.NewLogin("/jobs")
+	server := serveWithLogin(t, login)
+	const bare, refused = `Bearer realm="amboy"`, `Bearer realm="amboy", error="invalid_token", error_description="the token is wrong or has expired"`
+	for header, want := range map[string]string{"": bare, "Basic YTpi": bare, "Bearer wrong": refused, "bearer wrong": refused} {
+		for _, target := range []string{"/jobs/v2/queues", "/jobs/queues", "/jobs/login"} {
+			response, body := fetch(t, http.DefaultClient, http.MethodGet, server+target, "Authorization", header)
+			assert.Equal(t, http.StatusUnauthorized, response.StatusCode, "%s %q", target, header)
+			assert.Equal(t, want, response.Header.Get("WWW-Authenticate"), "%s %q", target, header)
+			assert.NotContains(t, body, "wrong")
+		}
+	}
+	_, body := fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues", "Authorization", "Bearer wrong")
+	assert.JSONEq(t, `{"type": "urn:amboy:problem:unauthenticated", "title": "Not authenticated", "status": 401, "detail": "the token was refused"}`, body)
+	_, body = fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues")
+	assert.Contains(t, body, "the request has no token")
+}
+
+// A service of the legacy library distinguishes them, too.
+func TestAServiceAnswersAWrongTokenAsAMissingRight(t *testing.T) {
+	s := newServices(t, func(management.Inspector) []rest.Option {
+		return []rest.Option{rest.Authorize(func(*http.Request, rest.Access) error { return fmt.Errorf("%w: secret", rest.ErrUnauthenticated) })}
+	})
+	status, body := ask(t, s.management, http.MethodGet, "/v1/status/all", "")
+	assert.Equal(t, http.StatusUnauthorized, status)
+	assert.JSONEq(t, `{"error": "the request has no token"}`, body)
 }

@@ -51,9 +51,21 @@ type options struct {
 	audit   management.Recorder
 }
 
+// ErrUnauthenticated is wrapped by the error of a function of Authorize if the request does not
+// prove who sent it: it has no token, or one that is wrong or has expired. The request is refused
+// with status 401.
+var ErrUnauthenticated = guard.ErrUnauthenticated
+
+// RefuseUnauthenticated answers a request with status 401, a text, and the header WWW-Authenticate
+// that asks for a bearer token (RFC 6750). It is for handlers beside a Handler.
+func RefuseUnauthenticated(w http.ResponseWriter, r *http.Request, text string) {
+	w.Header().Set("WWW-Authenticate", guard.NewUnauthenticatedError(r, ErrUnauthenticated).Challenge())
+	http.Error(w, text, http.StatusUnauthorized)
+}
+
 // Authorize sets the function that decides whether a request may do something. If the
-// function returns an error, the request is refused with status 403; the error is not
-// shown to the client. The function is called before each thing that the request does.
+// function returns an error, the request is refused with status 403, or 401 for an
+// ErrUnauthenticated; the error is not shown to the client. The function is called before each thing that the request does.
 // It may be called several times, and repeatedly for a request that watches. It must be
 // safe for concurrent use. A request that concerns several queues needs access to all of
 // them.

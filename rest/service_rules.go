@@ -161,7 +161,7 @@ func allowCreate(r *http.Request, form *registry.JobInterchange) error {
 func (c *serviceCall) record(ctx context.Context, status int) {
 	var failure error
 	switch {
-	case status == http.StatusForbidden: // denied requests are not recorded, as for Handler
+	case status == http.StatusForbidden || status == http.StatusUnauthorized: // denied requests are not recorded, as for Handler
 		return
 	case status >= http.StatusInternalServerError || status == http.StatusRequestTimeout:
 		failure = errors.New("the service failed")

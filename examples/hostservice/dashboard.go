@@ -85,7 +85,7 @@ func (d dashboard) serve(ctx context.Context, group amboy.QueueGroup, out io.Wri
 func onlyFor(login *rest.Login, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := login.Authorize(r, rest.Access{Action: rest.ActionRead, AllQueues: true}); err != nil {
-			http.Error(w, err.Error(), http.StatusForbidden)
+			rest.RefuseUnauthenticated(w, r, err.Error())
 			return
 		}
 		handler.ServeHTTP(w, r)

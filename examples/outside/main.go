@@ -129,7 +129,7 @@ func start(ctx context.Context, file, address string) (s *service, err error) {
 // authorize lets clients with the token do anything.
 func (s *service) authorize(r *http.Request, _ rest.Access) error {
 	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+s.token)) != 1 {
-		return errors.New("wrong token")
+		return rest.ErrUnauthenticated
 	}
 	return nil
 }

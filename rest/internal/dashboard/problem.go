@@ -48,6 +48,7 @@ var (
 	}
 	statusTitles = map[int]string{
 		http.StatusBadRequest:            "That is not valid",
+		http.StatusUnauthorized:          "You are not logged in",
 		http.StatusForbidden:             "Access denied",
 		http.StatusNotFound:              "Page not found",
 		http.StatusMethodNotAllowed:      "The page does not support this",
@@ -59,6 +60,7 @@ var (
 	}
 	statusHints = map[int]string{
 		http.StatusBadRequest:            "Nothing was changed. Go back, and correct it.",
+		http.StatusUnauthorized:          "Nothing was changed. Use a new link to log in.",
 		http.StatusForbidden:             "Nothing was changed. The service decides which users may do this.",
 		http.StatusNotFound:              "Use the navigation at the top.",
 		http.StatusRequestTimeout:        "Try again, or select fewer jobs.",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/mongodb/amboy/management"
 )
@@ -78,6 +79,45 @@ func (e *DeniedError) Text() string { return e.Access.String() + " is not allowe
 
 // Unwrap returns the program's reason.
 func (e *DeniedError) Unwrap() error { return e.Reason }
+
+// ErrUnauthenticated is wrapped by the error of an Authorize function for a request that does not
+// prove who sent it.
+var ErrUnauthenticated = errors.New("the request is not authenticated")
+
+// UnauthenticatedError reports that it is not known who sent a request. It wraps the program's
+// reason.
+type UnauthenticatedError struct {
+	// HasToken is true if the request contains a bearer token.
+	HasToken bool
+	Reason   error
+}
+
+func (e *UnauthenticatedError) Error() string { return e.Text() + ": " + e.Reason.Error() }
+
+// Text says what is wrong without the reason.
+func (e *UnauthenticatedError) Text() string {
+	if e.HasToken {
+		return "the token was refused"
+	}
+	return "the request has no token"
+}
+
+// Challenge is the WWW-Authenticate header of the answer, as in RFC 6750.
+func (e *UnauthenticatedError) Challenge() string {
+	if e.HasToken {
+		return `Bearer realm="amboy", error="invalid_token", error_description="the token is wrong or has expired"`
+	}
+	return `Bearer realm="amboy"`
+}
+
+// Unwrap returns the program's reason.
+func (e *UnauthenticatedError) Unwrap() error { return e.Reason }
+
+// NewUnauthenticatedError returns the error of a request.
+func NewUnauthenticatedError(r *http.Request, reason error) *UnauthenticatedError {
+	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return &UnauthenticatedError{HasToken: strings.EqualFold(scheme, "Bearer"), Reason: reason}
+}
 
 // Authorize decides whether a request may do something. A non-nil error is the reason why not.
 type Authorize func(r *http.Request, access Access) error

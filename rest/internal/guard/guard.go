@@ -60,7 +60,7 @@ func New(opts Options) *Guard {
 }
 
 // Inspector returns an inspector limited to what a request may read and change. Its methods
-// return a *DeniedError for anything else.
+// return a *DeniedError for anything else, or an *UnauthenticatedError.
 func (g *Guard) Inspector(r *http.Request) management.Inspector {
 	return &guarded{Guard: g, request: r, inner: g.opts.Inspector}
 }
@@ -196,10 +196,15 @@ func (g *guarded) ask(ctx context.Context, access Access) (err error) {
 	}()
 	g.asking.Lock()
 	defer g.asking.Unlock()
-	if reason := g.opts.Authorize(g.request, access); reason != nil {
+	reason := g.opts.Authorize(g.request, access)
+	switch {
+	case reason == nil:
+		return nil
+	case errors.Is(reason, ErrUnauthenticated):
+		return NewUnauthenticatedError(g.request, reason)
+	default:
 		return &DeniedError{Access: access, Reason: reason}
 	}
-	return nil
 }
 
 // checkOwn returns an error for a queue of another tenant, the same as for an unknown queue.

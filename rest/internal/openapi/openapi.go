@@ -21,7 +21,7 @@ import (
 	"github.com/mongodb/amboy/rest/internal/api"
 )
 
-const about = `Inspects and controls the jobs of queues. The program that serves it authorizes the requests: a request that is not allowed is answered with 403.
+const about = `Inspects and controls the jobs of queues. The program that serves it authorizes the requests: a request whose sender is not known is answered with 401, and one that is not allowed with 403.
 
 In a path, a queue is identified by its percent-encoded name; by _ if it has no name, and with another underscore in front of a name that begins with one. Parameters and fields that are not described are refused.`
 
@@ -112,7 +112,7 @@ type location struct {
 // problems returns the statuses of the problems of a route.
 func problems(route api.Route) []int {
 	statuses := []int{
-		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout,
+		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout,
 		http.StatusConflict, http.StatusInternalServerError, http.StatusServiceUnavailable,
 	}
 	if route.Name == "watchQueues" {

@@ -36,12 +36,17 @@ type Failure struct {
 	Rule  string `json:"rule,omitempty"`
 	// RetryAfter is the time after which a client may try again; 0 if unknown.
 	RetryAfter time.Duration `json:"-"`
+	// Challenge says how a client authenticates; empty unless the status is 401.
+	Challenge string `json:"-"`
 }
 
 // SetHeader sets the header fields of the answer.
 func (f *Failure) SetHeader(h http.Header) {
 	if f.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(f.RetryAfter.Seconds()))))
+	}
+	if f.Challenge != "" {
+		h.Set("WWW-Authenticate", f.Challenge)
 	}
 }
 
@@ -53,22 +58,23 @@ type Kind string
 
 // The kinds.
 const (
-	KindInvalid        Kind = "invalid-argument"
-	KindInvalidJob     Kind = "invalid-job"
-	KindCycle          Kind = "dependency-cycle"
-	KindUnknownQueue   Kind = "unknown-queue"
-	KindJobNotFound    Kind = "job-not-found"
-	KindState          Kind = "state"
-	KindDuplicateJob   Kind = "duplicate-job"
-	KindDuplicateScope Kind = "duplicate-scope"
-	KindUnsupported    Kind = "unsupported"
-	KindDenied         Kind = "denied"
-	KindQueueDraining  Kind = "queue-draining"
-	KindQueueClosed    Kind = "queue-closed"
-	KindNotStarted     Kind = "queue-not-started"
-	KindLeaseLost      Kind = "lease-lost"
-	KindRanTooLong     Kind = "time-to-run"
-	KindBadToken       Kind = "invalid-token"
+	KindInvalid         Kind = "invalid-argument"
+	KindInvalidJob      Kind = "invalid-job"
+	KindCycle           Kind = "dependency-cycle"
+	KindUnknownQueue    Kind = "unknown-queue"
+	KindJobNotFound     Kind = "job-not-found"
+	KindState           Kind = "state"
+	KindDuplicateJob    Kind = "duplicate-job"
+	KindDuplicateScope  Kind = "duplicate-scope"
+	KindUnsupported     Kind = "unsupported"
+	KindDenied          Kind = "denied"
+	KindUnauthenticated Kind = "unauthenticated"
+	KindQueueDraining   Kind = "queue-draining"
+	KindQueueClosed     Kind = "queue-closed"
+	KindNotStarted      Kind = "queue-not-started"
+	KindLeaseLost       Kind = "lease-lost"
+	KindRanTooLong      Kind = "time-to-run"
+	KindBadToken        Kind = "invalid-token"
 )
 
 // ErrTooManyWaitingOfClient is the error of a request that would have to wait for jobs while
@@ -142,6 +148,7 @@ func FailureOf(ctx context.Context, err error) *Failure {
 	var state *management.StateError
 	var job *amboy.InvalidJobError
 	var denied *guard.DeniedError
+	var unauthenticated *guard.UnauthenticatedError
 	answer := func(status int, kind Kind) *Failure {
 		return &Failure{Status: status, Kind: kind, Text: textOf(err)}
 	}
@@ -157,6 +164,8 @@ func FailureOf(ctx context.Context, err error) *Failure {
 	case errors.As(err, &denied):
 		// The reason is left out, because the program may not want to disclose it.
 		return &Failure{Status: http.StatusForbidden, Kind: KindDenied, Text: cut(denied.Text(), maxTextBytes)}
+	case errors.As(err, &unauthenticated):
+		return &Failure{Status: http.StatusUnauthorized, Kind: KindUnauthenticated, Text: unauthenticated.Text(), Challenge: unauthenticated.Challenge()}
 	case errors.As(err, &state):
 		return answer(http.StatusConflict, KindState)
 	case errors.Is(err, management.ErrUnknownQueue):

@@ -53,6 +53,8 @@ type program struct {
 	output     choice
 	// started is true after cobra has accepted the arguments and started a command.
 	started bool
+	// hasToken is true after a client with a token was made.
+	hasToken bool
 }
 
 // handler implements a command.

@@ -70,6 +70,7 @@ func (p *program) connectTo(service Service) (management.Inspector, error) {
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
+	p.hasToken = service.Token != ""
 	p.warnOfPlainText(service)
 	return inspector, nil
 }

@@ -53,7 +53,7 @@ func newShell(t *testing.T) shell {
 
 	handler := rest.Handler(inspector, rest.CreateTypes("cli-letter", "no-such-type"), rest.Authorize(func(r *http.Request, _ rest.Access) error {
 		if r.Header.Get("Authorization") != "Bearer sesame" {
-			return errors.New("wrong token")
+			return rest.ErrUnauthenticated
 		}
 		return nil
 	}))
@@ -170,6 +170,14 @@ func TestEndToEndRefusals(t *testing.T) {
 	s.run(5, "queues", "pause", "mail", "--token", "other")
 	s.run(5, "queues", "watch", "--token", "other")
 	s.run(1, "queues", "list", "--url", strings.TrimSuffix(s.url, "/amboy"))
+}
+
+func TestARefusedTokenIsNotNamedAsTheCause(t *testing.T) {
+	s := newShell(t)
+	wrong := s.runIn(t.Context(), func(*cli.Env) {}, "queues", "list", "--token", "other")
+	assert.Equal(t, result{errOut: "amboy: the token was refused: it is wrong or has expired (GET " + s.url + "/v2/queues: 401 Unauthorized)\n", code: 5}, wrong)
+	none := s.runIn(t.Context(), func(env *cli.Env) { env.Getenv = func(string) string { return "" } }, "queues", "list", "--url", s.url)
+	assert.Equal(t, result{errOut: "amboy: the service needs a token: set AMBOY_TOKEN, or add --token-file (GET " + s.url + "/v2/queues: 401 Unauthorized)\n", code: 5}, none)
 }
 
 // interrupting calls interrupt when it is written to.

@@ -85,6 +85,13 @@ func (p *program) report(err error) {
 	if errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound && answer.Unwrap() == nil {
 		err = fmt.Errorf("%w; is --url or AMBOY_URL the URL at which the service mounts rest.Handler?", err)
 	}
+	if errors.As(err, &answer) && answer.StatusCode == http.StatusUnauthorized {
+		reason := "the service needs a token: set AMBOY_TOKEN, or add --token-file"
+		if p.hasToken {
+			reason = "the token was refused: it is wrong or has expired"
+		}
+		err = fmt.Errorf("%s (%s %s: %d %s)", reason, answer.Method, answer.URL, answer.StatusCode, http.StatusText(answer.StatusCode))
+	}
 	p.note("%s", oneLine(err.Error()))
 }
 

@@ -65,7 +65,7 @@ func (a *access) hasToken(r *http.Request) bool {
 func (a *access) withToken(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !a.hasToken(r) {
-			http.Error(w, "This needs the token of the server.", http.StatusForbidden)
+			rest.RefuseUnauthenticated(w, r, "This needs the token of the server.")
 			return
 		}
 		h.ServeHTTP(w, r)

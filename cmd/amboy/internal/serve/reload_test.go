@@ -117,7 +117,7 @@ func TestTokenIsReloaded(t *testing.T) {
 	write(t, file, "another-token-of-the-server\n")
 	assert.Equal(t, "Reloaded "+file, r.hangUp())
 	status, _ = r.call(client, http.MethodGet, "/v2/queues", r.token, "")
-	assert.Equal(t, http.StatusForbidden, status)
+	assert.Equal(t, http.StatusUnauthorized, status)
 	status, _ = r.call(client, http.MethodGet, "/v2/queues", "another-token-of-the-server", "")
 	assert.Equal(t, http.StatusOK, status)
 }
@@ -155,7 +155,7 @@ func TestTLSIsServedAndItsCertificateIsReloaded(t *testing.T) {
 	status, _ := r.call(client(trusted), http.MethodGet, "/v2/queues", r.token, "")
 	assert.Equal(t, http.StatusOK, status)
 	status, _ = r.call(client(trusted), http.MethodGet, "/v2/queues", "", "")
-	assert.Equal(t, http.StatusForbidden, status)
+	assert.Equal(t, http.StatusUnauthorized, status)
 
 	write(t, key, "no key")
 	assert.Contains(t, r.hangUp(), "Could not reload")

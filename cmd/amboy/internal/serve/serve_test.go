@@ -116,12 +116,12 @@ func TestNothingIsGrantedWithoutTheTokenOrTheLink(t *testing.T) {
 	for _, token := range []string{"", "wrong", r.token + "x", r.token[1:]} {
 		for _, path := range []string{"/", "/v2/queues", "/v2/audit", "/queues"} {
 			status, _ := r.call(client, http.MethodGet, path, token, "")
-			assert.Equal(t, http.StatusForbidden, status, "%s with token %q", path, token)
+			assert.Equal(t, http.StatusUnauthorized, status, "%s with token %q", path, token)
 		}
 		status, _ := r.call(client, http.MethodPost, "/v2/queues/hello/jobs", token, newJob)
-		assert.Equal(t, http.StatusForbidden, status)
+		assert.Equal(t, http.StatusUnauthorized, status)
 		status, body := r.call(client, http.MethodPost, "/login/link", token, "")
-		assert.Equal(t, http.StatusForbidden, status)
+		assert.Equal(t, http.StatusUnauthorized, status)
 		assert.NotContains(t, body, "ticket")
 	}
 	status, _ := r.call(client, http.MethodGet, "/v2/queues", r.token, "")
@@ -138,7 +138,7 @@ func TestMetricsNeedTheToken(t *testing.T) {
 	status, body := r.call(client, http.MethodPost, "/v2/queues/hello/jobs", r.token, newJob)
 	require.Equal(t, http.StatusCreated, status, body)
 	status, _ = r.call(client, http.MethodGet, "/metrics", "", "")
-	assert.Equal(t, http.StatusForbidden, status)
+	assert.Equal(t, http.StatusUnauthorized, status)
 	status, body = r.call(client, http.MethodGet, "/metrics", r.token, "")
 	assert.Equal(t, http.StatusOK, status)
 	assert.Contains(t, body, `amboy_jobs{queue="hello",state="ready"} 1`)
@@ -170,7 +170,7 @@ func TestLinkLogsInABrowserOnce(t *testing.T) {
 		return status
 	}
 	assert.Equal(t, http.StatusOK, browse(r.link))
-	assert.Equal(t, http.StatusForbidden, browse(r.link))
+	assert.Equal(t, http.StatusUnauthorized, browse(r.link))
 	_, another := r.call(&http.Client{Transport: &http.Transport{}}, http.MethodPost, "/login/link", r.token, "")
 	assert.Equal(t, http.StatusOK, browse(strings.TrimSpace(another)))
 }
