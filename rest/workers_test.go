@@ -303,6 +303,19 @@ func TestMalformedRequestsOfWorkersGetAProblem(t *testing.T) {
 	}
 }
 
+// The answer did not say why, and the first thing that a user of amboy serve tries gets it.
+func TestAJobThatIsNotOutsideIsRefusedWithoutACause(t *testing.T) {
+	w := newWorkers(t)
+	for body, want := range map[string]string{
+		`{"type":"scale"}`:    `create of a job of type "scale" on queue "images" is not allowed: the service does not know this type; if workers outside of Go run it, set "outside" (on the command line --outside)`,
+		`{"type":"declared"}`: `create of a job of type "declared" on queue "images" is not allowed: the service does not let clients put jobs of this type`,
+	} {
+		status, problem := w.post("/v2/queues/images/jobs", body)
+		assert.Equal(t, http.StatusForbidden, status)
+		assert.Equal(t, want, problem["detail"])
+	}
+}
+
 func TestIdempotencyKeyOfAJobForOutsideWorkers(t *testing.T) {
 	w := newWorkers(t)
 	const body = `{"type":"scale","outside":true,"tags":["a"]}`

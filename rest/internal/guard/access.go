@@ -69,13 +69,24 @@ func (a Access) String() string {
 type DeniedError struct {
 	Access Access
 	Reason error
+	// Cause is what the client receives of the reason; empty if the program gave the reason, because
+	// it may not want to disclose it.
+	Cause string
 }
 
 // Error names the access and the reason.
-func (e *DeniedError) Error() string { return fmt.Sprintf("%s: %v", e.Text(), e.Reason) }
+func (e *DeniedError) Error() string {
+	return fmt.Sprintf("%s is not allowed: %v", e.Access, e.Reason)
+}
 
-// Text names the access without the reason.
-func (e *DeniedError) Text() string { return e.Access.String() + " is not allowed" }
+// Text names the access, and of the reason only the Cause.
+func (e *DeniedError) Text() string {
+	text := e.Access.String() + " is not allowed"
+	if e.Cause != "" {
+		text += ": " + e.Cause
+	}
+	return text
+}
 
 // Unwrap returns the program's reason.
 func (e *DeniedError) Unwrap() error { return e.Reason }

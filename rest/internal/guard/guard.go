@@ -169,11 +169,15 @@ func (g *guarded) allowCreate(ctx context.Context, job management.NewJob) error 
 	if job.Type == "" {
 		return &management.InvalidArgumentError{Field: "type", Rule: "must not be empty"}
 	}
-	mayCreate := slices.Contains(g.opts.CreateTypes, job.Type) || g.opts.CreateOutside && job.Outside && !isRegistered(job.Type)
-	if !mayCreate {
-		return &DeniedError{Access: access, Reason: errType}
+	isOutside := g.opts.CreateOutside && !isRegistered(job.Type)
+	switch {
+	case slices.Contains(g.opts.CreateTypes, job.Type), isOutside && job.Outside:
+		return nil
+	case isOutside:
+		return &DeniedError{Access: access, Reason: errType, Cause: `the service does not know this type; if workers outside of Go run it, set "outside" (on the command line --outside)`}
+	default:
+		return &DeniedError{Access: access, Reason: errType, Cause: "the service does not let clients put jobs of this type"}
 	}
-	return nil
 }
 
 func isRegistered(jobType string) bool {

@@ -162,7 +162,6 @@ func FailureOf(ctx context.Context, err error) *Failure {
 		f.Kind = KindInvalidJob
 		return f
 	case errors.As(err, &denied):
-		// The reason is left out, because the program may not want to disclose it.
 		return &Failure{Status: http.StatusForbidden, Kind: KindDenied, Text: cut(denied.Text(), maxTextBytes)}
 	case errors.As(err, &unauthenticated):
 		return &Failure{Status: http.StatusUnauthorized, Kind: KindUnauthenticated, Text: unauthenticated.Text(), Challenge: unauthenticated.Challenge()}

@@ -16,14 +16,17 @@ func (p *program) createJob() *cobra.Command {
 	var args, argsFile string
 	job := management.NewJob{}
 	cmd := &cobra.Command{
-		Use:               "create QUEUE TYPE",
-		Short:             "Put a job of a registered type in a queue",
+		Use:   "create QUEUE TYPE",
+		Short: "Put a job in a queue",
+		Long: "Put a job in a queue. The service must know its type, or the job is for a worker outside of\n" +
+			"Go (--outside), as all jobs of amboy serve are.",
 		Args:              exactly(2),
 		ValidArgsFunction: p.completeQueue,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&args, "args", "", "the arguments, as JSON")
 	flags.StringVar(&argsFile, "args-file", "", "a file with the arguments; - for standard input")
+	flags.BoolVar(&job.Outside, "outside", false, "the job is for a worker outside of Go: the service does not have to know its type, and the queue is made if it does not exist")
 	flags.StringVar(&job.ID, "id", "", "the ID (default a random one)")
 	flags.IntVar(&job.Priority, "priority", 0, "the priority; the highest runs first")
 	flags.Var(timeFlag{&job.Due}, "due", "the earliest start time")

@@ -217,12 +217,13 @@ func TestCreateReadsTheArguments(t *testing.T) {
 func TestCreateSendsAllFlags(t *testing.T) {
 	atStart(t, func(t *testing.T) {
 		service := newFake()
-		got := run(t, service, strings.Fields("jobs create mail send --id a --priority 3 --due +1h --deadline +2h --idempotency-key k")...)
+		got := run(t, service, strings.Fields("jobs create mail send --id a --priority 3 --due +1h --deadline +2h --idempotency-key k --outside")...)
 		require.Zero(t, got.code, got.errOut)
 		service.created.Due, service.created.Deadline = service.created.Due.UTC(), service.created.Deadline.UTC()
 		assert.Equal(t, management.NewJob{
 			Queue: "mail", Type: "send", ID: "a", Priority: 3,
 			Due: start.Add(time.Hour), Deadline: start.Add(2 * time.Hour), IdempotencyKey: "k",
+			JobOptions: management.JobOptions{Outside: true},
 		}, service.created)
 	})
 }

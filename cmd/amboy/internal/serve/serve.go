@@ -284,7 +284,8 @@ In another terminal:
 
   export AMBOY_URL=%[3]s AMBOY_TOKEN="$(cat '%[4]s')"
   curl -H "Authorization: Bearer $AMBOY_TOKEN" --json '{"type": "greet", "outside": true, "args": {"name": "Ann"}}' "$AMBOY_URL/v2/queues/hello/jobs"
-  curl -H "Authorization: Bearer $AMBOY_TOKEN" --json '{"queues": ["hello"], "types": ["greet"]}' "$AMBOY_URL/v2/leases"
+  lease=$(curl -s -H "Authorization: Bearer $AMBOY_TOKEN" --json '{"queues": ["hello"], "types": ["greet"]}' "$AMBOY_URL/v2/leases" | grep -o '"token":"[^"]*"')
+  curl -H "Authorization: Bearer $AMBOY_TOKEN" --json "{\"acknowledge\": [{$lease, \"complete\": {\"result\": \"hello, Ann\"}}]}" "$AMBOY_URL/v2/leases/acknowledge"
   curl -H "Authorization: Bearer $AMBOY_TOKEN" -X POST "$AMBOY_URL/login/link"   # another link to the dashboard
 
 Press Ctrl-C to stop.

@@ -10,6 +10,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptrace"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -35,6 +36,8 @@ func TestMain(m *testing.M) {
 type running struct {
 	*testing.T
 	url, token, link, workq, pinlater string
+	// next are the commands that the server suggests.
+	next string
 	// said receives the lines that the server prints after its start.
 	said <-chan string
 	stop func()
@@ -84,6 +87,7 @@ func startedWith(t *testing.T, config serve.Config) *running {
 	}
 	r.url, r.link, r.workq = field(`API +(http\S+)/v2`), field(`Dashboard +(\S+)`), field(`workq +(\S+)`)
 	r.pinlater = field(`PinLater +(\S+)`)
+	r.next = field(`(?s)In another terminal:\n(.*)\nPress`)
 	content, err := os.ReadFile(field(`Token +in (\S+)`))
 	require.NoError(t, err, text.String())
 	r.token = strings.TrimSpace(string(content))
@@ -224,6 +228,20 @@ func TestStopAnswersWaitingClients(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "-TIMEOUT\r\n", string(rest))
 	<-answered
+}
+
+// The printed commands put a job and leased it, and did not say how to end it.
+func TestThePrintedCommandsDoNotEndTheJob(t *testing.T) {
+	for _, program := range []string{"bash", "curl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed", program)
+		}
+	}
+	r := started(t, t.TempDir())
+	out, err := exec.CommandContext(t.Context(), "bash", "-euc", r.next).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, string(out), `{"acknowledged":[{"done":true}]}`)
+	assert.Contains(t, string(out), r.url+"/login?ticket=")
 }
 
 func TestBadConfigurationIsRefused(t *testing.T) {

@@ -1,0 +1,103 @@
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/cmd/amboy/internal/serve"
+)
+
+// shellBlock matches the commands of a page.
+var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
+
+// terminal runs the commands that a page shows against a server.
+type terminal struct {
+	*testing.T
+	home, url string
+}
+
+// newTerminal starts a server with the files of a user, and puts the program on the user's path.
+func newTerminal(t *testing.T) terminal {
+	t.Helper()
+	for _, program := range []string{"bash", "curl", "python3"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed", program)
+		}
+	}
+	home := t.TempDir()
+	own, err := os.Executable()
+	require.NoError(t, err)
+	wrapper := "#!/bin/sh\nexec env " + asProgram + "=1 '" + own + "' \"$@\"\n"
+	require.NoError(t, os.WriteFile(filepath.Join(home, "amboy"), []byte(wrapper), 0o700)) //nolint:gosec // It is run.
+
+	ctx, cancel := context.WithCancel(context.Background())
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- serve.Run(ctx, serve.Config{Store: "memory", Listen: "127.0.0.1:0", TokenFile: filepath.Join(home, ".config", "amboy", "token")}, in)
+		_ = in.Close() // no error to report
+	}()
+	lines := bufio.NewScanner(out)
+	var url string
+	for !strings.Contains(lines.Text(), "Ctrl-C") && lines.Scan() {
+		if found := regexp.MustCompile(`API +(\S+)/v2`).FindStringSubmatch(lines.Text()); found != nil {
+			url = found[1]
+		}
+	}
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+	require.NotEmpty(t, url)
+	return terminal{t, home, url}
+}
+
+// run runs commands in a folder, and returns what they print.
+func (t terminal) run(commands string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "bash", "-euc", strings.ReplaceAll(commands, "http://127.0.0.1:8080", t.url))
+	shell.Dir = "../../../.."
+	shell.Env = append(os.Environ(), "HOME="+t.home, "AMBOY_WAIT=0.1", "PATH="+t.home+":"+os.Getenv("PATH"))
+	out, err := shell.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return string(out)
+}
+
+// The command line could not make a job for workers outside of Go, and amboy serve has no others.
+func TestJobsCannotBePutFromTheShell(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/serve.md")
+	require.NoError(t, err)
+	var blocks []string
+	for _, match := range shellBlock.FindAllStringSubmatch(string(page), -1) {
+		blocks = append(blocks, match[1])
+	}
+	require.Len(t, blocks, 3)
+	term := newTerminal(t)
+	connect, _, _ := strings.Cut(blocks[0], "\n")
+	out := term.run(blocks[0] + blocks[1])
+	assert.Contains(t, out, "created: hello ann\n")
+	assert.Contains(t, out, `"done":true`)
+	assert.Regexp(t, `state +succeeded`, out)
+	assert.Contains(t, out, `"hello, Ann"`)
+
+	put, worker, _ := strings.Cut(blocks[2], "\n")
+	worker, _, _ = strings.Cut(worker, " #")
+	out = term.run(connect + "\n" + put + "\n" + worker + " & worker=$!\namboy jobs watch texts words --every 50ms\nkill -INT $worker; wait $worker\namboy jobs show texts words\n")
+	assert.Contains(t, out, `"words": 4`)
+
+	out = term.run(connect + "\namboy jobs create hello greet && exit 1; test $? = 5")
+	assert.Contains(t, out, "set \"outside\" (on the command line --outside)")
+}
