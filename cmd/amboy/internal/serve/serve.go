@@ -91,6 +91,8 @@ type server struct {
 	// first port that ended by itself.
 	ports []port
 	ended chan error
+	// listeners are those of the ports that have not been started, by their flags.
+	listeners map[string]net.Listener
 }
 
 // port is a started server of a protocol.
@@ -100,8 +102,12 @@ type port struct {
 	stop func(ctx context.Context) error
 }
 
-// start opens the store and starts the ports.
+// start opens the store and starts the ports. Nothing is written if an address can't be used.
 func (s *server) start(ctx context.Context, out io.Writer) (r *reloading, err error) {
+	err = s.listen(ctx)
+	if err != nil {
+		return nil, err
+	}
 	s.store, s.storeName, err = s.openStore(ctx)
 	if err != nil {
 		return nil, err
@@ -133,24 +139,48 @@ func (s *server) start(ctx context.Context, out io.Writer) (r *reloading, err er
 	}
 	r, err = s.newReloading(ctx, out)
 	if err == nil {
-		err = s.startHTTP(ctx)
+		err = s.startHTTP()
 	}
 	if err == nil && s.Workq != "" {
-		err = s.startWorkq(ctx)
+		err = s.startWorkq() //nolint:contextcheck // Close ends its goroutines.
 	}
 	if err == nil && s.pinlater != nil {
-		err = s.startPinlater(ctx)
+		s.begin("PinLater", s.take("--pinlater"), s.pinlater.Serve, s.pinlater.Close)
 	}
 	return r, err
 }
 
-// listen listens on an address.
-func listen(ctx context.Context, flag, address string) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("can't listen; choose another address with %s: %w", flag, err)
+// listen listens on the addresses of all ports.
+func (s *server) listen(ctx context.Context) error {
+	s.listeners = map[string]net.Listener{}
+	for _, at := range []struct {
+		flag, address string
+		isPublic      bool // whether other machines may reach it
+	}{
+		{"--listen", s.Listen, true},
+		{"--workq", s.Workq, s.WorkqRemote},
+		{"--pinlater", s.Pinlater, s.PinlaterRemote},
+	} {
+		if at.address == "" {
+			continue
+		}
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at.address)
+		if err != nil {
+			return fmt.Errorf("can't listen; choose another address with %s: %w", at.flag, err)
+		}
+		s.listeners[at.flag] = l
+		if !at.isPublic && !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
+			return fmt.Errorf("%s is %s, which other machines can reach, and its protocol has no login; %s-remote allows it", at.flag, at.address, at.flag)
+		}
 	}
-	return l, nil
+	return nil
+}
+
+// take returns the listener of a flag to start its port.
+func (s *server) take(flag string) net.Listener {
+	l := s.listeners[flag]
+	delete(s.listeners, flag)
+	return l
 }
 
 // begin runs a port in the background, and adds it.
@@ -161,9 +191,6 @@ func (s *server) begin(name string, l net.Listener, serve func(net.Listener) err
 		err := serve(l)
 		if errors.Is(err, http.ErrServerClosed) || errors.Is(err, workq.ErrClosed) || errors.Is(err, pinlater.ErrClosed) {
 			return
-		}
-		if errors.Is(err, workq.ErrNotLoopback) || errors.Is(err, pinlater.ErrNotLoopback) {
-			err = fmt.Errorf("%w; --%s-remote allows it", err, strings.ToLower(name))
 		}
 		select {
 		case s.ended <- err:
@@ -177,22 +204,19 @@ func (s *server) begin(name string, l net.Listener, serve func(net.Listener) err
 	}})
 }
 
-func (s *server) startHTTP(ctx context.Context) error {
+func (s *server) startHTTP() error {
 	inspector, err := management.NewGroupInspector(s.group)
 	if err != nil {
 		return err
 	}
-	l, err := listen(ctx, "--listen", s.Listen)
+	metrics, err := promamboy.Handler(inspector, promamboy.Options{})
 	if err != nil {
 		return err
 	}
+	l := s.take("--listen")
 	s.access.base = "http://" + l.Addr().String()
 	if s.TLSCert != "" {
 		s.access.base = "https://" + l.Addr().String()
-	}
-	metrics, err := promamboy.Handler(inspector, promamboy.Options{})
-	if err != nil {
-		return errors.Join(err, l.Close())
 	}
 	health := rest.Health(inspector)
 	mux := http.NewServeMux()
@@ -220,25 +244,12 @@ func (s *server) startHTTP(ctx context.Context) error {
 	return nil
 }
 
-func (s *server) startWorkq(ctx context.Context) error {
-	l, err := listen(ctx, "--workq", s.Workq)
+func (s *server) startWorkq() error {
+	server, err := workq.New(s.group, s.dispatcher, workq.Options{AllowRemote: s.WorkqRemote})
 	if err != nil {
 		return err
 	}
-	server, err := workq.New(s.group, s.dispatcher, workq.Options{AllowRemote: s.WorkqRemote}) //nolint:contextcheck // Close ends its goroutines.
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	s.begin("workq", l, server.Serve, server.Close)
-	return nil
-}
-
-func (s *server) startPinlater(ctx context.Context) error {
-	l, err := listen(ctx, "--pinlater", s.Pinlater)
-	if err != nil {
-		return err
-	}
-	s.begin("PinLater", l, s.pinlater.Serve, s.pinlater.Close)
+	s.begin("workq", s.take("--workq"), server.Serve, server.Close)
 	return nil
 }
 
@@ -254,6 +265,9 @@ func (s *server) stop(ctx context.Context) (err error) {
 	}
 	stopping.Wait()
 	err = errors.Join(errs...)
+	for _, l := range s.listeners { // the start has failed
+		err = errors.Join(err, l.Close())
+	}
 	if s.pinlater != nil {
 		err = errors.Join(err, s.pinlater.Close(soon)) // it has goroutines before its port
 	}

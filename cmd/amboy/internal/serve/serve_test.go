@@ -244,6 +244,31 @@ func TestThePrintedCommandsDoNotEndTheJob(t *testing.T) {
 	assert.Contains(t, string(out), r.url+"/login?ticket=")
 }
 
+// A server whose port was taken left a folder, a token and an empty store behind.
+func TestAServerThatCannotListenLeavesFilesBehind(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is local.
+	require.NoError(t, err)
+	defer taken.Close() //nolint:errcheck // It is closed at the end of the test.
+	for name, change := range map[string]func(*serve.Config){
+		"--listen":               func(c *serve.Config) { c.Listen = taken.Addr().String() },
+		"--workq":                func(c *serve.Config) { c.Workq = taken.Addr().String() },
+		"--pinlater":             func(c *serve.Config) { c.Pinlater = "192.0.2.1:1" },
+		"must be an address":     func(c *serve.Config) { c.Listen = "localhost" },
+		"--workq-remote allows":  func(c *serve.Config) { c.Workq = "0.0.0.0:0" },
+		"begins with \"oracle\"": func(c *serve.Config) { c.Store = "oracle:x" },
+	} {
+		dir := t.TempDir()
+		c := serve.Config{Store: "sqlite:" + filepath.Join(dir, "store", "jobs.db"), TokenFile: filepath.Join(dir, "own", "token"), Listen: "127.0.0.1:0"}
+		change(&c)
+		var out bytes.Buffer
+		require.ErrorContains(t, serve.Run(t.Context(), c, &out), name)
+		left, errDir := os.ReadDir(dir)
+		require.NoError(t, errDir)
+		assert.Empty(t, left, name)
+		assert.Empty(t, out.String(), name)
+	}
+}
+
 func TestBadConfigurationIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	short := filepath.Join(dir, "short")
