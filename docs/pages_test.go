@@ -2,6 +2,7 @@
 package docs_test
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -22,6 +23,8 @@ var (
 	notInSlug = regexp.MustCompile(`[^\w\- ]`)
 	testName  = regexp.MustCompile(`\b(?:Test|Example|Benchmark)[A-Z_]\w*`)
 	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Example|Benchmark)\w*)\(`)
+	jsonBlock = regexp.MustCompile("(?s)```json\n(.*?)\n```")
+	jsonArg   = regexp.MustCompile(`(?s)--(?:json|data|args) '([^']*)'`)
 	goFile    = regexp.MustCompile(`[\w./-]*\w\.go\b`)
 )
 
@@ -128,6 +131,17 @@ func TestNamedGoFilesExist(t *testing.T) {
 				continue
 			}
 			assert.True(t, suffixes[file], "%s: the file %s does not exist", name, file)
+		}
+	}
+}
+
+// Some JSON had gaps, and could not be sent.
+func TestJSONOfPagesCannotBeSent(t *testing.T) {
+	for name, text := range readRepository(t).checked() {
+		for _, pattern := range []*regexp.Regexp{jsonBlock, jsonArg} {
+			for _, match := range pattern.FindAllStringSubmatch(text, -1) {
+				assert.True(t, json.Valid([]byte(match[1])), "%s: this is not JSON: %s", name, match[1])
+			}
 		}
 	}
 }

@@ -76,14 +76,46 @@ func (t terminal) run(commands string) string {
 	return string(out)
 }
 
-// The command line could not make a job for workers outside of Go, and amboy serve has no others.
-func TestJobsCannotBePutFromTheShell(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/serve.md")
+// blocksOf returns the commands of a page.
+func blocksOf(t *testing.T, page string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../../../docs/" + page)
 	require.NoError(t, err)
 	var blocks []string
-	for _, match := range shellBlock.FindAllStringSubmatch(string(page), -1) {
+	for _, match := range shellBlock.FindAllStringSubmatch(string(text), -1) {
 		blocks = append(blocks, match[1])
 	}
+	return blocks
+}
+
+// The page had JSON with gaps, with a deadline in the past, and with a token that no server had given.
+func TestTheCommandsOfThePageCannotBeRun(t *testing.T) {
+	term := newTerminal(t)
+	connect, _, _ := strings.Cut(blocksOf(t, "serve.md")[0], "\n")
+	blocks := blocksOf(t, "outside-workers.md")
+	require.Len(t, blocks, 3)
+	out := term.run(connect + "\n" + strings.Join(blocks, "echo\n"))
+	assert.NotContains(t, out, "problem")
+	assert.Contains(t, out, `"cancel":false`)
+	assert.Contains(t, out, `"acknowledged":[{"done":true}]`)
+	assert.Contains(t, out, `"path":"cats.png"`, "the job that waited for the first one")
+
+	page, err := os.ReadFile("../../../../docs/outside-workers.md")
+	require.NoError(t, err)
+	const post = `curl -s -H "Authorization: Bearer $AMBOY_TOKEN" "$AMBOY_URL`
+	lease, _, _ := strings.Cut(blocks[1], post+"/v2/leases/heartbeat")
+	acknowledgements := regexp.MustCompile("(?m)^\\| `(\"\\w+\": \\{.*\\})` \\|").FindAllStringSubmatch(string(page), -1)
+	require.Len(t, acknowledgements, 4)
+	for _, match := range acknowledgements {
+		out = term.run(connect + "\namboy jobs create pages thumbnail --outside\n" + strings.ReplaceAll(lease, "images", "pages") +
+			post + `/v2/leases/acknowledge" --json '{"acknowledge": [{'"$lease"', ` + match[1] + "}]}'")
+		assert.Contains(t, out, `{"acknowledged":[{"done":true}]}`, match[1])
+	}
+}
+
+// The command line could not make a job for workers outside of Go, and amboy serve has no others.
+func TestJobsCannotBePutFromTheShell(t *testing.T) {
+	blocks := blocksOf(t, "serve.md")
 	require.Len(t, blocks, 3)
 	term := newTerminal(t)
 	connect, _, _ := strings.Cut(blocks[0], "\n")
