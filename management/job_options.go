@@ -151,6 +151,26 @@ func (n *NewJob) validateOptions() error {
 	if size > MaxMetadataBytes {
 		refuse("metadata", size, fmt.Sprintf("must have at most %d bytes", MaxMetadataBytes))
 	}
+	if k := n.Keep; k != nil {
+		for field, d := range map[string]Duration{"keep.succeeded": k.Succeeded, "keep.failed": k.Failed, "keep.canceled": k.Canceled, "keep.expired": k.Expired} {
+			if d < 0 && d != Duration(amboy.KeepForever) {
+				refuse(field, d, "must not be negative")
+			}
+		}
+	}
+	if b := n.Backoff; b != nil {
+		for field, d := range map[string]Duration{"backoff.wait": b.Wait, "backoff.max": b.Max} {
+			if d < 0 {
+				refuse(field, d, "must not be negative")
+			}
+		}
+		if b.Factor != 0 && !(b.Factor >= 1) { // also not a number
+			refuse("backoff.factor", b.Factor, "must be at least 1")
+		}
+		if !(b.Jitter >= 0 && b.Jitter <= 1) {
+			refuse("backoff.jitter", b.Jitter, "must be from 0 to 1")
+		}
+	}
 	switch {
 	case !n.Outside && (len(n.Bytes) > 0 || n.Version != 0):
 		refuse("outside", false, "must be true for a job with bytes or a version")

@@ -316,6 +316,38 @@ func TestAJobThatIsNotOutsideIsRefusedWithoutACause(t *testing.T) {
 	}
 }
 
+// Each layer named the job and the queue again.
+func TestErrorsRepeatThemselves(t *testing.T) {
+	w := newWorkers(t)
+	w.create("q", `{"type":"t","outside":true,"id":"a","unique_key":"k","scopes":["s"],"enqueue_scopes":true}`)
+	const create = "/v2/queues/q/jobs"
+	for _, test := range []struct{ method, path, body, want string }{
+		{http.MethodPost, create, `{"type":"t","outside":true,"id":"a"}`, `record "q.a" exists already`},
+		{http.MethodPost, create, `{"type":"t","outside":true,"id":"b","unique_key":"k"}`, `job "a" has the unique key "\"t\" key=\"k\""`},
+		{http.MethodPost, create, `{"type":"t","outside":true,"id":"b","scopes":["s"],"enqueue_scopes":true}`, `acquiring scope "s" for "b": it is held by "a"`},
+		{http.MethodPost, create, `{"type":"t","outside":true,"id":"b","after":["b"]}`, `dependency cycle: b -> b`},
+		{http.MethodPost, create, `{"type":"t","outside":true,"backoff":{"wait":"-1s"}}`, `backoff.wait must not be negative (is "-1s")`},
+		{http.MethodPost, create, `{"type":"t","outside":true,"backoff":{"wait":"1s","factor":0.5}}`, `backoff.factor must be at least 1 (is "0.5")`},
+		{http.MethodPost, create, `{"type":"t","outside":true,"backoff":{"wait":"1s","jitter":2}}`, `backoff.jitter must be from 0 to 1 (is "2")`},
+		{http.MethodPost, create, `{"type":"t","outside":true,"keep":{"failed":"-1s"}}`, `keep.failed must not be negative (is "-1s")`},
+		{http.MethodPost, create + "/a/actions", `{"action":"delete"}`, `job "a" of queue "q" is pending: delete requires a job that has ended; cancel it first`},
+		{http.MethodPost, create + "/b/actions", `{"action":"retry"}`, `there is no job "b" in queue "q"`},
+		{http.MethodGet, create + "/b", "", `there is no job "b" in queue "q"`},
+		{http.MethodGet, create + "/b/graph", "", `there is no job "b" in queue "q"`},
+		{http.MethodGet, "/v2/queues/none", "", `queue "none": no such queue`},
+		{http.MethodGet, "/v2/queues/none/jobs/b", "", `queue "none": no such queue`},
+		{http.MethodPatch, "/v2/queues/none", `{"paused":true}`, `queue "none": no such queue`},
+		{http.MethodPatch, "/v2/queues/q", `{"draining":true}`, ``},
+		{http.MethodPost, create, `{"type":"t","outside":true,"id":"b"}`, `inserting record "q.b": queue "q": queue is draining`},
+	} {
+		status, body := ask(t, w.handler, test.method, test.path, test.body)
+		var problem struct{ Detail string }
+		require.NoError(t, json.Unmarshal([]byte(body), &problem))
+		assert.Equal(t, test.want, problem.Detail, "%s %s %s", test.method, test.path, test.body)
+		assert.Equal(t, test.want == "", status == http.StatusOK, body)
+	}
+}
+
 func TestIdempotencyKeyOfAJobForOutsideWorkers(t *testing.T) {
 	w := newWorkers(t)
 	const body = `{"type":"scale","outside":true,"tags":["a"]}`

@@ -116,6 +116,23 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text, "\ufffd")
 }
 
+// within returns the innermost of the errors that an error wraps for which is returns true, but
+// not bare. It is complete by itself: the errors around it name the same job and queue again.
+func within(err error, is func(error) bool, bare error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil || inner == bare || !is(inner) { //nolint:errorlint // It unwraps the errors itself.
+			return err
+		}
+		err = inner
+	}
+}
+
+// named returns the innermost of the errors that an error wraps which says more than a sentinel.
+func named(err, sentinel error) error {
+	return within(err, func(err error) bool { return errors.Is(err, sentinel) }, sentinel)
+}
+
 // textOf returns the text that a client receives for a known error. If the error wraps
 // several, one of them may be an error of a store, and is left out.
 func textOf(err error) string {
@@ -152,6 +169,9 @@ func FailureOf(ctx context.Context, err error) *Failure {
 	answer := func(status int, kind Kind) *Failure {
 		return &Failure{Status: status, Kind: kind, Text: textOf(err)}
 	}
+	about := func(status int, kind Kind, is func(error) bool) *Failure {
+		return &Failure{Status: status, Kind: kind, Text: textOf(within(err, is, nil))}
+	}
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -166,17 +186,17 @@ func FailureOf(ctx context.Context, err error) *Failure {
 	case errors.As(err, &unauthenticated):
 		return &Failure{Status: http.StatusUnauthorized, Kind: KindUnauthenticated, Text: unauthenticated.Text(), Challenge: unauthenticated.Challenge()}
 	case errors.As(err, &state):
-		return answer(http.StatusConflict, KindState)
+		return &Failure{Status: http.StatusConflict, Kind: KindState, Text: textOf(state)}
 	case errors.Is(err, management.ErrUnknownQueue):
-		return answer(http.StatusNotFound, KindUnknownQueue)
+		return &Failure{Status: http.StatusNotFound, Kind: KindUnknownQueue, Text: textOf(named(err, management.ErrUnknownQueue))}
 	case errors.Is(err, management.ErrUnsupported):
 		return answer(http.StatusConflict, KindUnsupported)
 	case amboy.IsDuplicateJobScopeError(err):
-		return answer(http.StatusConflict, KindDuplicateScope)
+		return about(http.StatusConflict, KindDuplicateScope, amboy.IsDuplicateJobScopeError)
 	case amboy.IsDuplicateJobError(err):
-		return answer(http.StatusConflict, KindDuplicateJob)
+		return about(http.StatusConflict, KindDuplicateJob, amboy.IsDuplicateJobError)
 	case amboy.IsJobNotFoundError(err):
-		f := answer(http.StatusNotFound, KindJobNotFound)
+		f := about(http.StatusNotFound, KindJobNotFound, amboy.IsJobNotFoundError)
 		f.Field = NameField
 		return f
 	default:
@@ -196,11 +216,11 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 	}
 	switch {
 	case errors.As(err, &cycle):
-		return answer(http.StatusBadRequest, KindCycle)
+		return &Failure{Status: http.StatusBadRequest, Kind: KindCycle, Text: textOf(cycle)}
 	case errors.As(err, &encoding):
 		return &Failure{Status: http.StatusBadRequest, Text: encoding.Error()}
 	case errors.Is(err, amboy.ErrQueueDraining):
-		return answer(http.StatusServiceUnavailable, KindQueueDraining)
+		return &Failure{Status: http.StatusServiceUnavailable, Kind: KindQueueDraining, Text: textOf(named(err, amboy.ErrQueueDraining))}
 	case errors.Is(err, amboy.ErrQueueClosed), errors.Is(err, driver.ErrClosed):
 		return answer(http.StatusServiceUnavailable, KindQueueClosed)
 	case errors.Is(err, amboy.ErrQueueNotStarted):
@@ -230,7 +250,7 @@ func failureOfWorker(err error) *Failure {
 	case errors.Is(err, outside.ErrLeaseLost):
 		return &Failure{Status: http.StatusConflict, Kind: KindLeaseLost, Text: cut(textOf(err), maxTextBytes)}
 	case errors.Is(err, outside.ErrUnknownQueue):
-		return &Failure{Status: http.StatusNotFound, Kind: KindUnknownQueue, Text: cut(textOf(err), maxTextBytes)}
+		return &Failure{Status: http.StatusNotFound, Kind: KindUnknownQueue, Text: cut(textOf(named(err, outside.ErrUnknownQueue)), maxTextBytes)}
 	case errors.Is(err, outside.ErrTooManyWaiting):
 		return &Failure{Status: http.StatusServiceUnavailable, Text: outside.ErrTooManyWaiting.Error(), RetryAfter: watchRetry}
 	case errors.Is(err, ErrTooManyWaitingOfClient):
