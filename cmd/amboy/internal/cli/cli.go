@@ -80,7 +80,7 @@ func (p *program) root() *cobra.Command {
 	complete(root, "output", fixed(p.output.allowed...))
 	p.addConnectionFlags(root)
 	root.AddCommand(
-		p.queues(), p.jobs(), p.scopes(), p.processes(), p.schedules(), p.activity(), p.audit(), p.migrate(), p.serve(), p.pinlater(),
+		p.queues(), p.jobs(), p.scopes(), p.processes(), p.schedules(), p.activity(), p.audit(), p.migrate(), p.backup(), p.serve(), p.pinlater(),
 	)
 	return root
 }
