@@ -34,29 +34,87 @@ func (d *Driver) Backup(ctx context.Context, path string) error {
 	return nil
 }
 
-func (d *Driver) backup(ctx context.Context, path string) (err error) {
+func (d *Driver) backup(ctx context.Context, to string) error {
 	if d.isClosed() {
 		return driver.ErrClosed
 	}
+	return copyFile(ctx, d.path, to, func(*ownConnection) error {
+		_, err := d.writer.identity.check(d.path)
+		return err
+	})
+}
+
+// Backup copies the file that opts.Path names, as Driver.Backup does, for a program that has no
+// queue on it, such as a nightly command. Services may be using the file meanwhile. Unlike Open,
+// Backup neither creates nor migrates the file, and copies the files of older versions of this
+// library too. The error wraps fs.ErrNotExist if there is no such file, and is a
+// *NewerSchemaError if a newer version of this library wrote it.
+func Backup(ctx context.Context, opts Options, path string) error {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return err
+	}
+	err = backUp(ctx, opts, path)
+	if err != nil {
+		return fmt.Errorf("backing up %q to %q: %w", opts.Path, path, named(err))
+	}
+	return nil
+}
+
+func backUp(ctx context.Context, opts Options, to string) error {
+	if _, err := os.Stat(opts.Path); err != nil {
+		return err
+	}
+	from, err := filepath.Abs(opts.Path)
+	if err == nil {
+		err = checkFileSystem(from, opts)
+	}
+	if err != nil {
+		return err
+	}
+	return copyFile(ctx, from, to, (*ownConnection).checkOwner)
+}
+
+// checkOwner returns an error unless the file is one of this library, of a version that this
+// one knows.
+func (c *ownConnection) checkOwner() error {
+	application, version := int64(0), int64(0)
+	err := c.queryText(`SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version)`, func(r *row) error {
+		application, version = r.integer(), r.integer()
+		return nil
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the schema version: %w", err)
+	case application != applicationID:
+		return errForeignFile
+	case int(version) > currentVersion():
+		return &NewerSchemaError{Found: int(version), Known: currentVersion()}
+	}
+	return nil
+}
+
+// copyFile copies a database file to a new one, if check of a connection to it returns nil.
+func copyFile(ctx context.Context, from, to string, check func(*ownConnection) error) (err error) {
 	if ended := ctx.Err(); ended != nil {
 		return ended
 	}
-	path, err = filepath.Abs(path)
+	to, err = filepath.Abs(to)
 	if err != nil {
 		return err
 	}
 	// SQLite copies to a file that exists if it is empty.
-	copied, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // The caller's path.
+	copied, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // The caller's path.
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.Remove(path))
+			err = errors.Join(err, os.Remove(to))
 		}
 	}()
 	defer func() { err = errors.Join(err, copied.Close()) }()
-	err = d.vacuumInto(ctx, path)
+	err = vacuumInto(ctx, from, to, check)
 	if err != nil {
 		return cause(ctx, err)
 	}
@@ -71,16 +129,17 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// vacuumInto copies the file on a connection of its own.
-func (d *Driver) vacuumInto(ctx context.Context, path string) (err error) {
-	own, err := openConnection(d.path, busyTime*time.Millisecond)
+// vacuumInto copies a file on a connection of its own.
+func vacuumInto(ctx context.Context, from, to string, check func(*ownConnection) error) (err error) {
+	own, err := openConnection(from, busyTime*time.Millisecond)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, own.close()) }()
-	if _, err = d.writer.identity.check(d.path); err != nil {
+	err = check(own)
+	if err != nil {
 		return err
 	}
 	own.conn.SetInterrupt(ctx.Done())
-	return sqlitex.ExecuteTransient(own.conn, "VACUUM INTO ?", &sqlitex.ExecOptions{Args: []any{path}})
+	return sqlitex.ExecuteTransient(own.conn, "VACUUM INTO ?", &sqlitex.ExecOptions{Args: []any{to}})
 }

@@ -73,6 +73,59 @@ func TestABackupThatFailsLeavesNoFile(t *testing.T) {
 	require.ErrorIs(t, d.Backup(t.Context(), path+".late"), driver.ErrClosed)
 }
 
+func TestABackupByAnotherProgram(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path})
+	everyState(t, d)
+	copied := path + ".backup"
+	require.NoError(t, sqlite.Backup(t.Context(), sqlite.Options{Path: path}, copied))
+	assert.Equal(t, find(t, d), find(t, open(t, sqlite.Options{Path: copied})))
+}
+
+// A backup used to need Open, which migrates the file under the services that use it.
+func TestABackupOfAnOldFileDoesNotMigrateIt(t *testing.T) {
+	path := newPath(t)
+	require.NoError(t, open(t, sqlite.Options{Path: path}).Close(t.Context()))
+	version := func(path string, more ...string) (found int) {
+		raw := openRaw(t, path)
+		for _, text := range more {
+			_, err := raw.ExecContext(t.Context(), text)
+			require.NoError(t, err)
+		}
+		require.NoError(t, raw.QueryRowContext(t.Context(), "PRAGMA user_version").Scan(&found))
+		return found
+	}
+	version(path, "PRAGMA user_version = 2")
+	copied := path + ".backup"
+	require.NoError(t, sqlite.Backup(t.Context(), sqlite.Options{Path: path}, copied))
+	assert.Equal(t, 2, version(path))
+	assert.Equal(t, 2, version(copied))
+
+	version(path, "PRAGMA user_version = 99")
+	newer := &sqlite.NewerSchemaError{}
+	require.ErrorAs(t, sqlite.Backup(t.Context(), sqlite.Options{Path: path}, copied+"2"), &newer)
+	assert.Equal(t, 99, newer.Found)
+	assert.NoFileExists(t, copied+"2")
+}
+
+func TestABackupOfWhatIsNoQueueFile(t *testing.T) {
+	path := newPath(t)
+	copied := path + ".backup"
+	backup := func() error { return sqlite.Backup(t.Context(), sqlite.Options{Path: path}, copied) }
+	require.ErrorIs(t, backup(), fs.ErrNotExist)
+	assert.NoFileExists(t, path)
+
+	require.NoError(t, os.WriteFile(path, []byte("a text, and no database, whose header has a hundred bytes, so this one is longer than that, to be sure"), 0o600))
+	require.ErrorIs(t, backup(), sqlite.ErrDamaged)
+
+	require.NoError(t, os.Remove(path))
+	_, err := openRaw(t, path).ExecContext(t.Context(), "CREATE TABLE mine (id INTEGER)")
+	require.NoError(t, err)
+	require.ErrorContains(t, backup(), "not one of this library")
+	assert.NoFileExists(t, copied)
+	require.ErrorContains(t, sqlite.Backup(t.Context(), sqlite.Options{}, copied), "Path must name a file")
+}
+
 // Jobs are put and run while the file is backed up, and then the process is gone. Every job
 // whose Put returned before the backup began is in the copy, and runs there if it has not
 // ended.

@@ -17,6 +17,8 @@ import (
 type connection interface {
 	// exec runs a statement and returns the number of rows that it changed.
 	exec(s statement, args ...any) (int64, error)
+	// insertRow runs a statement that adds a row, and returns the row's integer key.
+	insertRow(s statement, args ...any) (int64, error)
 	// query runs a statement and calls each for every row of the result.
 	query(s statement, each func(*row) error, args ...any) error
 	// queryText is query for a text that is not one of the statements.
@@ -142,6 +144,13 @@ func (c *ownConnection) exec(s statement, args ...any) (int64, error) {
 		return 0, err
 	}
 	return int64(c.conn.Changes()), nil
+}
+
+func (c *ownConnection) insertRow(s statement, args ...any) (key int64, err error) {
+	if _, err = c.exec(s, args...); err != nil {
+		return 0, err
+	}
+	return c.conn.LastInsertRowID(), nil
 }
 
 func (c *ownConnection) query(s statement, each func(*row) error, args ...any) error {

@@ -293,7 +293,8 @@ func (c *changes) insertAt(n *newRecord, p table.Place) error {
 	if p >= table.Parked {
 		expires = table.Instant{}
 	}
-	_, err := c.one(insertJob, func(r *row) { n.Seq = r.integer() },
+	var err error
+	n.Seq, err = c.insertRow(insertJob,
 		n.queue, n.Place, n.Priority, n.Name, n.ID, n.Owner, n.Count, n.ModTime, n.due, expires, n.ForgetAt,
 		n.Created, n.Started, n.Ended, n.WaitUntil, n.DispatchBy, n.MaxTime, n.ErrorCount, n.Type, n.Version, n.Format,
 		n.Dependency, n.Attempt, n.Open, n.Dependents, n.UniqueHeld, nullable(n.UniqueKey), nullable(n.UniqueUntil), n.Scopes,

@@ -374,6 +374,8 @@ func step(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
+var errForeignFile = errors.New("it is a database, but not one of this library")
+
 // schemaVersion returns the version of a file that is empty or of this driver.
 func schemaVersion(ctx context.Context, conn *sql.Conn) (int, error) {
 	var application, version, tables int
@@ -383,7 +385,7 @@ func schemaVersion(ctx context.Context, conn *sql.Conn) (int, error) {
 	case err != nil:
 		return 0, fmt.Errorf("reading the schema version: %w", err)
 	case application != applicationID && (application != 0 || version != 0 || tables != 0):
-		return 0, errors.New("it is a database, but not one of this library")
+		return 0, errForeignFile
 	case version > currentVersion():
 		return 0, &NewerSchemaError{Found: version, Known: currentVersion()}
 	case version != 0 && version < firstVersion:

@@ -178,8 +178,7 @@ var statementTexts = [statements]string{
 			created, started, ended, wait_until, dispatch_by, max_time, error_count, type, version, format, dependency, attempt,
 			open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, edges, failed, tags,
 			reason, last_error, progress, extra, body, manager, since)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		RETURNING seq`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 	insertTags: `INSERT OR IGNORE INTO tags (tag, of_queue, of_seq) SELECT value, ?, ? FROM json_each(?)`,
 	moveTags:   `UPDATE tags SET of_seq = ? WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,
 	dropTags:   `DELETE FROM tags WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,

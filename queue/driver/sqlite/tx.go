@@ -98,6 +98,14 @@ func (c *callersConnection) exec(s statement, args ...any) (int64, error) {
 	return result.RowsAffected()
 }
 
+func (c *callersConnection) insertRow(s statement, args ...any) (key int64, err error) {
+	result, err := c.tx.ExecContext(c.ctx, statementTexts[s], args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
+}
+
 func (c *callersConnection) query(s statement, each func(*row) error, args ...any) error {
 	return c.queryText(statementTexts[s], each, args...)
 }
