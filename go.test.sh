@@ -64,7 +64,8 @@ export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 # races takes four times as long as all else that the tests of that store do. What the two
 # packages that encode and decode BSON share between goroutines is pools of the standard
 # library. -race also turns on checks of unsafe pointers, of which this code has none.
-# go vet is a step of .ci/run.
+# go vet is a step of .ci/run. Programs of go test are linked without DWARF, which the
+# compiler would write all the same, in a seventh of its time; traces do not need it.
 #
 # Some packages mostly wait, for browsers and processes, so there are more at once than processors.
 #
@@ -73,8 +74,8 @@ export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 processors=$(getconf _NPROCESSORS_ONLN)
 GOGC="${GOGC:-400}" GOMEMLIMIT="${GOMEMLIMIT:-1GiB}" \
 	go test -p $((processors + processors / 2)) -timeout 20m -race -vet=off \
-	-gcflags='all=-d=checkptr=0' \
-	-gcflags='modernc.org/...=-race=false' \
-	-gcflags='go.mongodb.org/mongo-driver/bson/bsonrw=-race=false' \
-	-gcflags='go.mongodb.org/mongo-driver/x/bsonx/bsoncore=-race=false' \
+	-gcflags='all=-dwarf=false -d=checkptr=0' \
+	-gcflags='modernc.org/...=-dwarf=false -race=false' \
+	-gcflags='go.mongodb.org/mongo-driver/bson/bsonrw=-dwarf=false -race=false' \
+	-gcflags='go.mongodb.org/mongo-driver/x/bsonx/bsoncore=-dwarf=false -race=false' \
 	"$@" ./...
