@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -78,10 +79,22 @@ const (
 	stressObservers = 10
 	stressClosers   = 2
 
-	stressPuts     = 40 // by each putter
 	stressWorkers  = 16
 	stressCapacity = 64
 )
+
+var longStress = flag.Bool("queue.stress", false, "put more jobs in the stress tests of queues")
+
+// stressed returns number if the flag is set, and short otherwise.
+func stressed(number, short int) int {
+	if *longStress {
+		return number
+	}
+	return short
+}
+
+// stressPuts is the number of jobs of each putter.
+func stressPuts() int { return stressed(40, 20) }
 
 // stress is one stress test.
 type stress struct {
@@ -129,8 +142,9 @@ func (s *stress) newJob(random *rand.Rand, id string) *stressJob {
 
 // put puts jobs until it has put all of its own, or the queue is closed.
 func (s *stress) put(ctx context.Context, random *rand.Rand, putter int) {
-	for i := range stressPuts {
-		if i == stressPuts/2 {
+	puts := stressPuts()
+	for i := range puts {
+		if i == puts/2 {
 			s.once.Do(func() { close(s.enough) })
 		}
 		j := s.newJob(random, fmt.Sprintf("%d-%d", putter, i))
