@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/internal/mongotest/codec"
 )
 
 // stage is one parsed stage of a pipeline.
@@ -177,7 +179,7 @@ func leading(list bson.A) (sel selection, used int, err error) {
 		filters = append(filters, filter)
 	}
 	if len(filters) > 0 {
-		if sel.filter, err = encodeDocument(bson.D{{Key: "$and", Value: filters}}); err != nil {
+		if sel.filter, err = codec.Encode(bson.D{{Key: "$and", Value: filters}}); err != nil {
 			return sel, 0, errorf(codeBadValue, "encoding a filter: %s", err)
 		}
 	}
@@ -206,7 +208,7 @@ func (s *Server) unionStage(req *request, v any) (stage, error) {
 	case string:
 		args.Collection = spec
 	case bson.D:
-		raw, err := encodeDocument(spec)
+		raw, err := codec.Encode(spec)
 		if err != nil {
 			return nil, errorf(codeBadValue, "encoding a $unionWith: %s", err)
 		}
@@ -252,7 +254,7 @@ func sortStage(v any) (stage, error) {
 	if !ok || len(spec) == 0 {
 		return nil, errorf(15973, "the $sort key specification must be a non-empty object")
 	}
-	raw, err := encodeDocument(spec)
+	raw, err := codec.Encode(spec)
 	if err != nil {
 		return nil, errorf(codeBadValue, "encoding a sort: %s", err)
 	}

@@ -25,6 +25,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/internal/mongotest/codec"
 )
 
 // replicaSetName is the name of the server's replica set.
@@ -319,7 +321,7 @@ func (s *Server) answer(client *peer, command bson.Raw) (bson.Raw, error) {
 	} else {
 		reply = append(reply, bson.E{Key: "ok", Value: 1.0})
 	}
-	encoded, err := encodeDocument(append(reply, s.times()...))
+	encoded, err := codec.Encode(append(reply, s.times()...))
 	if err != nil {
 		return nil, fmt.Errorf("encoding a reply: %w", err)
 	}

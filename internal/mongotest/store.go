@@ -11,6 +11,8 @@ import (
 	"github.com/tidwall/btree"
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"github.com/mongodb/amboy/internal/mongotest/codec"
 )
 
 // document is a stored document. It never changes after it was stored.
@@ -22,7 +24,7 @@ type document struct {
 
 // newDocument encodes the fields of a document.
 func newDocument(fields bson.D) (*document, error) {
-	raw, err := encodeDocument(fields)
+	raw, err := codec.Encode(fields)
 	if err != nil {
 		return nil, errorf(codeBadValue, "encoding a document: %s", err)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"github.com/mongodb/amboy/internal/mongotest/codec"
 )
 
 // insert inserts documents. See
@@ -299,7 +301,7 @@ func (c *collection) upsert(tx *transaction, filter bson.Raw, up *update) (*docu
 	if err != nil {
 		return nil, err
 	}
-	raw, err := encodeDocument(fields)
+	raw, err := codec.Encode(fields)
 	if err != nil {
 		return nil, errorf(codeBadValue, "encoding a document: %s", err)
 	}

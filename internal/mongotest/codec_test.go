@@ -1,4 +1,4 @@
-package mongotest
+package mongotest_test
 
 import (
 	"math"
@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"github.com/mongodb/amboy/internal/mongotest/codec"
 )
 
 // everyType returns a value of each type that the server may receive or send.
@@ -46,10 +48,10 @@ func TestCodecAgreesWithTheBSONPackage(t *testing.T) {
 	for _, doc := range append([]bson.D{{}, all}, singles(all)...) {
 		want, err := bson.Marshal(doc)
 		require.NoError(t, err)
-		raw, err := encodeDocument(doc)
+		raw, err := codec.Encode(doc)
 		require.NoError(t, err)
 		require.Equal(t, bson.Raw(want), raw, "%v", doc)
-		got, err := decodeDocument(raw)
+		got, err := codec.Decode(raw)
 		require.NoError(t, err)
 		require.Equal(t, doc, got)
 	}
@@ -80,22 +82,22 @@ func TestServerTypesAreEncodedLikeTheBSONPackage(t *testing.T) {
 	}
 	want, err := bson.Marshal(doc)
 	require.NoError(t, err)
-	raw, err := encodeDocument(doc)
+	raw, err := codec.Encode(doc)
 	require.NoError(t, err)
 	assert.Equal(t, bson.Raw(want), raw)
 }
 
 func TestMalformedDocumentsAreRefused(t *testing.T) {
 	t.Parallel()
-	raw, err := encodeDocument(bson.D{{Key: "a", Value: bson.D{{Key: "b", Value: "text"}}}, {Key: "c", Value: true}})
+	raw, err := codec.Encode(bson.D{{Key: "a", Value: bson.D{{Key: "b", Value: "text"}}}, {Key: "c", Value: true}})
 	require.NoError(t, err)
 	for end := 1; end < len(raw); end++ {
-		_, err = decodeDocument(raw[:end])
+		_, err = codec.Decode(raw[:end])
 		require.Error(t, err, "%d bytes", end)
 	}
 	raw[len(raw)-2] = 7 // a boolean that is neither true nor false
-	_, err = decodeDocument(raw)
+	_, err = codec.Decode(raw)
 	require.Error(t, err)
-	_, err = encodeDocument(bson.D{{Key: "a\x00b", Value: 1}})
+	_, err = codec.Encode(bson.D{{Key: "a\x00b", Value: 1}})
 	require.Error(t, err)
 }

@@ -1,4 +1,7 @@
-package mongotest
+// Package codec encodes and decodes BSON for the server of package mongotest, whose tests spend
+// much of their time on it. The types that job queues use are read and written without
+// reflection. The bson package handles all other types and malformed documents.
+package codec
 
 import (
 	"fmt"
@@ -12,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/x/bsonx/bsoncore"
 )
 
-// encodeDocument encodes a document.
-func encodeDocument(doc bson.D) (bson.Raw, error) {
+// Encode encodes a document.
+func Encode(doc bson.D) (bson.Raw, error) {
 	return appendDocument(make([]byte, 0, 64*len(doc)+16), doc)
 }
 

@@ -1,4 +1,4 @@
-package mongotest
+package mongotest_test
 
 import (
 	"testing"
@@ -11,13 +11,15 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 	"go.mongodb.org/mongo-driver/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/mongo/writeconcern"
+
+	"github.com/mongodb/amboy/internal/mongotest"
 )
 
 // replicated returns a collection of a replica set, for majority reads and writes and for
 // local ones, with a document.
-func replicated(t *testing.T) (s *Server, majority, local *mongo.Collection) {
+func replicated(t *testing.T) (s *mongotest.Server, majority, local *mongo.Collection) {
 	t.Helper()
-	d := Open(t, StandIn())
+	d := mongotest.Open(t, mongotest.StandIn())
 	db := d.Client().Database(d.Database())
 	majority = db.Collection("c", options.Collection().SetWriteConcern(writeconcern.Majority()).SetReadConcern(readconcern.Majority()))
 	local = db.Collection("c", options.Collection().SetWriteConcern(writeconcern.W1()))
@@ -71,7 +73,7 @@ func TestWritesWaitForTheMajority(t *testing.T) {
 	var failed mongo.WriteException
 	require.ErrorAs(t, update(bson.E{Key: "maxTimeMS", Value: 20}), &failed)
 	require.NotNil(t, failed.WriteConcernError)
-	assert.Equal(t, codeMaxTimeExpired, failed.WriteConcernError.Code)
+	assert.Equal(t, 50, failed.WriteConcernError.Code, "MaxTimeMSExpired")
 
 	done := make(chan error)
 	go func() { done <- update(bson.E{Key: "comment", Value: ""}) }()
@@ -92,7 +94,7 @@ func TestWritesWaitForTheMajority(t *testing.T) {
 	s.FailOver()
 	require.ErrorAs(t, <-done, &failed)
 	require.NotNil(t, failed.WriteConcernError)
-	assert.Equal(t, codePrimarySteppedDown, failed.WriteConcernError.Code)
+	assert.Equal(t, 189, failed.WriteConcernError.Code, "PrimarySteppedDown")
 	assert.EqualValues(t, 2, numberOf(t, majority))
 }
 
@@ -118,14 +120,14 @@ func TestChangeStreamsDoNotShowWhatTheMajorityDoesNotHave(t *testing.T) {
 
 func TestALateCommandIsRunAfterItsClientHasGone(t *testing.T) {
 	s, majority, _ := replicated(t)
-	s.Intercept(func(c Intercepted) Fate {
+	s.Intercept(func(c mongotest.Intercepted) mongotest.Fate {
 		switch c.Name {
 		case "update":
-			return Late
+			return mongotest.Late
 		case "delete":
-			return Unanswered
+			return mongotest.Unanswered
 		default:
-			return Served
+			return mongotest.Served
 		}
 	})
 	update := func() error {
@@ -159,6 +161,6 @@ func TestKilledSessionsLoseTheirTransactions(t *testing.T) {
 	require.NoError(t, err)
 	var failed mongo.CommandError
 	require.ErrorAs(t, session.CommitTransaction(t.Context()), &failed)
-	assert.EqualValues(t, codeNoSuchTransaction, failed.Code)
+	assert.EqualValues(t, 251, failed.Code, "NoSuchTransaction")
 	assert.EqualValues(t, 10, numberOf(t, majority))
 }
