@@ -698,7 +698,10 @@ func TestOneQueueOfAGroupIsClosed(t *testing.T) {
 // TestDriverThatPanicsInTheBackground makes each call that no caller waits for panic
 // once. It must be made again.
 func TestDriverThatPanicsInTheBackground(t *testing.T) {
-	for _, bad := range []string{"Extend", "TakeDuty", "RecoverStale", "Forget", "Find", "CancelRequests", "Work"} {
+	for bad, period := range map[string]time.Duration{
+		"Extend": 10 * time.Minute, "TakeDuty": 65 * time.Minute, "RecoverStale": 10 * time.Minute, "Forget": 65 * time.Minute,
+		"Find": 10 * time.Minute, "CancelRequests": 10 * time.Minute, "Work": 10 * time.Minute,
+	} {
 		t.Run(bad, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newSpy(newStore(t))
@@ -706,7 +709,7 @@ func TestDriverThatPanicsInTheBackground(t *testing.T) {
 				group := newDriverGroup(t, store, nil)
 				q := open(t, group, "q")
 				s := &starts{t: t}
-				put(t, q, s.lasting("long", 3*time.Hour))
+				put(t, q, s.lasting("long", 3*period))
 				pass(time.Minute)
 				var panics atomic.Int64
 				store.do(func(_ context.Context, call string) error {
@@ -715,10 +718,10 @@ func TestDriverThatPanicsInTheBackground(t *testing.T) {
 					}
 					return nil
 				})
-				pass(65 * time.Minute)
+				pass(period)
 				assert.Positive(t, panics.Load())
 				store.reset()
-				pass(65 * time.Minute)
+				pass(period)
 				assert.Positive(t, store.count(bad))
 				require.True(t, amboy.Wait(day(t), q))
 				assert.Equal(t, []string{"long"}, s.all())

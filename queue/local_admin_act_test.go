@@ -256,7 +256,7 @@ func TestActionsOnLocalAndStoredQueuesAreEqual(t *testing.T) {
 				pass(10 * time.Minute)
 				h.Later = a.outcomes()
 				require.NoError(a.t, controlled(a.t, a.queue).Resume(a.t.Context()))
-				pass(5 * time.Hour)
+				pass(3 * time.Hour)
 				h.Last = a.outcomes()
 				count()
 				return h

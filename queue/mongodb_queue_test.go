@@ -183,7 +183,7 @@ func TestMongoDBJobsKeepTheirTimesWhateverIsChecked(t *testing.T) {
 				d := mongotest.Open(t, mongotest.InMemory())
 				q := onMongoDB(t, d, 1, func(o *queue.MongoDBOptions) { o.CheckWaitUntil, o.CheckDispatchBy = check, check })
 				later, late := noop(t, "later"), noop(t, "late")
-				later.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)})
+				later.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(10 * time.Minute)})
 				late.SetTimeInfo(amboy.JobTimeInfo{DispatchBy: time.Now().Add(time.Minute)})
 				put(t, q, later, late)
 				pass(2 * time.Minute)
@@ -193,7 +193,7 @@ func TestMongoDBJobsKeepTheirTimesWhateverIsChecked(t *testing.T) {
 				for id, state := range want {
 					assert.Equal(t, state, infoOf(t, q, id).State, id)
 				}
-				pass(time.Hour)
+				pass(10 * time.Minute)
 				assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "later").State)
 			})
 		})
@@ -206,7 +206,7 @@ func TestMongoDBTTL(t *testing.T) {
 		ttl  time.Duration
 		left []string
 	}{
-		"set":     {time.Hour, []string{"scheduled"}},
+		"set":     {10 * time.Minute, []string{"scheduled"}},
 		"not set": {0, []string{"ended", "scheduled"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestMongoDBTTL(t *testing.T) {
 				scheduled := noop(t, "scheduled")
 				scheduled.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(1000 * time.Hour)})
 				put(t, q, noop(t, "ended"), scheduled)
-				pass(59 * time.Minute)
+				pass(9 * time.Minute)
 				assert.Equal(t, 2, q.Stats(t.Context()).Total)
 				_, there := q.Get(t.Context(), "ended")
 				assert.True(t, there)

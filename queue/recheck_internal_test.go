@@ -41,15 +41,18 @@ func recheckJobs(jobs int, until time.Duration) (asked [][]time.Duration) {
 func TestManyBlockedJobsAreCheckedRarely(t *testing.T) {
 	const jobs, until = 20_000, 5 * time.Minute
 	bySecond := make([]int, until/time.Second)
+	var longest, last time.Duration // between two checks of a job, and after its last one
 	for _, times := range recheckJobs(jobs, until) {
 		for i, at := range times {
 			bySecond[at/time.Second]++
 			if i > 0 {
-				assert.LessOrEqual(t, at-times[i-1], 55*time.Second)
+				longest = max(longest, at-times[i-1])
 			}
 		}
-		assert.Less(t, until-times[len(times)-1], 55*time.Second)
+		last = max(last, until-times[len(times)-1])
 	}
+	assert.LessOrEqual(t, longest, 55*time.Second)
+	assert.Less(t, last, 55*time.Second)
 	assert.LessOrEqual(t, slices.Max(bySecond[1:]), 600)
 }
 

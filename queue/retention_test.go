@@ -225,7 +225,7 @@ func TestManyJobsAreForgottenInOneRound(t *testing.T) {
 // processes. One of them removes the jobs whose retention is over.
 func TestMaintenanceCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const heartbeat, processes, kept = 15 * time.Second, 5, 20 * time.Hour
+		const heartbeat, processes, kept = 15 * time.Second, 5, 5 * time.Hour
 		store := newStore(t)
 		var spies []*spy
 		var queues []amboy.Queue
