@@ -54,9 +54,9 @@ var stores = map[string]func(t *testing.T) func() driver.Driver{
 	},
 	"postgres": func(t *testing.T) func() driver.Driver {
 		t.Helper()
-		server, schema := pgtest.URL(t), pgtest.Schema(t)
+		pool, schema := pgtest.Pool(t), pgtest.EmptySchema(t)
 		return func() driver.Driver {
-			store, err := postgres.Open(context.Background(), postgres.Options{URL: server, Schema: schema})
+			store, err := postgres.Open(context.Background(), postgres.Options{Pool: pool, Schema: schema})
 			require.NoError(t, err)
 			return store
 		}
