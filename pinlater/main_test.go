@@ -45,7 +45,7 @@ var stores = map[string]func(t testing.TB) driver.Driver{
 var otherStores = map[string]func(t testing.TB) driver.Driver{
 	"postgres": func(t testing.TB) driver.Driver {
 		t.Helper()
-		store, err := postgres.Open(context.Background(), postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+		store, err := postgres.Open(context.Background(), postgres.Options{Pool: pgtest.Pool(t), Schema: pgtest.EmptySchema(t)})
 		require.NoError(t, err)
 		return store
 	},
