@@ -20,7 +20,7 @@ func ofType(queue, id, jobType string) *driver.Record {
 // A claim that excludes a kind costs as much with a backlog of that kind as without, and
 // no more commands than any claim, once the driver has met the other kinds.
 func TestAClaimPassesOverABacklogOfAnUnknownKind(t *testing.T) {
-	const backlog, wanted, types = 5000, 6, 3
+	const backlog, wanted, types = 1000, 6, 3
 	server, err := mongotest.New(mongotest.Options{InMemory: true})
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
