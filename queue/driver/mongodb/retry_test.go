@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/event"
 	"go.mongodb.org/mongo-driver/mongo"
 
 	"github.com/mongodb/amboy"
@@ -235,6 +236,37 @@ func TestARetryBehindAnOpenTransactionIsLeftToTheSweep(t *testing.T) {
 		assert.Less(t, took, 10*time.Second)
 		require.NoError(t, session.AbortTransaction(t.Context()))
 		time.Sleep(11 * time.Second) // the second sweep after a retry finishes it, and comes within 10
+		running := claimAll(t, d, request("owner", 1, "queue"))
+		require.Len(t, running, 1)
+		assert.Equal(t, next.Name, running[0].Name)
+	})
+}
+
+// A sweep queries what is left, and then a retry begins, before the sweep has the answer.
+func TestASweepForgotTheRetryThatBeganDuringItsQuery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		queried, answer := make(chan struct{}), make(chan struct{})
+		var held atomic.Bool
+		s.options.SetMonitor(&event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			if e.CommandName == "aggregate" && held.Swap(false) {
+				close(queried)
+				<-answer
+			}
+		}})
+		d := s.open(func(o *mongodb.Options) { o.Client = s.connect() })
+		failed, next := awaitingRetry(t, d)
+		time.Sleep(time.Minute)
+		held.Store(true)
+		mongodb.Sweep(d)
+		<-queried
+		session, inTx := begin(t, s.client)
+		_, err := s.jobs(true).UpdateOne(inTx, bson.M{"_id": failed.Name}, bson.M{"$set": bson.M{"touched": true}})
+		require.NoError(t, err)
+		require.ErrorIs(t, d.Retry(t.Context(), failed, next), driver.ErrOutcomeUnknown)
+		require.NoError(t, session.AbortTransaction(t.Context()))
+		close(answer)
+		time.Sleep(11 * time.Second)
 		running := claimAll(t, d, request("owner", 1, "queue"))
 		require.Len(t, running, 1)
 		assert.Equal(t, next.Name, running[0].Name)

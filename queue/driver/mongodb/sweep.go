@@ -192,6 +192,7 @@ type leftovers struct {
 func (d *Driver) sweepOnce(ctx context.Context) error {
 	s, began := &d.sweeper, d.elapsed()
 	what := sweepQuery{legacy: s.legacy.Swap(false) || !d.isReplica, edges: began >= s.awaited.due, committed: s.awaited.take()}
+	s.waiting.Store(false) // before the query, which may miss what a caller of watch is about to write
 	found, err := d.findLeftovers(ctx, what)
 	if err != nil {
 		s.legacy.Store(what.legacy)
@@ -204,7 +205,9 @@ func (d *Driver) sweepOnce(ctx context.Context) error {
 		s.awaited.checked(began, d.elapsed(), found)
 	}
 	some := len(found.settle)+len(found.handovers)+len(found.legacy)+len(found.scopes) > 0
-	s.waiting.Store(some || s.awaited.left || !d.isReplica)
+	if some || s.awaited.left || !d.isReplica {
+		s.waiting.Store(true)
+	}
 	if s.awaited.more() {
 		s.hurry()
 	}
