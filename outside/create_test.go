@@ -114,9 +114,9 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 			"tags":                {"tags", with(func(n *management.NewJob) { n.Tags = []string{""} })},
 			"metadata":            {"metadata", with(func(n *management.NewJob) { n.Metadata = map[string]string{"a": ""} })},
 			"enqueue scopes":      {"enqueue_scopes", with(func(n *management.NewJob) { n.EnqueueScopes = true })},
-			"backoff":             {"retry policy", with(func(n *management.NewJob) { n.Backoff = &management.Backoff{Wait: 1, Factor: 0.5} })},
+			"backoff":             {"backoff.factor", with(func(n *management.NewJob) { n.Backoff = &management.Backoff{Wait: 1, Factor: 0.5} })},
 			"unique until":        {"unique until", with(func(n *management.NewJob) { n.UniqueUntil = amboy.UniqueUntilEnded })},
-			"keep":                {"retention", with(func(n *management.NewJob) { n.Keep = &management.Keep{Failed: -5} })},
+			"keep":                {"keep.failed", with(func(n *management.NewJob) { n.Keep = &management.Keep{Failed: -5} })},
 			"version":             {"version", with(func(n *management.NewJob) { n.Version = -1 })},
 			"version not outside": {"outside", with(func(n *management.NewJob) { n.Type, n.Outside, n.Version = declared.Type().Name, false, 2 })},
 		} {
