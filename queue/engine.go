@@ -264,9 +264,13 @@ func (e *engine) move() {
 }
 
 // carryOut executes commands of the core. Calls of a store that takes time are made in
-// the background.
+// the background; those of others are made here, and so is what follows from their answers.
 func (e *engine) carryOut(commands []core.Command) {
-	for _, command := range commands {
+	for i := 0; i < len(commands); i++ {
+		command := commands[i]
+		if i == len(commands)-1 {
+			commands, i = commands[:0], -1 // there is room for what follows
+		}
 		switch do := command.(type) {
 		case core.Yield:
 			e.yield()
@@ -287,7 +291,11 @@ func (e *engine) carryOut(commands []core.Command) {
 		case core.Report:
 			e.report(do.What, do.Err)
 		default:
-			e.call(command)
+			if e.inline {
+				commands = e.decide(e.answer(command), commands)
+			} else {
+				e.runInBackground(func(context.Context) { e.happen(e.answer(command)) })
+			}
 		}
 	}
 }

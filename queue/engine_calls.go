@@ -13,17 +13,6 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// call makes a call of the store and reports the result to the core.
-//
-//nolint:contextcheck // It ends with the engine, not with a caller.
-func (e *engine) call(command core.Command) {
-	if e.inline {
-		e.happen(e.answer(command))
-		return
-	}
-	e.runInBackground(func(context.Context) { e.happen(e.answer(command)) })
-}
-
 // answer makes a call of the store, and returns its result as an event.
 func (e *engine) answer(command core.Command) core.Event {
 	switch do := command.(type) {

@@ -10,6 +10,10 @@ import (
 // claimRetry is the pause after a failed claim, unless there is something new to claim.
 const claimRetry = time.Second
 
+// claimPause is the pause after a claim that got nothing, if its answer asks for another one
+// at once. What is due may belong to a queue that is only being opened.
+const claimPause = time.Millisecond
+
 // maxYields bounds the Yield commands before a claim. If calls of the store take no time, a
 // timer would take longer than what it saves.
 const maxYields = 8
@@ -268,7 +272,7 @@ func (c *Core) claimed(e Claimed) {
 		c.checkCancelsSoon() // a request may concern one of these records
 	}
 	c.exhaust(call, e.Err == nil && call.limit > 0 && started+left >= call.limit)
-	c.dueAt(e.Next)
+	c.dueAt(c.afterClaim(e))
 	if e.Err != nil {
 		c.do(Report{"could not claim jobs", e.Err})
 		c.timers.set(pollTimer, c.now.Mono+claimRetry)
@@ -276,6 +280,15 @@ func (c *Core) claimed(e Claimed) {
 	}
 	c.setPoll()
 	c.claimIfUseful()
+}
+
+// afterClaim returns the time of the claim that an answer asks for.
+func (c *Core) afterClaim(e Claimed) time.Time {
+	soonest := c.now.Wall.Add(claimPause)
+	if e.Next.IsZero() || len(e.Records) > 0 || e.Next.After(soonest) {
+		return e.Next
+	}
+	return soonest
 }
 
 // take holds the leases of claimed records, and gives the runs to workers. left counts the

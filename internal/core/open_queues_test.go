@@ -161,3 +161,17 @@ func TestAFailedLookPutsOffTheNextOne(t *testing.T) {
 	s.tell(core.Looked{Call: look.Call, Err: errors.New("no answer")})
 	require.Len(t, all[core.Look](s.wait(time.Second)), 1)
 }
+
+// A job was due in a queue that was still being opened, and so the answers to claims of the open
+// queue asked for another claim at once. Each claim led to the next, until the stack overflowed
+// if calls took no time.
+func TestClaimsForAQueueThatIsBeingOpenedFollowedEachOtherWithoutEnd(t *testing.T) {
+	s := newStory(t)
+	first := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
+	due := begin.Add(time.Second)
+	s.tell(core.DueAt{Time: due})
+	s.wait(2 * time.Second)
+	second := only[core.Claim](t, s.tell(core.Claimed{Call: first.Call, Next: due}))
+	assert.Empty(t, all[core.Claim](s.tell(core.Claimed{Call: second.Call, Next: due})))
+	only[core.Claim](t, s.wait(time.Millisecond))
+}

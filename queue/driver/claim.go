@@ -46,6 +46,7 @@ type Claimed struct {
 	// Next is the next time after Now at which more records may become claimable: when a
 	// record that waits for no edge becomes due, or when a record that has not started
 	// expires. It is zero if there is no such time. It may concern records of queues that
-	// were not asked for.
+	// were not asked for. A time that is not after Now asks for another claim: at once, or
+	// after a millisecond if there are no Records.
 	Next time.Time
 }
