@@ -77,7 +77,7 @@ func benchmarkNames(b *testing.B, open func() (driver.Driver, error)) {
 		<-time.After(1100 * time.Millisecond)
 		require.NoError(b, pruner.Prune(b.Context()))
 		left = memoryInUse().heapSince(before) / float64(*names)
-		infos, err := d.Queues(b.Context())
+		infos, err := d.Queues(b.Context(), driver.QueueRequest{})
 		require.NoError(b, err)
 		namesLeft = float64(len(infos))
 		require.NoError(b, group.Close(b.Context()))

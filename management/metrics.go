@@ -69,7 +69,7 @@ func (i *inspector) MeasureQueues(ctx context.Context) ([]QueueMeasures, error) 
 }
 
 func (i *inspector) measureQueues(ctx context.Context) ([]QueueMeasures, error) {
-	infos, err := i.store.QueueInfos(ctx)
+	infos, err := i.store.QueueInfos(ctx, driver.QueueRequest{})
 	if err != nil {
 		return nil, err
 	}

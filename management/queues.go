@@ -56,7 +56,7 @@ func (i *inspector) queues(ctx context.Context) ([]Queue, error) {
 func (i *inspector) infos(ctx context.Context) ([]driver.QueueInfo, error) {
 	allowed := i.store.Queues()
 	if len(allowed) == 0 {
-		return i.store.QueueInfos(ctx)
+		return i.store.QueueInfos(ctx, driver.QueueRequest{})
 	}
 	var infos []driver.QueueInfo
 	for _, name := range slices.Sorted(slices.Values(allowed)) {

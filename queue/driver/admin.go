@@ -39,9 +39,15 @@ type Admin interface {
 	// amboy.HoldBlocked.
 	Stats(ctx context.Context, queue string) (amboy.QueueStats, error)
 
-	// Queues describes, sorted by name, all queues that an Insert or a Control ever
-	// named, except those that Prune dropped.
-	Queues(ctx context.Context) ([]QueueInfo, error)
+	// Queues describes the queues that an Insert or a Control ever named, except those that
+	// Prune dropped, sorted by the bytes of their names. The cost of a page depends on the
+	// queues on it, and not on how many others the store has.
+	Queues(ctx context.Context, req QueueRequest) ([]QueueInfo, error)
+
+	// SumQueues adds up all queues in one read of the store, and describes the busiest of
+	// them: at most so many, and none if busiest is 0. Queues that change meanwhile may be
+	// counted before or after the change.
+	SumQueues(ctx context.Context, busiest int) (QueueTotals, error)
 
 	// CountTypes counts the jobs that have not ended, by queue and type, sorted by both. It
 	// may read all of their records, though not in one step: jobs that change meanwhile may

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -30,6 +31,9 @@ var severalQueuesRules = []rule{
 
 var queuesRules = []rule{
 	{"queues are described by name", queuesDescribed},
+	{"pages of queues are complete and without doubles while queues come and go", queuesPaged},
+	{"a page of queues begins with a name or the next one", queuesFrom},
+	{"all queues are added up, and the busiest are described", queuesSummed},
 	{"a queue is described with its scheduled and its parked records", queuesScheduledAndParked},
 	{"records that have not ended are counted by queue, type and place", queuesTypes},
 	{"the oldest ready record of a queue is found, whatever its priority", queuesOldestReady},
@@ -280,7 +284,7 @@ func queuesDescribed(f *fixture) {
 	in.insert(spec{id: "other"})
 	in.control(driver.ControlChange{Paused: &yes, MaxRunning: &most})
 
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	var names []string
 	for _, info := range infos {
@@ -293,12 +297,114 @@ func queuesDescribed(f *fixture) {
 	assert.Equal(f, amboy.QueueStats{Total: 2, Pending: 1, Completed: 1}.String(), infos[4].Stats.String())
 }
 
+// queuesPaged reads pages. Between them queues come and go, in the part that was read and in the
+// part that was not.
+func queuesPaged(f *fixture) {
+	const limit = 7
+	var stay []string
+	for i := range 3 * limit {
+		stay = append(stay, fmt.Sprintf("stays %02d", i))
+		f.in(stay[i]).insert(spec{id: "job"})
+		f.emptyQueue(fmt.Sprintf("stays %02d, goes", i))
+	}
+	var names []string
+	for from, n := "", 0; ; n++ {
+		infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{From: from, Limit: limit})
+		require.NoError(f, err)
+		require.LessOrEqual(f, len(infos), limit)
+		for _, info := range infos {
+			names = append(names, info.Name)
+			if slices.Contains(stay, info.Name) {
+				assert.Equal(f, 1, info.Stats.Pending, info.Name)
+			}
+		}
+		if len(infos) < limit {
+			break
+		}
+		from = driver.NextName(infos[limit-1].Name)
+		for _, name := range []string{"new at the beginning", "stays 15, new", "very late"} {
+			f.in(fmt.Sprint(name, " ", n)).insert(spec{id: "job"})
+		}
+		if f.driver.Features().Prunes {
+			_, err = f.driver.Prune(f.ctx, driver.PruneRequest{Unused: time.Now().Add(time.Hour), Limit: 5})
+			require.NoError(f, err)
+			f.forgetPruned()
+		}
+	}
+	assert.True(f, slices.IsSorted(names), "%q", names)
+	assert.Len(f, slices.Compact(slices.Clone(names)), len(names), "no queue is on two pages: %q", names)
+	assert.Subset(f, names, stay)
+	assert.Contains(f, names, "very late 0")
+}
+
+// forgetPruned adapts the expected counts to a Prune: those of a dropped queue begin anew.
+func (f *fixture) forgetPruned() {
+	f.Helper()
+	left := f.queueNames()
+	maps.DeleteFunc(f.removed, func(queue string, _ int) bool { return !slices.Contains(left, queue) })
+}
+
+func queuesFrom(f *fixture) {
+	for _, name := range []string{"", "a", "a.b", "b", "ä"} {
+		f.in(name).insert(spec{id: "job"})
+	}
+	for _, test := range []struct {
+		req  driver.QueueRequest
+		want []string
+	}{
+		{driver.QueueRequest{}, []string{"", "a", "a.b", "b", "ä"}},
+		{driver.QueueRequest{Limit: 2}, []string{"", "a"}},
+		{driver.QueueRequest{From: driver.NextName(""), Limit: 2}, []string{"a", "a.b"}},
+		{driver.QueueRequest{From: "a", Limit: 1}, []string{"a"}},
+		{driver.QueueRequest{From: driver.NextName("a"), Limit: 9}, []string{"a.b", "b", "ä"}},
+		{driver.QueueRequest{From: "aa"}, []string{"b", "ä"}},
+		{driver.QueueRequest{From: driver.NextName("ä"), Limit: 9}, nil},
+	} {
+		infos, err := f.driver.Queues(f.ctx, test.req)
+		require.NoError(f, err)
+		var names []string
+		for _, info := range infos {
+			names = append(names, info.Name)
+		}
+		assert.Equal(f, test.want, names, "%+v", test.req)
+	}
+	_, err := f.driver.Queues(f.ctx, driver.QueueRequest{Limit: -1})
+	require.ErrorContains(f, err, "must not be negative (is -1)")
+}
+
+func queuesSummed(f *fixture) {
+	totals, err := f.driver.SumQueues(f.ctx, 10)
+	require.NoError(f, err)
+	assert.Equal(f, driver.QueueTotals{}, totals)
+	f.fill("a", 0, 2)
+	f.fill("b", 0, 3)
+	f.fill("c", 0, 2)
+	f.emptyQueue("idle")
+	b := f.in("b")
+	b.act(driver.Action{Kind: driver.Park, Reason: "it looks odd"}, "b3")
+	b.insert(spec{id: "later", waitUntil: time.Now().Add(time.Hour)}, spec{id: "fails", retryable: true, priority: 1})
+	b.end(b.claimOne("fails"), amboy.StateRetrying)
+	b.claimOne("b1")
+	totals, err = f.driver.SumQueues(f.ctx, 2)
+	require.NoError(f, err)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
+	require.NoError(f, err)
+	assert.Equal(f, amboy.QueueStats{Total: 10, Pending: 7, Running: 1, Retrying: 1, Completed: 2}.String(), totals.Stats.String())
+	assert.Equal(f, driver.QueueTotals{
+		Queues: 4, Stats: totals.Stats, Scheduled: 1, Parked: 1, Busiest: []driver.QueueInfo{infos[1], infos[0]},
+	}, totals)
+	totals, err = f.driver.SumQueues(f.ctx, 0)
+	require.NoError(f, err)
+	assert.Equal(f, 4, totals.Queues)
+	assert.Empty(f, totals.Busiest)
+}
+
 func queuesScheduledAndParked(f *fixture) {
 	a := f.in("a")
 	a.insert(spec{id: "ready"}, spec{id: "later", waitUntil: time.Now().Add(time.Hour)}, spec{id: "latest", waitUntil: time.Now().Add(2 * time.Hour)},
 		spec{id: "aside"}, spec{id: "blocked", edges: []string{"ready"}})
 	a.act(driver.Action{Kind: driver.Park, Reason: "it looks odd"}, "aside")
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	require.Len(f, infos, 1)
 	assert.Equal(f, 2, infos[0].Scheduled)
@@ -365,7 +471,7 @@ func sortedTypes(counts []driver.TypeCount) []driver.TypeCount {
 func queuesControlled(f *fixture) {
 	yes := true
 	f.in("a").control(driver.ControlChange{Draining: &yes})
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	require.Len(f, infos, 1)
 	infos[0].Used = time.Time{}
@@ -377,7 +483,7 @@ func queuesStay(f *fixture) {
 	a.insert(spec{id: "job"})
 	a.end(a.claimOne("job"), amboy.StateSucceeded)
 	a.act(driver.Action{Kind: driver.Delete}, "job")
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	isThere := func(info driver.QueueInfo) bool { return info.Name == "a" }
 	require.True(f, slices.ContainsFunc(infos, isThere))
@@ -407,8 +513,7 @@ func queuesPruned(f *fixture) {
 		f.Helper()
 		pruned, pruneErr := f.driver.Prune(f.ctx, driver.PruneRequest{Unused: unused, Limit: limit, Keep: []string{"kept"}})
 		require.NoError(f, pruneErr)
-		left := f.queueNames()
-		maps.DeleteFunc(f.removed, func(queue string, _ int) bool { return !slices.Contains(left, queue) })
+		f.forgetPruned()
 		f.consistent()
 		return pruned
 	}
@@ -434,7 +539,7 @@ func queuesPruned(f *fixture) {
 
 func (f *fixture) queueNames() (names []string) {
 	f.Helper()
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	for _, info := range infos {
 		names = append(names, info.Name)
@@ -453,7 +558,7 @@ func (f *fixture) emptyQueue(name string) *fixture {
 }
 
 func queuesOfEmptyStore(f *fixture) {
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	assert.Empty(f, infos)
 }

@@ -198,7 +198,12 @@ func (t *turns) Stats(ctx context.Context, queue string) (amboy.QueueStats, erro
 	return t.next().Stats(ctx, queue)
 }
 
-func (t *turns) Queues(ctx context.Context) ([]driver.QueueInfo, error) { return t.next().Queues(ctx) }
+func (t *turns) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	return t.next().Queues(ctx, req)
+}
+func (t *turns) SumQueues(ctx context.Context, busiest int) (driver.QueueTotals, error) {
+	return t.next().SumQueues(ctx, busiest)
+}
 
 func (t *turns) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 	return t.next().CountTypes(ctx)

@@ -39,7 +39,8 @@ type Driver struct {
 	mu          sync.Mutex
 	closed      bool
 	queues      map[string]*queue
-	prunedSince int // the number of queues that were pruned since the map was made
+	names       sortedQueues // has the same queues
+	prunedSince int          // the number of queues that were pruned since the map was made
 	index       index
 	records     arrivals.List[entry] // of all queues
 	inserted    uint64               // the last number of a record

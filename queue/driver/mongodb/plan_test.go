@@ -71,7 +71,7 @@ func TestReadsUseIndexes(t *testing.T) {
 			return err
 		},
 		"Queues": func() error {
-			_, err := d.Queues(t.Context())
+			_, err := d.Queues(t.Context(), driver.QueueRequest{})
 			return err
 		},
 		"Unfinished": func() error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -154,22 +155,48 @@ func (d *Driver) stats(ctx context.Context, queue string) (amboy.QueueStats, err
 	return amboy.QueueStats{}, err
 }
 
-// Queues implements driver.Driver. It sends one command, whatever the number of queues,
-// which reads index keys and the controls of the queues.
-func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
+// Queues implements driver.Driver. Without a limit it sends one command, whatever the number
+// of queues, which reads index keys and the controls of the queues. For a page it first finds
+// the names: with a command for each keysAtOnce index keys, and at most one for each queue.
+func (d *Driver) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
 	leave, err := d.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	ctx = plain(ctx)
-	var all bson.D
-	if d.opts.Grouped {
-		all = anyQueue
-	}
-	rows, err := d.tallies(ctx, all, field("_id", withPrefix(controlPrefix)))
+	infos, err := d.queues(plain(ctx), req)
 	if err != nil {
 		return nil, fmt.Errorf("describing the queues: %w", err)
+	}
+	return infos, nil
+}
+
+func (d *Driver) queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	if !d.opts.Grouped && req.From != "" {
+		return nil, nil // the only queue has no name
+	}
+	var filter bson.D
+	controls := withPrefix(controlPrefix)
+	switch {
+	case d.opts.Grouped && req != (driver.QueueRequest{}):
+		names, err := d.namesFrom(ctx, req)
+		if err != nil || len(names) == 0 {
+			return nil, err
+		}
+		keys := make([]string, len(names))
+		for i, name := range names {
+			keys[i] = controlKey(name)
+		}
+		filter, controls = field("group", field("$in", names)), field("$in", keys)
+	case d.opts.Grouped:
+		filter = anyQueue
+	}
+	rows, err := d.tallies(ctx, filter, field("_id", controls))
+	if err != nil {
+		return nil, err
 	}
 	infos := describe(rows)
 	described := make([]driver.QueueInfo, 0, len(infos))
@@ -178,6 +205,83 @@ func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	}
 	slices.SortFunc(described, func(a, b driver.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return described, nil
+}
+
+// keysAtOnce is the number of index keys that one command reads for the names of queues.
+const keysAtOnce = 100
+
+// namesFrom returns the names of the queues of a page, sorted.
+func (d *Driver) namesFrom(ctx context.Context, req driver.QueueRequest) ([]string, error) {
+	limit := req.Limit
+	if limit == 0 {
+		limit = math.MaxInt
+	}
+	stored, err := d.controlledFrom(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for from := field("$gte", req.From); len(names) < limit; {
+		var found []struct {
+			Group string `bson:"group"`
+		}
+		cursor, err := d.jobs.Find(ctx, field("group", from), options.Find().
+			SetSort(field("group", 1)).SetProjection(bson.D{{Key: "_id", Value: 0}, {Key: "group", Value: 1}}).SetLimit(keysAtOnce))
+		if err == nil {
+			err = cursor.All(ctx, &found)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range found {
+			if len(names) == 0 || names[len(names)-1] != one.Group {
+				names = append(names, one.Group)
+			}
+		}
+		if len(found) < keysAtOnce {
+			break
+		}
+		from = field("$gt", names[len(names)-1])
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(append(names, stored...))))
+	return names[:min(limit, len(names))], nil
+}
+
+// controlledFrom returns the names of a page of the queues that have a control document.
+func (d *Driver) controlledFrom(ctx context.Context, req driver.QueueRequest) ([]string, error) {
+	controls := withPrefix(controlPrefix)
+	controls[0].Value = controlKey(req.From)
+	cursor, err := d.control.Find(ctx, field("_id", controls), options.Find().
+		SetSort(field("_id", 1)).SetProjection(field("queue", 1)).SetLimit(int64(req.Limit)))
+	var found []controlDocument
+	if err == nil {
+		err = cursor.All(ctx, &found)
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(found))
+	for i, one := range found {
+		names[i] = one.Queue
+	}
+	return names, nil
+}
+
+// SumQueues implements driver.Driver. It sends one command, as Queues without a limit does.
+func (d *Driver) SumQueues(ctx context.Context, busiest int) (totals driver.QueueTotals, err error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return driver.QueueTotals{}, err
+	}
+	defer leave()
+	infos, err := d.queues(plain(ctx), driver.QueueRequest{})
+	if err != nil {
+		return driver.QueueTotals{}, fmt.Errorf("adding up the queues: %w", err)
+	}
+	for _, info := range infos {
+		totals.Add(info, busiest)
+	}
+	return totals, nil
 }
 
 // CountTypes implements driver.Driver. It reads the documents that have not ended, with one

@@ -114,6 +114,10 @@ const (
 	readAttempts
 	readStats
 	readQueues
+	readQueuePage
+	countQueues
+	sumQueues
+	readBusiest
 	readUnfinished
 	countTypes
 	readOldestReady
@@ -425,6 +429,17 @@ var statementTexts = [statements]string{
 	readStats: `SELECT place::bigint, sum(n)::bigint FROM ` + tallied + ` WHERE queue = (SELECT id FROM {s}.queues WHERE name = $1) GROUP BY place`,
 	readQueues: `SELECT q.name, q.paused, q.draining, q.max_running, t.place::bigint, sum(t.n)::bigint
 		FROM {s}.queues q LEFT JOIN ` + tallied + ` ON t.queue = q.id GROUP BY q.id, t.place ORDER BY q.name`,
+	readQueuePage: `SELECT q.name, q.paused, q.draining, q.max_running, t.place::bigint, t.n::bigint
+		FROM (SELECT * FROM {s}.queues WHERE (name > $1 OR $3 AND name = $1) AND name >= $1 ORDER BY name LIMIT $2) q
+		LEFT JOIN LATERAL (SELECT place, sum(n) AS n FROM ` + tallied + ` WHERE t.queue = q.id GROUP BY place) t ON true ORDER BY q.name`,
+	countQueues: `SELECT count(*)::bigint FROM {s}.queues`,
+	sumQueues:   `SELECT place::bigint, sum(n)::bigint FROM ` + tallied + ` GROUP BY place`,
+	readBusiest: `SELECT q.name, q.paused, q.draining, q.max_running, t.place::bigint, t.n::bigint
+		FROM (SELECT queue, c.n FROM (SELECT queue, sum(n) AS n FROM ` + tallied + ` WHERE place < 8 GROUP BY queue HAVING sum(n) > 0) c
+			JOIN {s}.queues ON id = queue ORDER BY c.n DESC, name LIMIT $1) b
+		JOIN {s}.queues q ON q.id = b.queue
+		LEFT JOIN LATERAL (SELECT place, sum(n) AS n FROM ` + tallied + ` WHERE t.queue = q.id GROUP BY place) t ON true
+		ORDER BY b.n DESC, q.name`,
 	readUnfinished: `SELECT name FROM {s}.queues WHERE id IN
 		(SELECT queue FROM ` + tallied + ` WHERE place < 8 GROUP BY queue HAVING sum(n) > 0) ORDER BY name`,
 	countTypes: `SELECT q.name, c.type, c.place::bigint, sum(c.n)::bigint FROM (

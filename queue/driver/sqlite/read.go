@@ -116,9 +116,11 @@ const (
 	readAttempts = `SELECT ` + readColumns + ` FROM jobs
 		WHERE queue = (SELECT id FROM queues WHERE name = ?) AND job_id = ? AND attempt IS NOT NULL ORDER BY attempt`
 	readQueue      = `SELECT ` + queueColumns + ` FROM queues WHERE name = ?`
-	readQueues     = `SELECT ` + queueColumns + ` FROM queues ORDER BY name`
+	readQueues     = `SELECT ` + queueColumns + ` FROM queues WHERE name >= ?1 ORDER BY name LIMIT ?2`
+	sumQueues      = `SELECT count(*), ` + sumColumns + ` FROM queues`
+	readBusiest    = `SELECT ` + queueColumns + ` FROM queues WHERE ` + unfinished + ` > 0 ORDER BY ` + unfinished + ` DESC, name LIMIT ?`
 	readUnfinished = `SELECT name FROM queues
-		WHERE waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying > 0 ORDER BY name`
+		WHERE ` + unfinished + ` > 0 ORDER BY name`
 	// The index has the kinds of the ready records of a queue next to each other.
 	countReadyTypes = `SELECT q.name, j.kind, j.n FROM (SELECT queue, kind, count(*) AS n FROM jobs INDEXED BY jobs_kind
 		WHERE place = 4 GROUP BY queue, kind) AS j JOIN queues AS q ON q.id = j.queue`
@@ -294,15 +296,27 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) (leases []dri
 const queueColumns = `name, paused, draining, max_running, waiting, scheduled, postponed, scope_blocked, ready, parked,
 	running, retrying, ended, used`
 
+// sumColumns are the sums of the counts of queues, in the order of queueColumns.
+const sumColumns = `ifnull(sum(waiting), 0), ifnull(sum(scheduled), 0), ifnull(sum(postponed), 0), ifnull(sum(scope_blocked), 0),
+	ifnull(sum(ready), 0), ifnull(sum(parked), 0), ifnull(sum(running), 0), ifnull(sum(retrying), 0), ifnull(sum(ended), 0)`
+
+// unfinished is the number of records of a queue that have not ended for good.
+const unfinished = `(waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying)`
+
 // queueInfo reads the queueColumns.
 func (r *row) queueInfo() driver.QueueInfo {
 	info := driver.QueueInfo{Name: r.text(), Control: r.control()}
-	for p := table.Waiting; p <= table.Succeeded; p++ { // The last column counts all records that ended.
-		p.Count(&info, r.int())
-	}
+	r.counts(&info)
 	info.Used = table.TimeOf(r.time())
 	r.inQueue(info.Name)
 	return info
+}
+
+// counts reads the columns that count the records of each place.
+func (r *row) counts(info *driver.QueueInfo) {
+	for p := table.Waiting; p <= table.Succeeded; p++ { // The last column counts all records that ended.
+		p.Count(info, r.int())
+	}
 }
 
 // readInfo describes a queue. A queue that does not exist is described as empty.
@@ -331,15 +345,48 @@ func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, err
 
 // Queues implements driver.Driver. Its cost does not depend on the number of
 // records.
-func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error) {
-	err = d.reads.query(ctx, readQueues, func(r *row) error {
-		all = append(all, r.queueInfo())
-		return nil
-	})
+func (d *Driver) Queues(ctx context.Context, req driver.QueueRequest) (all []driver.QueueInfo, err error) {
+	if err = req.Validate(); err != nil {
+		return nil, err
+	}
+	limit := req.Limit
+	if limit == 0 {
+		limit = -1
+	}
+	all, err = d.readInfos(ctx, readQueues, req.From, limit)
 	if err != nil {
 		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
 	return all, nil
+}
+
+// readInfos returns the rows of queueColumns of a statement.
+func (d *Driver) readInfos(ctx context.Context, statement string, args ...any) (all []driver.QueueInfo, err error) {
+	err = d.reads.query(ctx, statement, func(r *row) error {
+		all = append(all, r.queueInfo())
+		return nil
+	}, args...)
+	return all, err
+}
+
+// SumQueues implements driver.Driver. It scans the table of queues. Its cost does not depend
+// on the number of records.
+func (d *Driver) SumQueues(ctx context.Context, busiest int) (driver.QueueTotals, error) {
+	var sum driver.QueueInfo
+	var totals driver.QueueTotals
+	err := d.reads.query(ctx, sumQueues, func(r *row) error {
+		totals.Queues = r.int()
+		r.counts(&sum)
+		return nil
+	})
+	if err == nil && busiest > 0 {
+		totals.Busiest, err = d.readInfos(ctx, readBusiest, busiest)
+	}
+	if err != nil {
+		return driver.QueueTotals{}, fmt.Errorf("adding up the queues: %w", err)
+	}
+	totals.Stats, totals.Scheduled, totals.Parked = sum.Stats, sum.Scheduled, sum.Parked
+	return totals, nil
 }
 
 // CountTypes implements driver.Driver. It scans an index of the ready records, and reads the
