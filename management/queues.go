@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxDetailed is the number of queues for which Queues finds the oldest pending job
+	// maxDetailed is the number of queues of a list for which are found the oldest pending job
 	// and the unknown kinds.
 	maxDetailed = 100
 	// oldestConcurrency is the number of queries for the oldest job that run at once.
@@ -38,18 +38,7 @@ func (i *inspector) queues(ctx context.Context) ([]Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	workers, err := i.workers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	queues := make([]Queue, len(infos))
-	for n, info := range infos {
-		queues[n] = queueOf(info, workers[info.Name])
-	}
-	if err := i.setOldest(ctx, queues); err != nil {
-		return nil, err
-	}
-	return queues, i.setUnknown(ctx, queues)
+	return i.describeQueues(ctx, infos)
 }
 
 // infos describes the queues of this inspector, by name.
@@ -173,23 +162,6 @@ func (i *inspector) oldest(ctx context.Context, q Queue) (time.Time, error) {
 		return driver.ReadySince(r.TimeInfo), nil
 	}
 	return time.Time{}, nil
-}
-
-// workers returns the numbers of workers that were set, by the name of the queue.
-func (i *inspector) workers(ctx context.Context) (map[string]int, error) {
-	set := map[string]int{}
-	for note, err := range i.notes(ctx, presence.WorkersKind, "") {
-		if err != nil {
-			return nil, err
-		}
-		name, n, err := presence.WorkersOf(note)
-		if err != nil {
-			logUnreadableNote(ctx, note, err)
-			continue
-		}
-		set[name] = n
-	}
-	return set, nil
 }
 
 // workersOf returns the number of workers that was set for a queue; 0 if none was.

@@ -53,7 +53,7 @@ func (c *Client) watch(ctx context.Context, every time.Duration, use func([]mana
 		case api.ErrorEvent:
 			return c.remote.newFailure(response, []byte(data))
 		case api.QueuesEvent:
-			var list api.QueueList
+			var list management.QueuePage
 			if err := json.Unmarshal([]byte(data), &list); err != nil {
 				return fmt.Errorf("reading an event of %s: %w", response.Request.URL.Redacted(), err)
 			}
