@@ -96,12 +96,16 @@ func (f *fake) Queues(context.Context) ([]management.Queue, error) {
 	}, f.err
 }
 
-// FindQueues returns all selected queues on one page.
-func (f *fake) FindQueues(ctx context.Context, filter management.QueueFilter, _ management.PageRequest) (management.QueuePage, error) {
+// FindQueues returns a page whose cursor has a letter for each queue before it.
+func (f *fake) FindQueues(ctx context.Context, filter management.QueueFilter, page management.PageRequest) (management.QueuePage, error) {
 	queues, err := f.Queues(ctx)
 	queues = slices.DeleteFunc(queues, func(q management.Queue) bool {
 		return !strings.Contains(q.Name, filter.Name) || (len(filter.Queues) > 0 && !slices.Contains(filter.Queues, q.Name))
 	})
+	queues = queues[min(len(page.Cursor), len(queues)):]
+	if page.Limit > 0 && page.Limit < len(queues) {
+		return management.QueuePage{Queues: queues[:page.Limit], Next: strings.Repeat("c", len(page.Cursor)+page.Limit)}, err
+	}
 	return management.QueuePage{Queues: queues}, err
 }
 
