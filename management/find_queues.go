@@ -149,7 +149,7 @@ func (i *inspector) describeQueues(ctx context.Context, infos []driver.QueueInfo
 	for n, info := range infos {
 		queues[n] = queueOf(info, workers[info.Name])
 	}
-	if err := i.setOldest(ctx, queues); err != nil {
+	if err := i.setOldest(ctx, queues, infos); err != nil {
 		return nil, err
 	}
 	return queues, i.setUnknown(ctx, queues)

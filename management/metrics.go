@@ -120,7 +120,7 @@ func measuresOf(info driver.QueueInfo) QueueMeasures {
 	s := info.Stats
 	return QueueMeasures{
 		Name:      info.Name,
-		Ready:     max(0, s.Pending-s.Blocked-info.Scheduled-info.Parked),
+		Ready:     max(0, readyIn(info)),
 		Scheduled: info.Scheduled,
 		Blocked:   s.Blocked,
 		Parked:    info.Parked,

@@ -119,31 +119,65 @@ func countsOf(s amboy.QueueStats) Counts {
 	}
 }
 
-// setOldest sets OldestPending for the queues with the most jobs that can start.
-func (i *inspector) setOldest(ctx context.Context, queues []Queue) error {
-	byDepth := make([]*Queue, len(queues))
-	for n := range queues {
-		byDepth[n] = &queues[n]
+// setOldest sets OldestPending for the queues with the most jobs that can start. infos describe
+// the queues in the same order.
+func (i *inspector) setOldest(ctx context.Context, queues []Queue, infos []driver.QueueInfo) error {
+	var ready []int // positions in queues
+	for n, info := range infos {
+		if readyIn(info) > 0 {
+			ready = append(ready, n)
+		}
 	}
-	slices.SortStableFunc(byDepth, func(a, b *Queue) int { return cmp.Compare(b.Counts.due(), a.Counts.due()) })
-	byDepth = byDepth[:min(maxDetailed, len(byDepth))]
+	slices.SortStableFunc(ready, func(a, b int) int { return cmp.Compare(readyIn(infos[b]), readyIn(infos[a])) })
+	ready = ready[:min(maxDetailed, len(ready))]
+	if len(ready) == 0 {
+		return nil
+	}
 	var queries sync.WaitGroup
-	errs := make([]error, len(byDepth))
-	free := make(chan struct{}, oldestConcurrency)
-	for n, q := range byDepth {
-		free <- struct{}{}
+	parts := slices.Collect(slices.Chunk(ready, (len(ready)+oldestConcurrency-1)/oldestConcurrency))
+	errs := make([]error, len(parts))
+	for n, part := range parts {
 		queries.Go(func() {
 			defer func() {
 				if value := recover(); value != nil { // a driver may panic
-					errs[n] = fmt.Errorf("finding the oldest job of queue %q: %w", q.Name, &amboy.PanicError{Value: value, Stack: debug.Stack()})
+					errs[n] = fmt.Errorf("finding the oldest jobs of %d queues: %w", len(part), &amboy.PanicError{Value: value, Stack: debug.Stack()})
 				}
-				<-free
 			}()
-			q.OldestPending, errs[n] = i.oldest(ctx, *q)
+			errs[n] = i.setOldestOf(ctx, queues, part)
 		})
 	}
 	queries.Wait()
 	return cmp.Or(errs...)
+}
+
+// setOldestOf sets OldestPending for the queues at some positions.
+func (i *inspector) setOldestOf(ctx context.Context, queues []Queue, at []int) error {
+	names := make([]string, len(at))
+	for n, position := range at {
+		names[n] = queues[position].Name
+	}
+	since, err := i.store.Admin().OldestReady(ctx, names)
+	if err != nil {
+		return err
+	}
+	for _, position := range at {
+		q := &queues[position]
+		var found bool
+		q.OldestPending, found = since[q.Name]
+		if !found { // all its ready jobs may be of a legacy process, which no claim has read
+			q.OldestPending, err = i.oldest(ctx, *q)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readyIn counts the pending jobs that can start. A job whose time has come counts as scheduled
+// until a process next claims.
+func readyIn(info driver.QueueInfo) int {
+	return info.Stats.Pending - info.Stats.Blocked - info.Scheduled - info.Parked
 }
 
 // due counts the pending jobs that are not blocked.

@@ -187,10 +187,10 @@ func TestWatchIsQuiet(t *testing.T) {
 	})
 }
 
-// panicky panics in Find.
+// panicky panics in OldestReady.
 type panicky struct{ driver.Driver }
 
-func (panicky) Find(context.Context, driver.Query, driver.PageRequest) (driver.Page, error) {
+func (panicky) OldestReady(context.Context, []string) (map[string]time.Time, error) {
 	panic("no more")
 }
 
