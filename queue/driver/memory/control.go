@@ -47,13 +47,12 @@ func (d *Driver) eachQueue(ctx context.Context, req driver.QueueRequest, visit f
 			return err
 		}
 		n, most := 0, min(req.Limit, queuesAtOnce)
-		for q := range d.names.from(req.From) {
+		d.names.Ascend(req.From, func(name string, q *queue) bool {
 			visit(q.describe())
-			req.From = driver.NextName(q.name)
-			if n++; n == most {
-				break
-			}
-		}
+			req.From = driver.NextName(name)
+			n++
+			return n < most
+		})
 		d.unlock()
 		if n < most {
 			return nil

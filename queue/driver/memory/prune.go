@@ -53,7 +53,7 @@ func (d *Driver) Prune(ctx context.Context, req driver.PruneRequest) (int, error
 		if !kept[q.name] {
 			d.index.empty.Remove(q.empty)
 			delete(d.queues, q.name)
-			d.names.remove(q)
+			d.names.Delete(q.name)
 			pruned++
 		}
 	}
