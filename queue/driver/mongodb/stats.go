@@ -43,6 +43,14 @@ func (d *Driver) tallies(ctx context.Context, filter, controls bson.D) (rows []t
 	if !d.opts.Grouped {
 		queue = field("$literal", "")
 	}
+	pipeline := append(d.countBy(queue, filter), union(d.control.Name(), match(controls), project("control", "$$ROOT")))
+	err = d.readCounts(ctx, pipeline, &rows)
+	return rows, err
+}
+
+// countBy returns the stages that count the documents that a filter selects, by an expression
+// for their queue and by the fields of a tally. They read only index keys.
+func (d *Driver) countBy(queue any, filter bson.D) bson.A {
 	count := func(selected, fields bson.D) bson.A {
 		of := append(field("queue", queue), fields...)
 		return bson.A{
@@ -58,23 +66,21 @@ func (d *Driver) tallies(ctx context.Context, filter, controls bson.D) (rows []t
 		{Key: "retryable", Value: "$retry_info.retryable"},
 		{Key: "needs_retry", Value: "$retry_info.needs_retry"},
 	}
-	pipeline := append(count(waiting, inLine),
-		d.union(count(running, inProgress)...),
-		d.union(count(hasEnded, finished)...),
-		union(d.control.Name(), match(controls), project("control", "$$ROOT")),
-	)
+	return append(count(waiting, inLine), d.union(count(running, inProgress)...), d.union(count(hasEnded, finished)...))
+}
+
+// readCounts runs a pipeline over the jobs, with a snapshot if the server has them. Without
+// one, a job that is retried meanwhile may be missed in both its old and its new state, so
+// that callers that wait for all jobs to end return too early.
+func (d *Driver) readCounts(ctx context.Context, pipeline bson.A, rows any) (err error) {
 	from := d.jobs
 	if d.isReplica {
-		// Without a snapshot, a job that is retried meanwhile may be missed in both its
-		// old and its new state, so that callers that wait for all jobs to end return too
-		// early.
 		from, err = d.jobs.Clone(options.Collection().SetReadConcern(readconcern.Snapshot()))
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	err = snapshotReads(ctx, func() error { return d.aggregate(ctx, from, pipeline, &rows) })
-	return rows, err
+	return snapshotReads(ctx, func() error { return d.aggregate(ctx, from, pipeline, rows) })
 }
 
 // describe combines counts into descriptions of queues.
@@ -178,33 +184,38 @@ func (d *Driver) queues(ctx context.Context, req driver.QueueRequest) ([]driver.
 	if !d.opts.Grouped && req.From != "" {
 		return nil, nil // the only queue has no name
 	}
-	var filter bson.D
-	controls := withPrefix(controlPrefix)
-	switch {
-	case d.opts.Grouped && req != (driver.QueueRequest{}):
+	if d.opts.Grouped && req != (driver.QueueRequest{}) {
 		names, err := d.namesFrom(ctx, req)
 		if err != nil || len(names) == 0 {
 			return nil, err
 		}
-		keys := make([]string, len(names))
-		for i, name := range names {
-			keys[i] = controlKey(name)
-		}
-		filter, controls = field("group", field("$in", names)), field("$in", keys)
-	case d.opts.Grouped:
+		return d.describeNamed(ctx, names)
+	}
+	var filter bson.D
+	if d.opts.Grouped {
 		filter = anyQueue
 	}
-	rows, err := d.tallies(ctx, filter, field("_id", controls))
-	if err != nil {
-		return nil, err
+	rows, err := d.tallies(ctx, filter, field("_id", withPrefix(controlPrefix)))
+	return sortedInfos(rows), err
+}
+
+// describeNamed describes the named queues of a collection with many queues, sorted by name.
+func (d *Driver) describeNamed(ctx context.Context, names []string) ([]driver.QueueInfo, error) {
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = controlKey(name)
 	}
-	infos := describe(rows)
-	described := make([]driver.QueueInfo, 0, len(infos))
-	for info := range maps.Values(infos) {
+	rows, err := d.tallies(ctx, field("group", field("$in", names)), field("_id", field("$in", keys)))
+	return sortedInfos(rows), err
+}
+
+func sortedInfos(rows []tally) []driver.QueueInfo {
+	described := make([]driver.QueueInfo, 0, len(rows))
+	for _, info := range describe(rows) {
 		described = append(described, *info)
 	}
 	slices.SortFunc(described, func(a, b driver.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
-	return described, nil
+	return described
 }
 
 // keysAtOnce is the number of index keys that one command reads for the names of queues.
@@ -267,21 +278,90 @@ func (d *Driver) controlledFrom(ctx context.Context, req driver.QueueRequest) ([
 	return names, nil
 }
 
-// SumQueues implements driver.Driver. It sends one command, as Queues without a limit does.
-func (d *Driver) SumQueues(ctx context.Context, busiest int) (totals driver.QueueTotals, err error) {
+// SumQueues implements driver.Driver. The server adds up the queues, and sends a few rows for
+// them. Another command describes the busiest queues.
+func (d *Driver) SumQueues(ctx context.Context, busiest int) (driver.QueueTotals, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
 		return driver.QueueTotals{}, err
 	}
 	defer leave()
-	infos, err := d.queues(plain(ctx), driver.QueueRequest{})
+	totals, err := d.sumQueues(plain(ctx), busiest)
 	if err != nil {
 		return driver.QueueTotals{}, fmt.Errorf("adding up the queues: %w", err)
 	}
-	for _, info := range infos {
-		totals.Add(info, busiest)
-	}
 	return totals, nil
+}
+
+func (d *Driver) sumQueues(ctx context.Context, busiest int) (totals driver.QueueTotals, err error) {
+	if !d.opts.Grouped {
+		infos, err := d.queues(ctx, driver.QueueRequest{}) // one at most
+		for _, info := range infos {
+			totals.Add(info, busiest)
+		}
+		return totals, err
+	}
+	controls := match(field("_id", withPrefix(controlPrefix)))
+	pipeline := append(d.countBy(field("$literal", ""), anyQueue),
+		union(d.control.Name(), controls,
+			field("$group", bson.D{{Key: "_id", Value: nil}, {Key: "removed", Value: field("$sum", "$removed")}}),
+			project("control", field("removed", "$removed"))),
+		d.union(match(anyQueue), field("$group", field("_id", "$group")),
+			union(d.control.Name(), controls, field("$group", field("_id", "$queue"))),
+			field("$group", field("_id", "$_id")), field("$count", "queues")),
+	)
+	if busiest > 0 {
+		pipeline = append(pipeline, d.union(d.rankQueues(busiest)...))
+	}
+	var rows []struct {
+		Tally   tally   `bson:",inline"`
+		Queues  int     `bson:"queues"`
+		Busiest *string `bson:"busiest"`
+	}
+	if err := d.readCounts(ctx, pipeline, &rows); err != nil {
+		return totals, err
+	}
+	var tallies []tally
+	var names []string
+	for _, row := range rows {
+		switch {
+		case row.Busiest != nil:
+			names = append(names, *row.Busiest)
+		case row.Queues > 0:
+			totals.Queues = row.Queues
+		default:
+			tallies = append(tallies, row.Tally)
+		}
+	}
+	if sum := describe(tallies)[""]; sum != nil {
+		totals.Stats, totals.Scheduled, totals.Parked = sum.Stats, sum.Scheduled, sum.Parked
+	}
+	if len(names) == 0 {
+		return totals, nil
+	}
+	infos, err := d.describeNamed(ctx, names)
+	var ranked driver.QueueTotals
+	for _, info := range infos {
+		ranked.Add(info, busiest)
+	}
+	totals.Busiest = ranked.Busiest
+	return totals, err
+}
+
+// rankQueues returns the stages that find the names of the queues with the most documents that
+// have not ended for good.
+func (d *Driver) rankQueues(most int) bson.A {
+	sum := func(n any) bson.D { return field("number", field("$sum", n)) }
+	count := func(filter bson.D) bson.A {
+		return bson.A{match(append(slices.Clone(anyQueue), filter...)), field("$group", append(field("_id", "$group"), sum(1)...))}
+	}
+	notHandover := append(slices.Clone(waiting), bson.E{Key: "line.in", Value: field("$ne", inHandover)})
+	return append(count(notHandover), d.union(count(running)...), d.union(count(endedRetry)...),
+		field("$group", append(field("_id", "$_id"), sum("$number")...)),
+		field("$sort", bson.D{{Key: "number", Value: -1}, {Key: "_id", Value: 1}}),
+		field("$limit", most),
+		project("busiest", "$_id"),
+	)
 }
 
 // CountTypes implements driver.Driver. It reads the documents that have not ended, with one
