@@ -105,9 +105,9 @@ func (d *countingDriver) CountTypes(ctx context.Context) ([]driver.TypeCount, er
 	return d.Driver.CountTypes(ctx)
 }
 
-func (d *countingDriver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (d *countingDriver) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	d.calls.Add(1)
-	return d.Driver.OldestReady(ctx, queues)
+	return d.Driver.OldestReady(ctx, queues, now)
 }
 
 func (d *countingDriver) Work(ctx context.Context, now time.Time) (driver.Work, error) {

@@ -92,7 +92,7 @@ func (i *inspector) measureQueues(ctx context.Context) ([]QueueMeasures, error) 
 	if len(names) == 0 {
 		return measures, nil
 	}
-	oldest, err := i.store.Admin().OldestReady(ctx, names)
+	oldest, err := i.store.Admin().OldestReady(ctx, names, i.store.Now())
 	for _, m := range byDepth[:len(names)] {
 		m.OldestReady = oldest[m.Name]
 	}

@@ -58,14 +58,13 @@ func (i *inspector) infos(ctx context.Context) ([]driver.QueueInfo, error) {
 	return infos, nil
 }
 
-// info returns the controls and the counts of a queue.
+// info describes a queue, which may not exist.
 func (i *inspector) info(ctx context.Context, name string) (driver.QueueInfo, error) {
-	stats, err := i.store.Admin().Stats(ctx, name)
-	if err != nil {
-		return driver.QueueInfo{}, err
+	found, err := i.store.Admin().Queues(ctx, driver.QueueRequest{From: name, Limit: 1})
+	if err != nil || len(found) == 0 || found[0].Name != name {
+		return driver.QueueInfo{Name: name}, err
 	}
-	control, err := i.store.Admin().Control(ctx, name, driver.ControlChange{})
-	return driver.QueueInfo{Name: name, Control: control, Stats: stats}, err
+	return found[0], nil
 }
 
 func (i *inspector) Queue(ctx context.Context, name string) (Queue, error) {
@@ -87,18 +86,11 @@ func (i *inspector) queue(ctx context.Context, name string) (Queue, error) {
 	if err != nil {
 		return Queue{}, err
 	}
-	workers, err := i.workersOf(ctx, name)
+	one, err := i.describeQueues(ctx, []driver.QueueInfo{info})
 	if err != nil {
 		return Queue{}, err
 	}
-	q := queueOf(info, workers)
-	q.OldestPending, err = i.oldest(ctx, q)
-	if err != nil {
-		return Queue{}, err
-	}
-	one := []Queue{q}
-	err = i.setUnknown(ctx, one)
-	return one[0], err
+	return one[0], nil
 }
 
 func queueOf(info driver.QueueInfo, workers int) Queue {
@@ -119,16 +111,19 @@ func countsOf(s amboy.QueueStats) Counts {
 	}
 }
 
-// setOldest sets OldestPending for the queues with the most jobs that can start. infos describe
-// the queues in the same order.
+// setOldest sets OldestPending for the queues with the most jobs that can start, and then for
+// those with the most scheduled jobs, some of which may be due. infos describe the queues in the
+// same order.
 func (i *inspector) setOldest(ctx context.Context, queues []Queue, infos []driver.QueueInfo) error {
 	var ready []int // positions in queues
 	for n, info := range infos {
-		if readyIn(info) > 0 {
+		if readyIn(info) > 0 || info.Scheduled > 0 {
 			ready = append(ready, n)
 		}
 	}
-	slices.SortStableFunc(ready, func(a, b int) int { return cmp.Compare(readyIn(infos[b]), readyIn(infos[a])) })
+	slices.SortStableFunc(ready, func(a, b int) int {
+		return cmp.Or(cmp.Compare(readyIn(infos[b]), readyIn(infos[a])), cmp.Compare(infos[b].Scheduled, infos[a].Scheduled))
+	})
 	ready = ready[:min(maxDetailed, len(ready))]
 	if len(ready) == 0 {
 		return nil
@@ -143,7 +138,7 @@ func (i *inspector) setOldest(ctx context.Context, queues []Queue, infos []drive
 					errs[n] = fmt.Errorf("finding the oldest jobs of %d queues: %w", len(part), &amboy.PanicError{Value: value, Stack: debug.Stack()})
 				}
 			}()
-			errs[n] = i.setOldestOf(ctx, queues, part)
+			errs[n] = i.setOldestOf(ctx, queues, infos, part)
 		})
 	}
 	queries.Wait()
@@ -151,12 +146,12 @@ func (i *inspector) setOldest(ctx context.Context, queues []Queue, infos []drive
 }
 
 // setOldestOf sets OldestPending for the queues at some positions.
-func (i *inspector) setOldestOf(ctx context.Context, queues []Queue, at []int) error {
+func (i *inspector) setOldestOf(ctx context.Context, queues []Queue, infos []driver.QueueInfo, at []int) error {
 	names := make([]string, len(at))
 	for n, position := range at {
 		names[n] = queues[position].Name
 	}
-	since, err := i.store.Admin().OldestReady(ctx, names)
+	since, err := i.store.Admin().OldestReady(ctx, names, i.store.Now())
 	if err != nil {
 		return err
 	}
@@ -164,8 +159,8 @@ func (i *inspector) setOldestOf(ctx context.Context, queues []Queue, at []int) e
 		q := &queues[position]
 		var found bool
 		q.OldestPending, found = since[q.Name]
-		if !found { // all its ready jobs may be of a legacy process, which no claim has read
-			q.OldestPending, err = i.oldest(ctx, *q)
+		if !found && readyIn(infos[position]) > 0 { // all its ready jobs may be of a legacy process, which no claim has read
+			q.OldestPending, err = i.oldest(ctx, q.Name)
 			if err != nil {
 				return err
 			}
@@ -180,18 +175,12 @@ func readyIn(info driver.QueueInfo) int {
 	return info.Stats.Pending - info.Stats.Blocked - info.Scheduled - info.Parked
 }
 
-// due counts the pending jobs that are not blocked.
-func (c Counts) due() int { return c.Pending - c.Blocked }
-
 // oldest returns the time since which the first job of a queue could have started.
-func (i *inspector) oldest(ctx context.Context, q Queue) (time.Time, error) {
-	if q.Counts.due() < 1 {
-		return time.Time{}, nil
-	}
-	query := driver.Query{Queues: []string{q.Name}, States: []amboy.JobState{amboy.StatePending}, Latest: true}
+func (i *inspector) oldest(ctx context.Context, queue string) (time.Time, error) {
+	query := driver.Query{Queues: []string{queue}, States: []amboy.JobState{amboy.StatePending}, Latest: true}
 	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: 1}) {
 		if err != nil {
-			return time.Time{}, fmt.Errorf("finding the oldest job of queue %q: %w", q.Name, err)
+			return time.Time{}, fmt.Errorf("finding the oldest job of queue %q: %w", queue, err)
 		}
 		return driver.ReadySince(r.TimeInfo), nil
 	}

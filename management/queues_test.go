@@ -187,10 +187,38 @@ func TestWatchIsQuiet(t *testing.T) {
 	})
 }
 
+func TestOldestPendingOfAQueueThatNoProcessRunsIsAJobWhoseTimeHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: newMemory(t), CloseDriver: true, NumWorkers: 1})
+		require.NoError(t, err)
+		defer q.Close(ended())
+		i, err := management.NewInspector(q)
+		require.NoError(t, err)
+		oldest := func() time.Time {
+			all, err := i.Queues(t.Context())
+			require.NoError(t, err)
+			one, err := i.Queue(t.Context(), all[0].Name)
+			require.NoError(t, err)
+			assert.Equal(t, []management.Queue{one}, all)
+			return one.OldestPending
+		}
+		require.NoError(t, q.Put(t.Context(), tonight("later", "alpha")))
+		due := time.Now().Add(time.Minute)
+		j := newTask("due", "alpha")
+		j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: due})
+		require.NoError(t, q.Put(t.Context(), j))
+		assert.Zero(t, oldest())
+		time.Sleep(30 * time.Minute)
+		assert.WithinDuration(t, due, oldest(), 0)
+		require.NoError(t, q.Put(t.Context(), newTask("ready", "alpha")))
+		assert.WithinDuration(t, due, oldest(), 0)
+	})
+}
+
 // panicky panics in OldestReady.
 type panicky struct{ driver.Driver }
 
-func (panicky) OldestReady(context.Context, []string) (map[string]time.Time, error) {
+func (panicky) OldestReady(context.Context, []string, time.Time) (map[string]time.Time, error) {
 	panic("no more")
 }
 

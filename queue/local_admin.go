@@ -104,22 +104,24 @@ func (a localAdmin) CountTypes(ctx context.Context) ([]driver.TypeCount, error) 
 }
 
 // OldestReady implements driver.Admin, as package memory does.
-func (a localAdmin) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (a localAdmin) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	err := ctx.Err()
 	since := map[string]time.Time{}
 	if err == nil && slices.Contains(queues, a.id) {
-		var oldest amboy.Job
+		var found []amboy.Job
 		a.mu.Lock()
-		if e := a.schedule.OldestReady(a.arrivals.All); e != nil {
-			oldest = e.Job.job
+		for _, e := range []*localEntry{a.schedule.OldestReady(a.arrivals.All), a.schedule.OldestDue(now)} {
+			if e != nil {
+				found = append(found, e.Job.job)
+			}
 		}
 		a.mu.Unlock()
-		if oldest != nil {
-			err = errorOfPanic(func() error {
-				since[a.id] = driver.ReadySince(oldest.TimeInfo())
-				return nil
-			})
-		}
+		err = errorOfPanic(func() error {
+			for _, j := range found {
+				driver.SetOldest(since, a.id, j.TimeInfo())
+			}
+			return nil
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("finding the oldest ready job of queue %q: %w", a.id, err)

@@ -326,10 +326,10 @@ func (a groupAdmin) CountTypes(ctx context.Context) ([]driver.TypeCount, error) 
 }
 
 // OldestReady implements driver.Admin.
-func (a groupAdmin) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (a groupAdmin) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	all := map[string]time.Time{}
 	for _, m := range a.members(queues) {
-		since, err := m.admin.OldestReady(ctx, []string{m.inner})
+		since, err := m.admin.OldestReady(ctx, []string{m.inner}, now)
 		if isGone(err) {
 			continue
 		}

@@ -57,8 +57,10 @@ type Admin interface {
 	// OldestReady returns, for each of the queues that has ready records, since when the
 	// oldest of them could have been claimed (see ReadySince). The oldest is the first that
 	// was added; a driver may compare only the records that would be claimed first of each
-	// priority or kind. Its cost does not grow with the number of records.
-	OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error)
+	// priority or kind. Scheduled records whose time has come at now, although no claim has
+	// made them ready, count too; if more than MaxOverdue records of a store are due, a driver
+	// may find only the first of them. Its cost does not grow with the number of records.
+	OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error)
 
 	// Control changes the settings of a queue and returns the new settings. An empty
 	// change only reads.

@@ -37,6 +37,7 @@ var queuesRules = []rule{
 	{"a queue is described with its scheduled and its parked records", queuesScheduledAndParked},
 	{"records that have not ended are counted by queue, type and place", queuesTypes},
 	{"the oldest ready record of a queue is found, whatever its priority", queuesOldestReady},
+	{"the oldest ready record of a queue may be one that is due but that no claim has made ready", queuesOldestDue},
 	{"a queue exists as soon as it is controlled", queuesControlled},
 	{"an empty queue stays", queuesStay},
 	{"an empty store has no queues", queuesOfEmptyStore},
@@ -452,14 +453,42 @@ func queuesOldestReady(f *fixture) {
 	b.insert(spec{id: "due", created: now.Add(-9 * time.Hour), waitUntil: older}, spec{id: "second", created: now})
 	c.insert(spec{id: "ended"}, spec{id: "later", waitUntil: now.Add(time.Hour)})
 	c.end(c.claimOne("ended"), amboy.StateSucceeded)
-	found, err := f.driver.OldestReady(f.ctx, []string{"a", "b", "c", "none"})
+	found, err := f.driver.OldestReady(f.ctx, []string{"a", "b", "c", "none"}, now)
 	require.NoError(f, err)
 	require.Len(f, found, 2)
 	assert.WithinDuration(f, old, found["a"], 0)
 	assert.WithinDuration(f, older, found["b"], 0)
-	found, err = f.driver.OldestReady(f.ctx, []string{"b"})
+	found, err = f.driver.OldestReady(f.ctx, []string{"b"}, now)
 	require.NoError(f, err)
 	assert.Len(f, found, 1)
+}
+
+// queuesOldestDue has no claims after the records are due.
+func queuesOldestDue(f *fixture) {
+	now, yes := time.Now().Truncate(time.Millisecond), true
+	due := now.Add(time.Hour)
+	created := now.Add(-time.Hour)
+	a, b, c, d := f.in("a"), f.in("b"), f.in("c"), f.in("d")
+	a.insert(spec{id: "later", created: created, waitUntil: due.Add(time.Minute)}, spec{id: "first", created: now, waitUntil: due})
+	b.insert(spec{id: "ready", created: created}, spec{id: "later", waitUntil: due})
+	c.insert(spec{id: "later", waitUntil: due.Add(time.Hour)}, spec{id: "aside", waitUntil: due})
+	c.act(driver.Action{Kind: driver.Park, Reason: "it looks odd"}, "aside")
+	d.control(driver.ControlChange{Paused: &yes})
+	d.insert(spec{id: "scoped", waitUntil: due, scopes: []string{"scope"}}, spec{id: "waits", edges: []string{"scoped"}, waitUntil: due})
+	e := f.in("e")
+	e.insert(spec{id: "holds", scopes: []string{"scope"}})
+	e.claimOne("holds")
+	e.insert(spec{id: "waits", scopes: []string{"scope"}})
+	all := []string{"a", "b", "c", "d", "e"}
+	found, err := f.driver.OldestReady(f.ctx, all, due.Add(-time.Millisecond))
+	require.NoError(f, err)
+	require.Len(f, found, 1, "%v", found)
+	found, err = f.driver.OldestReady(f.ctx, all, due.Add(2*time.Minute))
+	require.NoError(f, err)
+	require.Len(f, found, 3, "%v", found)
+	assert.WithinDuration(f, due, found["a"], 0)
+	assert.WithinDuration(f, created, found["b"], 0)
+	assert.WithinDuration(f, due, found["d"], 0)
 }
 
 func sortedTypes(counts []driver.TypeCount) []driver.TypeCount {

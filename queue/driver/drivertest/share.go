@@ -209,8 +209,8 @@ func (t *turns) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 	return t.next().CountTypes(ctx)
 }
 
-func (t *turns) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
-	return t.next().OldestReady(ctx, queues)
+func (t *turns) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
+	return t.next().OldestReady(ctx, queues, now)
 }
 
 func (t *turns) Work(ctx context.Context, now time.Time) (driver.Work, error) {

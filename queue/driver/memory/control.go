@@ -101,15 +101,17 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 
 // OldestReady implements driver.Driver. If a queue has many records that were added before the
 // first ready one, it returns the time of the record that would be claimed next.
-func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (d *Driver) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	since := map[string]time.Time{}
 	for _, name := range queues {
 		if err := d.lockToRead(ctx); err != nil {
 			return nil, fmt.Errorf("finding the oldest ready record of queue %q: %w", name, err)
 		}
 		if q := d.queues[name]; q != nil {
-			if e := q.schedule.OldestReady(q.records.All); e != nil {
-				since[name] = driver.ReadySince(e.Job.record.TimeInfo)
+			for _, e := range []*entry{q.schedule.OldestReady(q.records.All), q.schedule.OldestDue(now)} {
+				if e != nil {
+					driver.SetOldest(since, name, e.Job.record.TimeInfo)
+				}
 			}
 		}
 		d.unlock()

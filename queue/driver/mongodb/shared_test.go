@@ -243,7 +243,7 @@ func TestEndedJobsAreNotExamined(t *testing.T) {
 			require.Len(t, claimAll(t, d, request("owner", 1, queue)), 1)
 			for name, call := range map[string]func() error{
 				"CountTypes":     func() error { _, err := d.CountTypes(t.Context()); return err },
-				"OldestReady":    func() error { _, err := d.OldestReady(t.Context(), []string{queue}); return err },
+				"OldestReady":    func() error { _, err := d.OldestReady(t.Context(), []string{queue}, time.Now()); return err },
 				"Unfinished":     func() error { _, err := d.Unfinished(t.Context()); return err },
 				"Work":           func() error { _, err := d.Work(t.Context(), time.Now()); return err },
 				"RecoverStale":   func() error { _, err := d.RecoverStale(t.Context()); return err },

@@ -442,7 +442,7 @@ const maxPriorities = 20
 
 // OldestReady implements driver.Driver. It compares the first documents of the 20 highest
 // priorities of a queue, with a command for each.
-func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (d *Driver) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -454,6 +454,9 @@ func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]t
 		if err = d.oldestReady(ctx, name, oldest); err != nil {
 			return nil, fmt.Errorf("finding the oldest ready record of queue %q: %w", name, err)
 		}
+	}
+	if err = d.oldestDue(ctx, queues, now, oldest); err != nil {
+		return nil, fmt.Errorf("finding the oldest due records of %d queues: %w", len(queues), err)
 	}
 	return oldest, nil
 }
@@ -473,16 +476,37 @@ func (d *Driver) oldestReady(ctx context.Context, queue string, oldest map[strin
 		if err != nil {
 			return err
 		}
-		since := driver.ReadySince(first.TimeInfo)
-		if n == 0 || since.Before(oldest[queue]) {
-			oldest[queue] = since
-		}
+		driver.SetOldest(oldest, queue, first.TimeInfo)
 		if n > 0 {
 			filter = filter[:len(filter)-1]
 		}
 		filter = append(filter, bson.E{Key: "line.priority", Value: field("$lt", first.Line.Priority)})
 	}
 	return nil
+}
+
+// oldestDue compares the scheduled documents whose time has come, with one command.
+func (d *Driver) oldestDue(ctx context.Context, queues []string, now time.Time, oldest map[string]time.Time) error {
+	var due []struct {
+		Group    string              `bson:"group"`
+		TimeInfo amboy.JobTimeInfo   `bson:"time_info"`
+		Line     struct{ In string } `bson:"line"`
+	}
+	cursor, err := d.jobs.Find(ctx, field("line.due", append(exist(true), bson.E{Key: "$lte", Value: now})), options.Find().
+		SetSort(field("line.due", 1)).SetLimit(driver.MaxOverdue).
+		SetProjection(bson.D{{Key: "_id", Value: 0}, {Key: "group", Value: 1}, {Key: "time_info", Value: 1}, {Key: "line.in", Value: 1}}))
+	if err == nil {
+		err = cursor.All(ctx, &due)
+	}
+	for _, one := range due {
+		if !d.opts.Grouped {
+			one.Group = ""
+		}
+		if one.Line.In == string(inScheduled) && slices.Contains(queues, one.Group) {
+			driver.SetOldest(oldest, one.Group, one.TimeInfo)
+		}
+	}
+	return err
 }
 
 // Unfinished implements driver.Driver. The server skips from one queue to the next in its

@@ -253,13 +253,13 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 
 // OldestReady implements driver.Driver. It compares the first records of each priority and kind
 // of a queue.
-func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (d *Driver) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	oldest := map[string]time.Time{}
 	err := d.read(ctx, readOldestReady, func(r *row) error {
 		name := r.text()
 		oldest[name] = table.TimeOf(r.time())
 		return nil
-	}, storables(queues))
+	}, storables(queues), now.UnixNano(), int64(driver.MaxOverdue))
 	if err != nil {
 		return nil, fmt.Errorf("finding the oldest ready records of %d queues: %w", len(queues), err)
 	}

@@ -449,9 +449,13 @@ var statementTexts = [statements]string{
 			UNION ALL SELECT queue, type, place, count(*) FROM {s}.jobs
 				WHERE place = 6 AND seq IN (SELECT unnest(seqs) FROM {s}.leases) GROUP BY 1, 2, 3
 		) c JOIN {s}.queues q ON q.id = c.queue GROUP BY 1, 2, 3`,
-	readOldestReady: `SELECT q.name, min(greatest(h.created, h.wait_until)) FROM {s}.queues q JOIN {s}.lines l ON l.queue = q.id
-		CROSS JOIN LATERAL (SELECT created, wait_until FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4 ORDER BY seq LIMIT 1) h
-		WHERE q.name = ANY($1::text[]) GROUP BY q.name`,
+	readOldestReady: `WITH w AS MATERIALIZED (SELECT id, name FROM {s}.queues WHERE name = ANY($1::text[]))
+		SELECT w.name, min(greatest(f.created, f.wait_until)) FROM w JOIN (
+			SELECT l.queue, h.created, h.wait_until FROM w JOIN {s}.lines l ON l.queue = w.id
+			CROSS JOIN LATERAL (SELECT created, wait_until FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4 ORDER BY seq LIMIT 1) h
+			UNION ALL SELECT queue, created, wait_until FROM
+				(SELECT queue, place, created, wait_until FROM {s}.jobs WHERE due <= $2 ORDER BY due LIMIT $3) d WHERE place = 1
+		) f ON f.queue = w.id GROUP BY w.name`,
 	readWork: `SELECT name, ready, expired, retrying FROM (
 			SELECT q.name,
 				NOT q.paused AND (t.ready > 0 OR q.id IN (SELECT queue FROM {s}.jobs WHERE due <= $1))

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -134,6 +135,8 @@ const (
 		SELECT j.created, j.wait_until FROM heads CROSS JOIN jobs AS j ON j.seq = (SELECT seq FROM jobs INDEXED BY jobs_ready
 			WHERE place = 4 AND queue = (SELECT id FROM queues WHERE name = ?1) AND priority = heads.priority ORDER BY seq LIMIT 1)
 		WHERE heads.priority IS NOT NULL`
+	readOldestDue = `SELECT q.name, j.created, j.wait_until FROM (SELECT queue, place, created, wait_until FROM jobs INDEXED BY jobs_due
+		WHERE due <= ? ORDER BY due LIMIT ?) AS j JOIN queues AS q ON q.id = j.queue WHERE j.place = 1`
 	countOtherTypes = `SELECT q.name, j.type, j.place, j.n FROM (SELECT queue, type, place, count(*) AS n FROM jobs INDEXED BY jobs_place
 		WHERE place IN (0, 1, 2, 3, 5, 6, 7) AND place NOT IN (4, 8) GROUP BY queue, type, place) AS j JOIN queues AS q ON q.id = j.queue`
 	readLeases    = `SELECT seq, lease_count, lease_until, mod_time FROM jobs WHERE place = 6 AND place NOT IN (4, 8)`
@@ -412,19 +415,26 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 
 // OldestReady implements driver.Driver. It compares the first records of the 100 highest
 // priorities of a queue.
-func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (d *Driver) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	oldest := map[string]time.Time{}
 	for _, name := range queues {
 		err := d.reads.query(ctx, readOldestReady, func(r *row) error {
-			since := driver.ReadySince(amboy.JobTimeInfo{Created: table.TimeOf(r.time()), WaitUntil: table.TimeOf(r.time())})
-			if first, found := oldest[name]; !found || since.Before(first) {
-				oldest[name] = since
-			}
+			driver.SetOldest(oldest, name, amboy.JobTimeInfo{Created: table.TimeOf(r.time()), WaitUntil: table.TimeOf(r.time())})
 			return nil
 		}, name)
 		if err != nil {
 			return nil, fmt.Errorf("finding the oldest ready record of queue %q: %w", name, err)
 		}
+	}
+	err := d.reads.query(ctx, readOldestDue, func(r *row) error {
+		name, times := r.text(), amboy.JobTimeInfo{Created: table.TimeOf(r.time()), WaitUntil: table.TimeOf(r.time())}
+		if slices.Contains(queues, name) {
+			driver.SetOldest(oldest, name, times)
+		}
+		return nil
+	}, table.InstantOf(now), driver.MaxOverdue)
+	if err != nil {
+		return nil, fmt.Errorf("finding the oldest due records of %d queues: %w", len(queues), err)
 	}
 	return oldest, nil
 }
