@@ -42,9 +42,11 @@ type Inspector interface {
 	Queue(ctx context.Context, name string) (Queue, error)
 	// SetControl changes the controls of a queue, and returns the resulting controls.
 	SetControl(ctx context.Context, queue string, change ControlChange) (Control, error)
-	// Watch yields the queues as they are now, and again after changes, until ctx ends.
-	// every is the minimum time between two results, from MinWatch to MaxWatch. After an
-	// error Watch yields nothing more.
+	// Watch yields the queues as they are now, and again after changes, until ctx ends. If
+	// there are more than MaxLimit queues, it yields the busiest, as SumQueues does, after
+	// changes of them or of the sums over all queues. every is the minimum time between two
+	// results, from MinWatch to MaxWatch. If reading the queues takes longer than a tenth of
+	// that time, Watch reads them less often. After an error Watch yields nothing more.
 	Watch(ctx context.Context, every time.Duration) iter.Seq2[[]Queue, error]
 
 	// FindJobs returns a page of the jobs that a filter selects. A job that exists and is

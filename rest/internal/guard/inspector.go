@@ -82,7 +82,8 @@ func (g *guarded) SetControl(ctx context.Context, queue string, change managemen
 }
 
 // Watch authorizes the request again before each yield, because access may be revoked while
-// it watches. It does not yield to a tenant if only other queues have changed.
+// it watches. It does not yield to a tenant if only other queues have changed. If there are many
+// queues, that of a tenant may not be among those that are yielded, and is read.
 func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		if err := g.allow(ctx, Read); err != nil {
@@ -99,6 +100,13 @@ func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 				return
 			}
 			queues = onlyOwn(g, queues, func(q management.Queue) string { return q.Name })
+			if len(queues) == 0 && g.opts.Tenant != "" {
+				queues, err = g.Queues(ctx)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
 			if last != nil && g.opts.Tenant != "" && reflect.DeepEqual(queues, last) {
 				continue
 			}
