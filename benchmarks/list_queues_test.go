@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -20,9 +21,12 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// BenchmarkListQueues lists queues of a store that has 100 or 40,000, each with a scheduled job: the
-// first page and one in the middle, with 50 queues, as the driver returns them and as an Inspector
-// does, which adds the oldest job of each. For comparison it lists all, and sums up all of them.
+var jobsListed = flag.Int("jobs-listed", 1, "the number of jobs in each queue of BenchmarkListQueues")
+
+// BenchmarkListQueues lists queues of a store that has 100 or 40,000. One in eight is paused and has
+// ready jobs, the others have scheduled jobs. It reads the first page and one in the middle, with 50
+// queues, as the driver returns them and as an Inspector does, which adds the oldest job of each. For
+// comparison it lists all, and sums up all of them. With -jobs-listed=25 the store has a million jobs.
 func BenchmarkListQueues(b *testing.B) {
 	for name, open := range map[string]func(b *testing.B) (driver.Driver, error){
 		"memory": func(*testing.B) (driver.Driver, error) {
@@ -56,14 +60,23 @@ func BenchmarkListQueues(b *testing.B) {
 func fillQueues(b *testing.B, d driver.Driver, queues int) {
 	b.Helper()
 	const atOnce = 1000
-	for from := 0; from < queues; from += atOnce {
+	tenant := func(n int) string { return fmt.Sprintf("tenant-%05d", n) }
+	for n := 0; n < queues; n += 8 {
+		_, err := d.Control(b.Context(), tenant(n), driver.ControlChange{Paused: new(true)})
+		require.NoError(b, err)
+	}
+	for from := 0; from < queues**jobsListed; from += atOnce {
 		var records []*driver.Record
-		for n := from; n < min(from+atOnce, queues); n++ {
+		for n := from; n < min(from+atOnce, queues**jobsListed); n++ {
 			task := newStoredTask()
-			task.UpdateTimeInfo(amboy.JobTimeInfo{Created: time.Now(), WaitUntil: time.Now().Add(time.Hour)})
+			times := amboy.JobTimeInfo{Created: time.Now()}
+			if n%queues%8 != 0 {
+				times.WaitUntil = times.Created.Add(time.Hour)
+			}
+			task.UpdateTimeInfo(times)
 			r, err := registry.MakeJobInterchange(task, amboy.BSON2)
 			require.NoError(b, err)
-			r.Group = fmt.Sprintf("tenant-%05d", n)
+			r.Group = tenant(n % queues)
 			r.Name = driver.RecordName(r.Group, task.ID(), r.RetryInfo)
 			records = append(records, r)
 		}
@@ -73,7 +86,7 @@ func fillQueues(b *testing.B, d driver.Driver, queues int) {
 }
 
 func listQueues(b *testing.B, d driver.Driver, queues int) {
-	// The group opens no queue, because all jobs are scheduled for later.
+	// No job can start now.
 	q, err := queue.NewDriverGroup(b.Context(), queue.DriverGroupOptions{
 		DefaultQueue: queue.DriverQueueOptions{Driver: d, CloseDriver: true, NumWorkers: 1},
 	})
@@ -107,6 +120,10 @@ func listQueues(b *testing.B, d driver.Driver, queues int) {
 		{"inspector, first page", 50, func() (int, error) {
 			page, err := inspector.FindQueues(ctx, management.QueueFilter{}, management.PageRequest{})
 			return len(page.Queues), err
+		}},
+		{"inspector, sum", queues, func() (int, error) {
+			totals, err := inspector.SumQueues(ctx)
+			return totals.Queues, err
 		}},
 		{"inspector, all", queues, func() (int, error) {
 			all, err := inspector.Queues(ctx)
