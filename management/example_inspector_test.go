@@ -32,8 +32,8 @@ func ExampleInspector_pagesOfQueues() {
 	must(err)
 	defer func() { must(group.Close(ctx)) }()
 	for n, tenant := range []string{"acme", "globex", "initech", "umbrella"} {
-		q, err := group.Get(ctx, tenant)
-		must(err)
+		q, badQueue := group.Get(ctx, tenant)
+		must(badQueue)
 		for id := range n {
 			_, err = brokenMail.Put(ctx, q, "ann", job.ID(fmt.Sprint(id)), job.In(time.Hour))
 			must(err)
@@ -43,8 +43,8 @@ func ExampleInspector_pagesOfQueues() {
 	i, err := management.NewGroupInspector(group)
 	must(err)
 	for page := (management.PageRequest{Limit: 2}); ; {
-		found, err := i.FindQueues(ctx, management.QueueFilter{Name: "e"}, page)
-		must(err)
+		found, badPage := i.FindQueues(ctx, management.QueueFilter{Name: "e"}, page)
+		must(badPage)
 		for _, q := range found.Queues {
 			fmt.Println(q.Name, q.Counts.Pending)
 		}

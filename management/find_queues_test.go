@@ -15,7 +15,7 @@ import (
 )
 
 // inspectorOfQueues returns an inspector of a group whose store has the named queues.
-func inspectorOfQueues(t *testing.T, names ...string) (management.Inspector, *memory.Driver, func(name string)) {
+func inspectorOfQueues(t *testing.T, names ...string) (i management.Inspector, open func(name string)) {
 	t.Helper()
 	store, err := memory.New(memory.Options{KeepFinished: 10})
 	require.NoError(t, err)
@@ -28,9 +28,9 @@ func inspectorOfQueues(t *testing.T, names ...string) (management.Inspector, *me
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, group.Close(t.Context())) })
-	i, err := management.NewGroupInspector(group)
+	i, err = management.NewGroupInspector(group)
 	require.NoError(t, err)
-	return i, store, func(name string) {
+	return i, func(name string) {
 		_, err := group.Get(t.Context(), name)
 		require.NoError(t, err)
 	}
@@ -60,7 +60,7 @@ func pagesOfQueues(t *testing.T, i management.Inspector, filter management.Queue
 }
 
 func TestPagesOfQueues(t *testing.T) {
-	i, _, open := inspectorOfQueues(t, "a", "b", "c", "Mail one", "mail two", "d")
+	i, open := inspectorOfQueues(t, "a", "b", "c", "Mail one", "mail two", "d")
 	open("between b and c")
 	open("c")
 	open("zoo")
@@ -82,12 +82,12 @@ func TestAPageOfQueuesEndsAfterManyWithoutTheName(t *testing.T) {
 	for n := range 10_500 {
 		names = append(names, fmt.Sprintf("tenant %05d", n))
 	}
-	i, _, _ := inspectorOfQueues(t, append(names, "zoo")...)
+	i, _ := inspectorOfQueues(t, append(names, "zoo")...)
 	assert.Equal(t, [][]string{{}, {"zoo"}}, pagesOfQueues(t, i, management.QueueFilter{Name: "zoo"}, 10))
 }
 
 func TestBadRequestsForPagesOfQueues(t *testing.T) {
-	i, _, _ := inspectorOfQueues(t, "a", "b")
+	i, _ := inspectorOfQueues(t, "a", "b")
 	first, err := i.FindQueues(t.Context(), management.QueueFilter{}, management.PageRequest{Limit: 1})
 	require.NoError(t, err)
 	for field, call := range map[string]struct {

@@ -91,8 +91,8 @@ func (i *inspector) readWatched(ctx context.Context, last watched) (watched, err
 		return watched{}, err
 	}
 	if len(infos) > maxWatched {
-		totals, err := i.sumQueues(ctx)
-		return watched{totals.Busiest, max(totals.Queues, len(infos)), totals.Counts}, err
+		totals, errSum := i.sumQueues(ctx)
+		return watched{totals.Busiest, max(totals.Queues, len(infos)), totals.Counts}, errSum
 	}
 	queues, err := i.describeQueues(ctx, infos) // not nil
 	return watched{queues: queues, number: len(queues)}, err

@@ -201,6 +201,7 @@ func (t *turns) Stats(ctx context.Context, queue string) (amboy.QueueStats, erro
 func (t *turns) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
 	return t.next().Queues(ctx, req)
 }
+
 func (t *turns) SumQueues(ctx context.Context, busiest int) (driver.QueueTotals, error) {
 	return t.next().SumQueues(ctx, busiest)
 }

@@ -295,11 +295,11 @@ func (d *Driver) SumQueues(ctx context.Context, busiest int) (driver.QueueTotals
 
 func (d *Driver) sumQueues(ctx context.Context, busiest int) (totals driver.QueueTotals, err error) {
 	if !d.opts.Grouped {
-		infos, err := d.queues(ctx, driver.QueueRequest{}) // one at most
+		infos, errQueue := d.queues(ctx, driver.QueueRequest{}) // one at most
 		for _, info := range infos {
 			totals.Add(info, busiest)
 		}
-		return totals, err
+		return totals, errQueue
 	}
 	controls := match(field("_id", withPrefix(controlPrefix)))
 	pipeline := append(d.countBy(field("$literal", ""), anyQueue),
@@ -318,7 +318,8 @@ func (d *Driver) sumQueues(ctx context.Context, busiest int) (totals driver.Queu
 		Queues  int     `bson:"queues"`
 		Busiest *string `bson:"busiest"`
 	}
-	if err := d.readCounts(ctx, pipeline, &rows); err != nil {
+	err = d.readCounts(ctx, pipeline, &rows)
+	if err != nil {
 		return totals, err
 	}
 	var tallies []tally

@@ -127,11 +127,11 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
 	}
 	var totals management.QueueTotals
 	var activity management.Activity
-	inspector := d.options.Inspector(r)
+	inspector, ctx := d.options.Inspector(r), r.Context()
 	err = runConcurrently(
-		func() (err error) { totals, err = inspector.SumQueues(r.Context()); return err },
+		func() (err error) { totals, err = inspector.SumQueues(ctx); return err },
 		func() (err error) {
-			activity, err = inspector.Activity(r.Context(), management.ActivityRequest{Last: chosen.Last})
+			activity, err = inspector.Activity(ctx, management.ActivityRequest{Last: chosen.Last})
 			return err
 		},
 	)
@@ -148,7 +148,7 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
 	for _, queue := range totals.Busiest {
 		data.add(queue)
 	}
-	shown, err := shownQueues(r.Context(), inspector, totals.Busiest)
+	shown, err := shownQueues(ctx, inspector, totals.Busiest)
 	if err != nil {
 		return err
 	}
