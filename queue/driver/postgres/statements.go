@@ -192,12 +192,13 @@ var statementTexts = [statements]string{
 	addTallies:     `INSERT INTO {s}.tallies (queue, was, now, n) SELECT * FROM unnest($1::integer[], $2::smallint[], $3::smallint[], $4::bigint[])`,
 	// Rows that another process is adding up are skipped.
 	foldTallies: `WITH d AS (
-		DELETE FROM {s}.tallies WHERE ctid = ANY(ARRAY(SELECT ctid FROM {s}.tallies LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING queue, was, now, n
+		DELETE FROM {s}.tallies WHERE ctid = ANY(ARRAY(
+			SELECT ctid FROM {s}.tallies WHERE queue >= $2 ORDER BY queue LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING queue, was, now, n
 	), f AS (
 		INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, sum(n) FROM (
 			SELECT queue, now AS place, n FROM d UNION ALL SELECT queue, was, -n FROM d WHERE was IS NOT NULL) moved
-		GROUP BY queue, place HAVING sum(n) <> 0
-	) SELECT count(*) FROM d`,
+		GROUP BY queue, place HAVING sum(n) <> 0 RETURNING queue
+	) SELECT count(*), (SELECT count(*) FROM f), coalesce(max(queue), 0)::bigint FROM d`,
 
 	findLine:   `SELECT id FROM {s}.lines WHERE queue = $1 AND priority = $2 AND kind = $3 AND scoped = $4`,
 	kindOfLine: `SELECT kind FROM {s}.lines WHERE id = $1`,
