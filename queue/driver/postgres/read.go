@@ -179,7 +179,8 @@ func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, err
 
 // Queues implements driver.Driver. Its cost does not depend on the number of records.
 func (d *Driver) Queues(ctx context.Context, req driver.QueueRequest) (all []driver.QueueInfo, err error) {
-	if err := req.Validate(); err != nil {
+	err = req.Validate()
+	if err != nil {
 		return nil, err
 	}
 	if req == (driver.QueueRequest{}) {

@@ -348,7 +348,7 @@ func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, err
 
 // Queues implements driver.Driver. Its cost does not depend on the number of
 // records.
-func (d *Driver) Queues(ctx context.Context, req driver.QueueRequest) (all []driver.QueueInfo, err error) {
+func (d *Driver) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
@@ -356,7 +356,7 @@ func (d *Driver) Queues(ctx context.Context, req driver.QueueRequest) (all []dri
 	if limit == 0 {
 		limit = -1
 	}
-	all, err = d.readInfos(ctx, readQueues, req.From, limit)
+	all, err := d.readInfos(ctx, readQueues, req.From, limit)
 	if err != nil {
 		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
