@@ -95,9 +95,9 @@ func (d *countingDriver) Stats(ctx context.Context, queue string) (amboy.QueueSt
 	return d.Driver.Stats(ctx, queue)
 }
 
-func (d *countingDriver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
+func (d *countingDriver) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
 	d.calls.Add(1)
-	return d.Driver.Queues(ctx)
+	return d.Driver.Queues(ctx, req)
 }
 
 func (d *countingDriver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
@@ -105,9 +105,9 @@ func (d *countingDriver) CountTypes(ctx context.Context) ([]driver.TypeCount, er
 	return d.Driver.CountTypes(ctx)
 }
 
-func (d *countingDriver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (d *countingDriver) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	d.calls.Add(1)
-	return d.Driver.OldestReady(ctx, queues)
+	return d.Driver.OldestReady(ctx, queues, now)
 }
 
 func (d *countingDriver) Work(ctx context.Context, now time.Time) (driver.Work, error) {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
 // brokenMail fails for every address but one.
@@ -18,6 +20,49 @@ var brokenMail = job.Define("broken mail", 1, func(_ context.Context, to string)
 	}
 	return nil
 })
+
+// List the queues of tenants in pages, and add them up.
+func ExampleInspector_pagesOfQueues() {
+	ctx := context.Background()
+	store, err := memory.New(memory.Options{KeepFinished: 100})
+	must(err)
+	group, err := queue.NewDriverGroup(ctx, queue.DriverGroupOptions{
+		DefaultQueue: queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1},
+	})
+	must(err)
+	defer func() { must(group.Close(ctx)) }()
+	for n, tenant := range []string{"acme", "globex", "initech", "umbrella"} {
+		q, badQueue := group.Get(ctx, tenant)
+		must(badQueue)
+		for id := range n {
+			_, err = brokenMail.Put(ctx, q, "ann", job.ID(fmt.Sprint(id)), job.In(time.Hour))
+			must(err)
+		}
+	}
+
+	i, err := management.NewGroupInspector(group)
+	must(err)
+	for page := (management.PageRequest{Limit: 2}); ; {
+		found, badPage := i.FindQueues(ctx, management.QueueFilter{Name: "e"}, page)
+		must(badPage)
+		for _, q := range found.Queues {
+			fmt.Println(q.Name, q.Counts.Pending)
+		}
+		if found.Next == "" {
+			break
+		}
+		page.Cursor = found.Next
+	}
+	totals, err := i.SumQueues(ctx)
+	must(err)
+	fmt.Println(totals.Counts.Pending, "jobs wait, most of them for", totals.Busiest[0].Name)
+	// Output:
+	// acme 0
+	// globex 1
+	// initech 2
+	// umbrella 3
+	// 6 jobs wait, most of them for umbrella
+}
 
 // Find the jobs that have failed, check what a retry would do, and retry them.
 func ExampleNewInspector() {

@@ -27,15 +27,26 @@ import (
 // Methods that change something are idempotent: a repetition changes nothing. They write
 // an entry to the audit list, with the actor that ctx carries (see WithActor).
 type Inspector interface {
-	// Queues describes all queues, ordered by name.
+	// Queues describes all queues, ordered by name. Its cost grows with their number; for a
+	// store with many queues, use FindQueues and SumQueues.
 	Queues(ctx context.Context) ([]Queue, error)
+	// FindQueues returns a page of the queues that a filter selects, ordered by name. A queue
+	// that exists from the first page to the last is on exactly one of them. The cost of a
+	// page does not depend on the number of queues that are not on it, unless the filter has
+	// a Name: then it reads up to 10,000 queues, and may return a page with fewer queues than
+	// requested, or none, before the last. page.Newest must be false.
+	FindQueues(ctx context.Context, filter QueueFilter, page PageRequest) (QueuePage, error)
+	// SumQueues adds up all queues, with one read of the store, and describes the busiest.
+	SumQueues(ctx context.Context) (QueueTotals, error)
 	// Queue describes one queue.
 	Queue(ctx context.Context, name string) (Queue, error)
 	// SetControl changes the controls of a queue, and returns the resulting controls.
 	SetControl(ctx context.Context, queue string, change ControlChange) (Control, error)
-	// Watch yields the queues as they are now, and again after changes, until ctx ends.
-	// every is the minimum time between two results, from MinWatch to MaxWatch. After an
-	// error Watch yields nothing more.
+	// Watch yields the queues as they are now, and again after changes, until ctx ends. If
+	// there are more than MaxLimit queues, it yields the busiest, as SumQueues does, after
+	// changes of them or of the sums over all queues. every is the minimum time between two
+	// results, from MinWatch to MaxWatch. If reading the queues takes longer than a tenth of
+	// that time, Watch reads them less often. After an error Watch yields nothing more.
 	Watch(ctx context.Context, every time.Duration) iter.Seq2[[]Queue, error]
 
 	// FindJobs returns a page of the jobs that a filter selects. A job that exists and is
@@ -136,12 +147,42 @@ type Queue struct {
 	Control Control `json:"control"`
 	Counts  Counts  `json:"counts"`
 	// OldestPending is the time since which the first pending job could have started;
-	// zero if no job is pending. Queues sets it for the hundred queues with the most
+	// zero if no job is pending. A list has it for the hundred of its queues with the most
 	// pending jobs that are not blocked.
 	OldestPending time.Time `json:"oldest_pending,omitzero"`
-	// Unknown are the kinds of waiting jobs that no live process can run. Queues sets it
-	// for the hundred queues with the most pending jobs.
+	// Unknown are the kinds of waiting jobs that no live process can run. A list
+	// has them for the hundred of its queues with the most pending jobs.
 	Unknown []UnknownJobs `json:"unknown,omitempty"`
+}
+
+// QueueFilter selects queues. Empty fields match everything; non-empty fields are ANDed.
+type QueueFilter struct {
+	// Name is a part of the name of the queue. Case does not matter.
+	Name string `json:"name,omitempty"`
+	// Queues are names of queues. Queues that do not exist are left out.
+	Queues []string `json:"queues,omitempty"`
+}
+
+// QueuePage is a page of queues.
+type QueuePage struct {
+	Queues []Queue `json:"queues"`
+	// Next is the cursor of the next page; empty on the last page.
+	Next string `json:"next,omitempty"`
+}
+
+// MaxBusiest is the largest number of queues in QueueTotals.Busiest.
+const MaxBusiest = 100
+
+// QueueTotals describes all queues together.
+type QueueTotals struct {
+	// Queues is the number of queues that the store has. A queue without jobs and settings
+	// may be open in a process, and so be listed, before the store has it.
+	Queues int `json:"queues"`
+	// Counts are the sums over all queues.
+	Counts Counts `json:"counts"`
+	// Busiest are the queues with the most jobs that have not ended for good, at most
+	// MaxBusiest, in descending order of that number.
+	Busiest []Queue `json:"busiest"`
 }
 
 // JobKind identifies what a process must be able to decode to run a job.
@@ -184,6 +225,9 @@ type Counts struct {
 	// Total is Pending + Running + Completed.
 	Total int `json:"total"`
 }
+
+// Unfinished counts the jobs that have not ended for good.
+func (c Counts) Unfinished() int { return c.Pending + c.Running + c.Retrying }
 
 // TimeRange is the range of times from From, inclusive, to To, exclusive. A zero bound is
 // no bound.

@@ -69,7 +69,7 @@ func (i *inspector) MeasureQueues(ctx context.Context) ([]QueueMeasures, error) 
 }
 
 func (i *inspector) measureQueues(ctx context.Context) ([]QueueMeasures, error) {
-	infos, err := i.store.QueueInfos(ctx)
+	infos, err := i.store.QueueInfos(ctx, driver.QueueRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (i *inspector) measureQueues(ctx context.Context) ([]QueueMeasures, error) 
 	if len(names) == 0 {
 		return measures, nil
 	}
-	oldest, err := i.store.Admin().OldestReady(ctx, names)
+	oldest, err := i.store.Admin().OldestReady(ctx, names, i.store.Now())
 	for _, m := range byDepth[:len(names)] {
 		m.OldestReady = oldest[m.Name]
 	}
@@ -120,7 +120,7 @@ func measuresOf(info driver.QueueInfo) QueueMeasures {
 	s := info.Stats
 	return QueueMeasures{
 		Name:      info.Name,
-		Ready:     max(0, s.Pending-s.Blocked-info.Scheduled-info.Parked),
+		Ready:     max(0, readyIn(info)),
 		Scheduled: info.Scheduled,
 		Blocked:   s.Blocked,
 		Parked:    info.Parked,

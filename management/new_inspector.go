@@ -23,7 +23,7 @@ type store interface {
 	Abandon(ctx context.Context, records []*driver.Record) []error
 	Queue(name string) (amboy.Queue, bool)
 	OpenQueue(ctx context.Context, name string) (amboy.Queue, error)
-	QueueInfos(ctx context.Context) ([]driver.QueueInfo, error)
+	QueueInfos(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error)
 	Refresh(ctx context.Context) error
 	SetWorkers(ctx context.Context, queue string, n int) error
 	SinceTurn(ctx context.Context) (time.Duration, error)
@@ -149,11 +149,11 @@ func (i *inspector) checkQueueExists(ctx context.Context, name string) error {
 	if err != nil || stats.Total > 0 {
 		return err
 	}
-	infos, err := i.store.Admin().Queues(ctx)
+	infos, err := i.store.Admin().Queues(ctx, driver.QueueRequest{From: name, Limit: 1})
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(infos, func(q driver.QueueInfo) bool { return q.Name == name }) {
+	if len(infos) == 0 || infos[0].Name != name {
 		return unknownQueue(name)
 	}
 	return nil

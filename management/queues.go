@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxDetailed is the number of queues for which Queues finds the oldest pending job
+	// maxDetailed is the number of queues of a list for which are found the oldest pending job
 	// and the unknown kinds.
 	maxDetailed = 100
 	// oldestConcurrency is the number of queries for the oldest job that run at once.
@@ -38,25 +38,14 @@ func (i *inspector) queues(ctx context.Context) ([]Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	workers, err := i.workers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	queues := make([]Queue, len(infos))
-	for n, info := range infos {
-		queues[n] = queueOf(info, workers[info.Name])
-	}
-	if err := i.setOldest(ctx, queues); err != nil {
-		return nil, err
-	}
-	return queues, i.setUnknown(ctx, queues)
+	return i.describeQueues(ctx, infos)
 }
 
 // infos describes the queues of this inspector, by name.
 func (i *inspector) infos(ctx context.Context) ([]driver.QueueInfo, error) {
 	allowed := i.store.Queues()
 	if len(allowed) == 0 {
-		return i.store.QueueInfos(ctx)
+		return i.store.QueueInfos(ctx, driver.QueueRequest{})
 	}
 	var infos []driver.QueueInfo
 	for _, name := range slices.Sorted(slices.Values(allowed)) {
@@ -69,14 +58,13 @@ func (i *inspector) infos(ctx context.Context) ([]driver.QueueInfo, error) {
 	return infos, nil
 }
 
-// info returns the controls and the counts of a queue.
+// info describes a queue, which may not exist.
 func (i *inspector) info(ctx context.Context, name string) (driver.QueueInfo, error) {
-	stats, err := i.store.Admin().Stats(ctx, name)
-	if err != nil {
-		return driver.QueueInfo{}, err
+	found, err := i.store.Admin().Queues(ctx, driver.QueueRequest{From: name, Limit: 1})
+	if err != nil || len(found) == 0 || found[0].Name != name {
+		return driver.QueueInfo{Name: name}, err
 	}
-	control, err := i.store.Admin().Control(ctx, name, driver.ControlChange{})
-	return driver.QueueInfo{Name: name, Control: control, Stats: stats}, err
+	return found[0], nil
 }
 
 func (i *inspector) Queue(ctx context.Context, name string) (Queue, error) {
@@ -98,18 +86,11 @@ func (i *inspector) queue(ctx context.Context, name string) (Queue, error) {
 	if err != nil {
 		return Queue{}, err
 	}
-	workers, err := i.workersOf(ctx, name)
+	one, err := i.describeQueues(ctx, []driver.QueueInfo{info})
 	if err != nil {
 		return Queue{}, err
 	}
-	q := queueOf(info, workers)
-	q.OldestPending, err = i.oldest(ctx, q)
-	if err != nil {
-		return Queue{}, err
-	}
-	one := []Queue{q}
-	err = i.setUnknown(ctx, one)
-	return one[0], err
+	return one[0], nil
 }
 
 func queueOf(info driver.QueueInfo, workers int) Queue {
@@ -130,66 +111,80 @@ func countsOf(s amboy.QueueStats) Counts {
 	}
 }
 
-// setOldest sets OldestPending for the queues with the most jobs that can start.
-func (i *inspector) setOldest(ctx context.Context, queues []Queue) error {
-	byDepth := make([]*Queue, len(queues))
-	for n := range queues {
-		byDepth[n] = &queues[n]
+// setOldest sets OldestPending for the queues with the most jobs that can start, and then for
+// those with the most scheduled jobs, some of which may be due. infos describe the queues in the
+// same order.
+func (i *inspector) setOldest(ctx context.Context, queues []Queue, infos []driver.QueueInfo) error {
+	var ready []int // positions in queues
+	for n, info := range infos {
+		if readyIn(info) > 0 || info.Scheduled > 0 {
+			ready = append(ready, n)
+		}
 	}
-	slices.SortStableFunc(byDepth, func(a, b *Queue) int { return cmp.Compare(b.Counts.due(), a.Counts.due()) })
-	byDepth = byDepth[:min(maxDetailed, len(byDepth))]
+	slices.SortStableFunc(ready, func(a, b int) int {
+		return cmp.Or(cmp.Compare(readyIn(infos[b]), readyIn(infos[a])), cmp.Compare(infos[b].Scheduled, infos[a].Scheduled))
+	})
+	ready = ready[:min(maxDetailed, len(ready))]
+	if len(ready) == 0 {
+		return nil
+	}
 	var queries sync.WaitGroup
-	errs := make([]error, len(byDepth))
-	free := make(chan struct{}, oldestConcurrency)
-	for n, q := range byDepth {
-		free <- struct{}{}
+	parts := slices.Collect(slices.Chunk(ready, (len(ready)+oldestConcurrency-1)/oldestConcurrency))
+	errs := make([]error, len(parts))
+	for n, part := range parts {
 		queries.Go(func() {
 			defer func() {
 				if value := recover(); value != nil { // a driver may panic
-					errs[n] = fmt.Errorf("finding the oldest job of queue %q: %w", q.Name, &amboy.PanicError{Value: value, Stack: debug.Stack()})
+					errs[n] = fmt.Errorf("finding the oldest jobs of %d queues: %w", len(part), &amboy.PanicError{Value: value, Stack: debug.Stack()})
 				}
-				<-free
 			}()
-			q.OldestPending, errs[n] = i.oldest(ctx, *q)
+			errs[n] = i.setOldestOf(ctx, queues, infos, part)
 		})
 	}
 	queries.Wait()
 	return cmp.Or(errs...)
 }
 
-// due counts the pending jobs that are not blocked.
-func (c Counts) due() int { return c.Pending - c.Blocked }
+// setOldestOf sets OldestPending for the queues at some positions.
+func (i *inspector) setOldestOf(ctx context.Context, queues []Queue, infos []driver.QueueInfo, at []int) error {
+	names := make([]string, len(at))
+	for n, position := range at {
+		names[n] = queues[position].Name
+	}
+	since, err := i.store.Admin().OldestReady(ctx, names, i.store.Now())
+	if err != nil {
+		return err
+	}
+	for _, position := range at {
+		q := &queues[position]
+		var found bool
+		q.OldestPending, found = since[q.Name]
+		if !found && readyIn(infos[position]) > 0 { // all its ready jobs may be of a legacy process, which no claim has read
+			q.OldestPending, err = i.oldest(ctx, q.Name)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readyIn counts the pending jobs that can start. A job whose time has come counts as scheduled
+// until a process next claims.
+func readyIn(info driver.QueueInfo) int {
+	return info.Stats.Pending - info.Stats.Blocked - info.Scheduled - info.Parked
+}
 
 // oldest returns the time since which the first job of a queue could have started.
-func (i *inspector) oldest(ctx context.Context, q Queue) (time.Time, error) {
-	if q.Counts.due() < 1 {
-		return time.Time{}, nil
-	}
-	query := driver.Query{Queues: []string{q.Name}, States: []amboy.JobState{amboy.StatePending}, Latest: true}
+func (i *inspector) oldest(ctx context.Context, queue string) (time.Time, error) {
+	query := driver.Query{Queues: []string{queue}, States: []amboy.JobState{amboy.StatePending}, Latest: true}
 	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: 1}) {
 		if err != nil {
-			return time.Time{}, fmt.Errorf("finding the oldest job of queue %q: %w", q.Name, err)
+			return time.Time{}, fmt.Errorf("finding the oldest job of queue %q: %w", queue, err)
 		}
 		return driver.ReadySince(r.TimeInfo), nil
 	}
 	return time.Time{}, nil
-}
-
-// workers returns the numbers of workers that were set, by the name of the queue.
-func (i *inspector) workers(ctx context.Context) (map[string]int, error) {
-	set := map[string]int{}
-	for note, err := range i.notes(ctx, presence.WorkersKind, "") {
-		if err != nil {
-			return nil, err
-		}
-		name, n, err := presence.WorkersOf(note)
-		if err != nil {
-			logUnreadableNote(ctx, note, err)
-			continue
-		}
-		set[name] = n
-	}
-	return set, nil
 }
 
 // workersOf returns the number of workers that was set for a queue; 0 if none was.

@@ -3,7 +3,9 @@ package management_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,10 +189,113 @@ func TestWatchIsQuiet(t *testing.T) {
 	})
 }
 
-// panicky panics in Find.
+// listing counts the queues that it describes. It takes some time for that.
+type listing struct {
+	driver.Driver
+	most atomic.Int64
+	time time.Duration
+}
+
+func (d *listing) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	time.Sleep(d.time)
+	infos, err := d.Driver.Queues(ctx, req)
+	d.most.Store(max(d.most.Load(), int64(len(infos))))
+	return infos, err
+}
+
+func TestWatchDoesNotListManyQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &listing{Driver: newMemory(t)}
+		for n := range 3 * management.MaxLimit {
+			_, err := d.Control(t.Context(), fmt.Sprint("tenant ", n), driver.ControlChange{Paused: new(true)})
+			require.NoError(t, err)
+		}
+		group, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
+			DefaultQueue: queue.DriverQueueOptions{Driver: d, CloseDriver: true, NumWorkers: 1},
+		})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, group.Close(ended())) }()
+		i, err := management.NewGroupInspector(group)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		d.most.Store(0)
+		var yielded [][]string
+		for queues, err := range i.Watch(ctx, time.Second) {
+			require.NoError(t, err)
+			var names []string
+			for _, q := range queues {
+				names = append(names, q.Name)
+			}
+			yielded = append(yielded, names)
+			if len(yielded) < 3 {
+				q, err := group.Get(ctx, fmt.Sprint("tenant ", 2500-len(yielded)))
+				require.NoError(t, err)
+				require.NoError(t, q.Put(ctx, newTask("job", "alpha")))
+			}
+		}
+		assert.Equal(t, [][]string{nil, {"tenant 2499"}, {"tenant 2498", "tenant 2499"}}, yielded)
+		assert.Equal(t, int64(management.MaxLimit+1), d.most.Load())
+	})
+}
+
+func TestWatchOfASlowStoreIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &listing{Driver: newMemory(t), time: 2 * time.Second}
+		group, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
+			DefaultQueue: queue.DriverQueueOptions{Driver: d, CloseDriver: true, NumWorkers: 1},
+		})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, group.Close(ended())) }()
+		q, err := group.Get(t.Context(), "tenant")
+		require.NoError(t, err)
+		i, err := management.NewGroupInspector(group)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var times []time.Duration
+		start := time.Now()
+		for _, err := range i.Watch(ctx, time.Second) {
+			require.NoError(t, err)
+			times = append(times, time.Since(start))
+			require.NoError(t, q.Put(ctx, tonight(fmt.Sprint("job ", len(times)), "alpha")))
+		}
+		assert.Equal(t, []time.Duration{2 * time.Second, 24 * time.Second, 46 * time.Second}, times)
+	})
+}
+
+func TestOldestPendingOfAQueueThatNoProcessRunsIsAJobWhoseTimeHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: newMemory(t), CloseDriver: true, NumWorkers: 1})
+		require.NoError(t, err)
+		defer q.Close(ended())
+		i, err := management.NewInspector(q)
+		require.NoError(t, err)
+		oldest := func() time.Time {
+			all, err := i.Queues(t.Context())
+			require.NoError(t, err)
+			one, err := i.Queue(t.Context(), all[0].Name)
+			require.NoError(t, err)
+			assert.Equal(t, []management.Queue{one}, all)
+			return one.OldestPending
+		}
+		require.NoError(t, q.Put(t.Context(), tonight("later", "alpha")))
+		due := time.Now().Add(time.Minute)
+		j := newTask("due", "alpha")
+		j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: due})
+		require.NoError(t, q.Put(t.Context(), j))
+		assert.Zero(t, oldest())
+		time.Sleep(30 * time.Minute)
+		assert.WithinDuration(t, due, oldest(), 0)
+		require.NoError(t, q.Put(t.Context(), newTask("ready", "alpha")))
+		assert.WithinDuration(t, due, oldest(), 0)
+	})
+}
+
+// panicky panics in OldestReady.
 type panicky struct{ driver.Driver }
 
-func (panicky) Find(context.Context, driver.Query, driver.PageRequest) (driver.Page, error) {
+func (panicky) OldestReady(context.Context, []string, time.Time) (map[string]time.Time, error) {
 	panic("no more")
 }
 

@@ -10,9 +10,16 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// maxQuiet is the longest time between two reads of the queues. Not all stores notify of
-// all changes.
-const maxQuiet = 10 * time.Second
+const (
+	// maxQuiet is the longest time between two reads of the queues. Not all stores notify of
+	// all changes.
+	maxQuiet = 10 * time.Second
+	// maxWatched is the largest number of queues that are read one by one.
+	maxWatched = MaxLimit
+	// restPerRead is how many times as long as a read of the queues the time to the next one
+	// is, at least.
+	restPerRead = 10
+)
 
 func (i *inspector) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]Queue, error] {
 	return func(yield func([]Queue, error) bool) {
@@ -40,28 +47,55 @@ func (i *inspector) watch(ctx context.Context, every time.Duration, yield func([
 		}
 	})
 	defer cancel()
-	last, err := i.queues(ctx)
-	if err != nil {
-		return err
-	}
-	if !yield(last, nil) {
-		return nil
-	}
-	for busy := true; ; {
-		if !i.awaitChange(ctx, every, busy, changed) {
-			return nil
-		}
-		queues, err := i.queues(ctx)
+	for last := (watched{}); ; { // unlike any result, so that the first is yielded
+		began := time.Now()
+		now, err := i.readWatched(ctx, last)
 		if err != nil {
 			return err
 		}
 		// More changes without a notification may follow, such as starts of jobs.
-		busy = !reflect.DeepEqual(queues, last)
-		if busy && !yield(queues, nil) {
+		busy := !reflect.DeepEqual(now, last)
+		if busy && !yield(now.queues, nil) {
 			return nil
 		}
-		last = queues
+		last = now
+		if !i.awaitChange(ctx, max(every, restPerRead*time.Since(began)), busy, changed) {
+			return nil
+		}
 	}
+}
+
+// watched is what a watch compares. queues are all queues, or the busiest of more than maxWatched.
+type watched struct {
+	queues []Queue
+	number int
+	counts Counts // if not all queues are in queues
+}
+
+// readWatched reads the sums first if there were many queues at the last read.
+func (i *inspector) readWatched(ctx context.Context, last watched) (watched, error) {
+	if last.number > maxWatched {
+		totals, err := i.sumQueues(ctx)
+		if err != nil || totals.Queues > maxWatched {
+			return watched{totals.Busiest, totals.Queues, totals.Counts}, err
+		}
+	}
+	var infos []driver.QueueInfo
+	var err error
+	if len(i.store.Queues()) > 0 {
+		infos, err = i.infos(ctx)
+	} else {
+		infos, err = i.store.QueueInfos(ctx, driver.QueueRequest{Limit: maxWatched + 1})
+	}
+	if err != nil {
+		return watched{}, err
+	}
+	if len(infos) > maxWatched {
+		totals, errSum := i.sumQueues(ctx)
+		return watched{totals.Busiest, max(totals.Queues, len(infos)), totals.Counts}, errSum
+	}
+	queues, err := i.describeQueues(ctx, infos) // not nil
+	return watched{queues: queues, number: len(queues)}, err
 }
 
 // awaitChange waits for the minimum interval and then, unless the queues are busy, for a

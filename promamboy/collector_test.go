@@ -77,7 +77,7 @@ func (b *brittle) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.N
 	return b.Driver.Notes(ctx, req)
 }
 
-func (b *brittle) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
+func (b *brittle) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
 	b.reads.Add(1)
 	if b.wait != nil {
 		b.wait()
@@ -85,7 +85,7 @@ func (b *brittle) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	if err := b.failure.Load(); err != nil {
 		return nil, *err
 	}
-	return b.Driver.Queues(ctx)
+	return b.Driver.Queues(ctx, req)
 }
 
 // world is a group of queues in memory.

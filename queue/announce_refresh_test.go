@@ -145,7 +145,7 @@ func TestAClosedQueueOfALocalGroupIsLeftOut(t *testing.T) {
 	page, err := store.Admin().Find(t.Context(), driver.Query{}, driver.PageRequest{Limit: 10})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a/job"}, inQueues(page.Records))
-	queues, err := store.Admin().Queues(t.Context())
+	queues, err := store.Admin().Queues(t.Context(), driver.QueueRequest{})
 	require.NoError(t, err)
 	assert.Len(t, queues, 1)
 	require.NoError(t, store.Refresh(t.Context()))

@@ -188,11 +188,11 @@ func (d *spy) Stats(ctx context.Context, name string) (amboy.QueueStats, error) 
 	return d.Driver.Stats(ctx, name)
 }
 
-func (d *spy) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
+func (d *spy) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
 	if err := d.note(ctx, "Queues"); err != nil {
 		return nil, err
 	}
-	return d.Driver.Queues(ctx)
+	return d.Driver.Queues(ctx, req)
 }
 
 func (d *spy) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
@@ -202,11 +202,11 @@ func (d *spy) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 	return d.Driver.CountTypes(ctx)
 }
 
-func (d *spy) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (d *spy) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	if err := d.note(ctx, "OldestReady"); err != nil {
 		return nil, err
 	}
-	return d.Driver.OldestReady(ctx, queues)
+	return d.Driver.OldestReady(ctx, queues, now)
 }
 
 func (d *spy) Work(ctx context.Context, now time.Time) (driver.Work, error) {

@@ -281,7 +281,7 @@ func (g *driverGroup) stored(ctx context.Context) ([]string, error) {
 	if err != nil || g.ttl == 0 {
 		return names, err
 	}
-	all, err := g.engine.driver.Queues(ctx)
+	all, err := g.engine.driver.Queues(ctx, driver.QueueRequest{})
 	for _, q := range all {
 		if !q.Stats.IsIdle() {
 			continue // it is among the names already

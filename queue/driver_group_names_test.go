@@ -17,7 +17,7 @@ import (
 // namesIn returns the names of the queues in a store.
 func namesIn(t *testing.T, store driver.Driver) (names []string) {
 	t.Helper()
-	infos, err := store.Queues(t.Context())
+	infos, err := store.Queues(t.Context(), driver.QueueRequest{})
 	require.NoError(t, err)
 	for _, info := range infos {
 		names = append(names, info.Name)

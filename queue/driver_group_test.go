@@ -232,7 +232,7 @@ func TestDriverGroupRefusesStoreOptionsInChanges(t *testing.T) {
 		})
 	}
 	assert.Zero(t, group.Len())
-	stored, err := store.Queues(t.Context())
+	stored, err := store.Queues(t.Context(), driver.QueueRequest{})
 	require.NoError(t, err)
 	assert.Empty(t, stored)
 }

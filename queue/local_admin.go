@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -65,9 +66,13 @@ func (a localAdmin) Stats(ctx context.Context, queue string) (amboy.QueueStats, 
 }
 
 // Queues implements driver.Admin.
-func (a localAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
-	if err := ctx.Err(); err != nil {
+func (a localAdmin) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	err := cmp.Or(ctx.Err(), req.Validate())
+	if err != nil {
 		return nil, fmt.Errorf("describing queue %q: %w", a.id, err)
+	}
+	if a.id < req.From {
+		return nil, nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,6 +80,15 @@ func (a localAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 		Name: a.id, Control: a.control, Stats: a.schedule.Stats(),
 		Scheduled: a.schedule.Scheduled(), Parked: a.schedule.Parked(),
 	}}, nil
+}
+
+// SumQueues implements driver.Admin.
+func (a localAdmin) SumQueues(ctx context.Context, busiest int) (totals driver.QueueTotals, err error) {
+	infos, err := a.Queues(ctx, driver.QueueRequest{})
+	for _, info := range infos {
+		totals.Add(info, busiest)
+	}
+	return totals, err
 }
 
 // CountTypes implements driver.Admin. Its cost does not depend on the number of jobs.
@@ -90,22 +104,24 @@ func (a localAdmin) CountTypes(ctx context.Context) ([]driver.TypeCount, error) 
 }
 
 // OldestReady implements driver.Admin, as package memory does.
-func (a localAdmin) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (a localAdmin) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	err := ctx.Err()
 	since := map[string]time.Time{}
 	if err == nil && slices.Contains(queues, a.id) {
-		var oldest amboy.Job
+		var found []amboy.Job
 		a.mu.Lock()
-		if e := a.schedule.OldestReady(a.arrivals.All); e != nil {
-			oldest = e.Job.job
+		for _, e := range []*localEntry{a.schedule.OldestReady(a.arrivals.All), a.schedule.OldestDue(now)} {
+			if e != nil {
+				found = append(found, e.Job.job)
+			}
 		}
 		a.mu.Unlock()
-		if oldest != nil {
-			err = errorOfPanic(func() error {
-				since[a.id] = driver.ReadySince(oldest.TimeInfo())
-				return nil
-			})
-		}
+		err = errorOfPanic(func() error {
+			for _, j := range found {
+				driver.SetOldest(since, a.id, j.TimeInfo())
+			}
+			return nil
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("finding the oldest ready job of queue %q: %w", a.id, err)

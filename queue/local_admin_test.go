@@ -41,7 +41,7 @@ func TestControlOfALocalQueueByItsAdmin(t *testing.T) {
 			}
 			assert.Empty(t, events)
 		}
-		queues, err := a.admin.Queues(t.Context())
+		queues, err := a.admin.Queues(t.Context(), driver.QueueRequest{})
 		require.NoError(t, err)
 		assert.Equal(t, []driver.QueueInfo{{Name: a.name, Control: driver.Control{Draining: true, MaxRunning: 3}}}, queues)
 

@@ -247,12 +247,18 @@ func (a groupAdmin) Stats(ctx context.Context, queue string) (amboy.QueueStats, 
 	return m.admin.Stats(ctx, m.inner)
 }
 
-// Queues implements driver.Admin.
-func (a groupAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
+// Queues implements driver.Admin. Its cost depends on the number of open queues too, whose names
+// it sorts.
+func (a groupAdmin) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
 	var infos []driver.QueueInfo
-	known := map[driver.Admin]map[string]driver.QueueInfo{} // queues may share a driver
 	for _, m := range a.members(nil) {
-		info, err := m.info(ctx, known)
+		if m.name < req.From {
+			continue
+		}
+		info, err := m.info(ctx)
 		if isGone(err) {
 			continue
 		}
@@ -260,26 +266,34 @@ func (a groupAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 			return nil, fmt.Errorf("describing queue %q: %w", m.name, err)
 		}
 		infos = append(infos, info)
+		if len(infos) == req.Limit {
+			break
+		}
 	}
 	return infos, nil
 }
 
-// info describes a queue. It keeps what an admin knows of its queues in known. The call of Control
-// fails if the queue was closed; reading the others may still succeed.
-func (m member) info(ctx context.Context, known map[driver.Admin]map[string]driver.QueueInfo) (driver.QueueInfo, error) {
-	if known[m.admin] == nil {
-		infos, err := m.admin.Queues(ctx)
-		if err != nil {
-			return driver.QueueInfo{}, err
-		}
-		known[m.admin] = make(map[string]driver.QueueInfo, len(infos))
-		for _, info := range infos {
-			known[m.admin][info.Name] = info
-		}
+// SumQueues implements driver.Admin. It reads each queue, because each has a store of its own.
+func (a groupAdmin) SumQueues(ctx context.Context, busiest int) (totals driver.QueueTotals, err error) {
+	infos, err := a.Queues(ctx, driver.QueueRequest{})
+	for _, info := range infos {
+		totals.Add(info, busiest)
 	}
-	info := known[m.admin][m.inner]
-	info.Name = m.name
-	var err error
+	return totals, err
+}
+
+// info describes a queue. The call of Control fails if the queue was closed; reading the others
+// may still succeed.
+func (m member) info(ctx context.Context) (driver.QueueInfo, error) {
+	info := driver.QueueInfo{Name: m.name}
+	found, err := m.admin.Queues(ctx, driver.QueueRequest{From: m.inner, Limit: 1})
+	if err != nil {
+		return info, err
+	}
+	if len(found) > 0 && found[0].Name == m.inner {
+		info = found[0]
+		info.Name = m.name
+	}
 	info.Control, err = m.admin.Control(ctx, m.inner, driver.ControlChange{})
 	return info, err
 }
@@ -312,10 +326,10 @@ func (a groupAdmin) CountTypes(ctx context.Context) ([]driver.TypeCount, error) 
 }
 
 // OldestReady implements driver.Admin.
-func (a groupAdmin) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (a groupAdmin) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	all := map[string]time.Time{}
 	for _, m := range a.members(queues) {
-		since, err := m.admin.OldestReady(ctx, []string{m.inner})
+		since, err := m.admin.OldestReady(ctx, []string{m.inner}, now)
 		if isGone(err) {
 			continue
 		}

@@ -110,7 +110,7 @@ func TestQueuesOfALocalGroup(t *testing.T) {
 	require.NoError(t, controlled(t, stored).Pause(t.Context()))
 	put(t, stored, retryable(noop(t, "job"), 3))
 
-	queues, err := admin.Queues(t.Context())
+	queues, err := admin.Queues(t.Context(), driver.QueueRequest{})
 	require.NoError(t, err)
 	var names []string
 	for _, q := range queues {

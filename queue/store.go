@@ -112,21 +112,24 @@ func (s *Store) covers(queue string) bool {
 // QueueInfos describes the queues that Admin.Queues returns, and the queues that are open
 // in this process but have neither jobs nor settings in the store yet. They are sorted by
 // name. QueueInfos blocks as long as the store takes, and returns the store's errors.
-func (s *Store) QueueInfos(ctx context.Context) ([]driver.QueueInfo, error) {
-	infos, err := s.admin.Queues(ctx)
+func (s *Store) QueueInfos(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	infos, err := s.admin.Queues(ctx, req)
 	if err != nil || s.opened == nil {
 		return infos, err
 	}
-	listed := make(map[string]bool, len(infos))
-	for _, info := range infos {
-		listed[info.Name] = true
-	}
+	isLast := req.Limit == 0 || len(infos) < req.Limit
 	for _, name := range s.opened() {
-		if !listed[name] {
-			infos = append(infos, driver.QueueInfo{Name: name})
+		if name < req.From || (!isLast && name > infos[len(infos)-1].Name) {
+			continue
 		}
+		infos = append(infos, driver.QueueInfo{Name: name})
 	}
-	slices.SortFunc(infos, func(a, b driver.QueueInfo) int { return strings.Compare(a.Name, b.Name) })
+	// A queue that is open and stored is described twice, first as it is in the store.
+	slices.SortStableFunc(infos, func(a, b driver.QueueInfo) int { return strings.Compare(a.Name, b.Name) })
+	infos = slices.CompactFunc(infos, func(a, b driver.QueueInfo) bool { return a.Name == b.Name })
+	if req.Limit > 0 {
+		infos = infos[:min(req.Limit, len(infos))]
+	}
 	return infos, nil
 }
 

@@ -35,7 +35,8 @@ type sample struct {
 
 // samples contains requests for each route: at least one for each action of the route.
 var samples = map[string][]sample{
-	"GET /v2/queues":                          {{action: rest.ActionRead, target: "/v2/queues", all: true}},
+	"GET /v2/queues":                          {{action: rest.ActionRead, target: "/v2/queues", all: true}, {action: rest.ActionRead, target: "/v2/queues?queue=QUEUE"}},
+	"GET /v2/totals":                          {{action: rest.ActionRead, target: "/v2/totals", all: true, sum: `"queues":1,`}},
 	"GET /v2/queues/{queue}":                  {{action: rest.ActionRead, target: "/v2/queues/QUEUE"}},
 	"PATCH /v2/queues/{queue}":                {{action: rest.ActionControl, target: "/v2/queues/QUEUE", body: `{"paused":true}`}},
 	"GET /v2/jobs":                            {{action: rest.ActionRead, target: "/v2/jobs", all: true}, {action: rest.ActionRead, target: "/v2/jobs?queue=QUEUE"}},

@@ -16,8 +16,9 @@ import (
 	"github.com/mongodb/amboy/rest/internal/api"
 )
 
-// Watch yields the queues as they are now, and again after changes, until ctx ends. If the
-// connection ends, it yields an error and stops. It does not reconnect.
+// Watch yields the queues as they are now, and again after changes, until ctx ends; if there are
+// very many, the busiest. If the connection ends, it yields an error and stops. It does not
+// reconnect.
 func (c *Client) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		wanted := true
@@ -53,7 +54,7 @@ func (c *Client) watch(ctx context.Context, every time.Duration, use func([]mana
 		case api.ErrorEvent:
 			return c.remote.newFailure(response, []byte(data))
 		case api.QueuesEvent:
-			var list api.QueueList
+			var list management.QueuePage
 			if err := json.Unmarshal([]byte(data), &list); err != nil {
 				return fmt.Errorf("reading an event of %s: %w", response.Request.URL.Redacted(), err)
 			}

@@ -143,10 +143,34 @@ func jobPath(queue, id string) (string, error) {
 	return queuePath(queue) + "/jobs/" + names.Escape(id), nil
 }
 
-// Queues describes all queues, ordered by name.
+// Queues describes all queues, ordered by name. It requests as many pages as they fill.
 func (c *Client) Queues(ctx context.Context) ([]management.Queue, error) {
-	list, err := get[api.QueueList](ctx, c, "/v2/queues")
-	return list.Queues, err
+	queues := []management.Queue{}
+	for page := (management.PageRequest{Limit: management.MaxLimit}); ; {
+		found, err := c.FindQueues(ctx, management.QueueFilter{}, page)
+		if err != nil {
+			return nil, err
+		}
+		queues = append(queues, found.Queues...)
+		if found.Next == "" {
+			return queues, nil
+		}
+		page.Cursor = found.Next
+	}
+}
+
+// FindQueues returns a page of the queues that a filter selects, ordered by name.
+func (c *Client) FindQueues(ctx context.Context, filter management.QueueFilter, page management.PageRequest) (management.QueuePage, error) {
+	q := query{}
+	q.text("name", filter.Name)
+	q.texts("queue", filter.Queues)
+	q.page(page)
+	return get[management.QueuePage](ctx, c, q.on("/v2/queues"))
+}
+
+// SumQueues adds up all queues, and describes the busiest.
+func (c *Client) SumQueues(ctx context.Context) (management.QueueTotals, error) {
+	return get[management.QueueTotals](ctx, c, "/v2/totals")
 }
 
 // Queue describes one queue.

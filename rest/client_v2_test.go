@@ -42,6 +42,12 @@ func TestClientReturnsWhatTheInspectorReturns(t *testing.T) {
 	}
 	asks := map[string]func(management.Inspector) (any, error){
 		"queues": func(i management.Inspector) (any, error) { return i.Queues(t.Context()) },
+		"found queues": func(i management.Inspector) (any, error) {
+			page, err := i.FindQueues(t.Context(), management.QueueFilter{Name: "A", Queues: queues}, management.PageRequest{Limit: 1})
+			page.Next = withoutRandom(page.Next)
+			return page, err
+		},
+		"totals": func(i management.Inspector) (any, error) { return i.SumQueues(t.Context()) },
 		"count":  func(i management.Inspector) (any, error) { return i.CountJobs(t.Context(), filter, 5) },
 		"scopes": func(i management.Inspector) (any, error) {
 			return i.Scopes(t.Context(), management.ScopeFilter{Queues: queues[:1], Name: "ledger"}, management.PageRequest{})

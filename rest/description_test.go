@@ -58,6 +58,14 @@ func (*empty) Processes(context.Context) ([]management.Process, error) {
 	return []management.Process{{}}, nil
 }
 
+func (*empty) FindQueues(context.Context, management.QueueFilter, management.PageRequest) (management.QueuePage, error) {
+	return management.QueuePage{}, nil
+}
+
+func (*empty) SumQueues(context.Context) (management.QueueTotals, error) {
+	return management.QueueTotals{}, nil
+}
+
 func (*empty) FindJobs(context.Context, management.JobFilter, management.PageRequest) (management.JobPage, error) {
 	return management.JobPage{}, nil
 }
@@ -361,7 +369,7 @@ func (d *description) send(t *testing.T, handler http.Handler, r generatedReques
 	body := got.body
 	if media == api.EventStream {
 		_, data, _ := strings.Cut(body, "data: ")
-		place, body = "#/components/schemas/QueueList", strings.TrimSpace(data)
+		place, body = "#/components/schemas/QueuePage", strings.TrimSpace(data)
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader([]byte(body)))
 	if err != nil {

@@ -54,7 +54,8 @@ func TestPrefix(t *testing.T) {
 		"/some/where/v2/queues/":         http.StatusNotFound,
 		"/some/where/x/../v2/queues":     http.StatusNotFound,
 		"/some/where/%76%32/queues":      http.StatusOK,
-		"/some/where/v2/queues?limit=1":  http.StatusBadRequest,
+		"/some/where/v2/queues?limit=x":  http.StatusBadRequest,
+		"/some/where/v2/queues?limit=1":  http.StatusOK,
 		"/some/where/v2/jobs?limit=1;a":  http.StatusBadRequest,
 		"/some/where/v2/queues/a%2Fb%20": http.StatusOK,
 	} {

@@ -92,7 +92,7 @@ func (s *Server) appendJob(ctx context.Context, out []byte, j *stored) ([]byte, 
 
 // queueNames returns the sorted names of all queues for clients.
 func (s *Server) queueNames(ctx context.Context) ([]string, error) {
-	infos, err := s.jobs.store.QueueInfos(ctx)
+	infos, err := s.jobs.store.QueueInfos(ctx, driver.QueueRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("listing the queues: %w", err)
 	}

@@ -67,6 +67,18 @@ func (i *Inspector) Queues(ctx context.Context) ([]management.Queue, error) {
 	return put(i, queues, err)
 }
 
+// FindQueues returns the queues with their texts replaced.
+func (i *Inspector) FindQueues(ctx context.Context, f management.QueueFilter, p management.PageRequest) (management.QueuePage, error) {
+	page, err := i.Inspector.FindQueues(ctx, f, p)
+	return put(i, page, err)
+}
+
+// SumQueues returns the totals with their texts replaced.
+func (i *Inspector) SumQueues(ctx context.Context) (management.QueueTotals, error) {
+	totals, err := i.Inspector.SumQueues(ctx)
+	return put(i, totals, err)
+}
+
 // Queue returns the queue Known with its texts replaced.
 func (i *Inspector) Queue(ctx context.Context, _ string) (management.Queue, error) {
 	queue, err := i.Inspector.Queue(ctx, i.Known)

@@ -39,9 +39,15 @@ type Admin interface {
 	// amboy.HoldBlocked.
 	Stats(ctx context.Context, queue string) (amboy.QueueStats, error)
 
-	// Queues describes, sorted by name, all queues that an Insert or a Control ever
-	// named, except those that Prune dropped.
-	Queues(ctx context.Context) ([]QueueInfo, error)
+	// Queues describes the queues that an Insert or a Control ever named, except those that
+	// Prune dropped, sorted by the bytes of their names. The cost of a page depends on the
+	// queues on it, and not on how many others the store has.
+	Queues(ctx context.Context, req QueueRequest) ([]QueueInfo, error)
+
+	// SumQueues adds up all queues in one read of the store, and describes the busiest of
+	// them: at most so many, and none if busiest is 0. Queues that change meanwhile may be
+	// counted before or after the change.
+	SumQueues(ctx context.Context, busiest int) (QueueTotals, error)
 
 	// CountTypes counts the jobs that have not ended, by queue and type, sorted by both. It
 	// may read all of their records, though not in one step: jobs that change meanwhile may
@@ -51,8 +57,10 @@ type Admin interface {
 	// OldestReady returns, for each of the queues that has ready records, since when the
 	// oldest of them could have been claimed (see ReadySince). The oldest is the first that
 	// was added; a driver may compare only the records that would be claimed first of each
-	// priority or kind. Its cost does not grow with the number of records.
-	OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error)
+	// priority or kind. Scheduled records whose time has come at now, although no claim has
+	// made them ready, count too; if more than MaxOverdue records of a store are due, a driver
+	// may find only the first of them. Its cost does not grow with the number of records.
+	OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error)
 
 	// Control changes the settings of a queue and returns the new settings. An empty
 	// change only reads.

@@ -1,6 +1,9 @@
 package driver
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -45,6 +48,64 @@ type QueueInfo struct {
 	// Scheduled counts the pending jobs whose wait-until time had not come when the store
 	// last compared it, and Parked the parked jobs. Neither includes blocked jobs.
 	Scheduled, Parked int
+}
+
+// Unfinished counts the records that have not ended for good.
+func (q QueueInfo) Unfinished() int { return q.Stats.Pending + q.Stats.Running + q.Stats.Retrying }
+
+// QueueRequest asks for a part of the queues. The zero QueueRequest asks for all of them.
+type QueueRequest struct {
+	// From is the lowest name that is included. The part after a queue begins with
+	// NextName of its name.
+	From string
+	// Limit is the maximum number of queues; 0 means no limit.
+	Limit int
+}
+
+// Validate returns an error for a negative limit.
+func (r QueueRequest) Validate() error {
+	if r.Limit < 0 {
+		return fmt.Errorf("invalid request for queues: Limit must not be negative (is %d)", r.Limit)
+	}
+	return nil
+}
+
+// NextName returns the lowest name that sorts after a name.
+func NextName(name string) string { return name + "\x00" }
+
+// QueueTotals describes the queues of a store together.
+type QueueTotals struct {
+	// Queues is the number of queues, and Stats, Scheduled and Parked are the sums of the
+	// fields of QueueInfo.
+	Queues            int
+	Stats             amboy.QueueStats
+	Scheduled, Parked int
+	// Busiest are the queues with the most records that have not ended for good, in
+	// descending order of that number, and then by name. Queues without such records are
+	// left out.
+	Busiest []QueueInfo
+}
+
+// Add adds a queue. It keeps at most so many of the busiest queues.
+func (t *QueueTotals) Add(info QueueInfo, busiest int) {
+	t.Queues++
+	t.Stats.Total += info.Stats.Total
+	t.Stats.Pending += info.Stats.Pending
+	t.Stats.Blocked += info.Stats.Blocked
+	t.Stats.Running += info.Stats.Running
+	t.Stats.Retrying += info.Stats.Retrying
+	t.Stats.Completed += info.Stats.Completed
+	t.Scheduled += info.Scheduled
+	t.Parked += info.Parked
+	if info.Unfinished() == 0 {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(t.Busiest, info, func(a, b QueueInfo) int {
+		return cmp.Or(cmp.Compare(b.Unfinished(), a.Unfinished()), cmp.Compare(a.Name, b.Name))
+	})
+	if at < busiest {
+		t.Busiest = slices.Insert(t.Busiest[:min(len(t.Busiest), busiest-1)], at, info)
+	}
 }
 
 // Progress is how far a running job has come.

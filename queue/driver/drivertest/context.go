@@ -156,7 +156,7 @@ func (f *fixture) calls() []call {
 			return err
 		}},
 		{"Queues", false, func(ctx context.Context) error {
-			infos, err := d.Queues(ctx)
+			infos, err := d.Queues(ctx, driver.QueueRequest{})
 			return some(len(infos), err)
 		}},
 		{"Unfinished", false, func(ctx context.Context) error {

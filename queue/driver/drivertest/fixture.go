@@ -373,7 +373,7 @@ func (f *fixture) control(change driver.ControlChange) driver.Control {
 // queues describes the queues of the store in a comparable form.
 func (f *fixture) queues() []string {
 	f.Helper()
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	described := make([]string, len(infos))
 	for i, info := range infos {

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -30,9 +31,13 @@ var severalQueuesRules = []rule{
 
 var queuesRules = []rule{
 	{"queues are described by name", queuesDescribed},
+	{"pages of queues are complete and without doubles while queues come and go", queuesPaged},
+	{"a page of queues begins with a name or the next one", queuesFrom},
+	{"all queues are added up, and the busiest are described", queuesSummed},
 	{"a queue is described with its scheduled and its parked records", queuesScheduledAndParked},
 	{"records that have not ended are counted by queue, type and place", queuesTypes},
 	{"the oldest ready record of a queue is found, whatever its priority", queuesOldestReady},
+	{"the oldest ready record of a queue may be one that is due but that no claim has made ready", queuesOldestDue},
 	{"a queue exists as soon as it is controlled", queuesControlled},
 	{"an empty queue stays", queuesStay},
 	{"an empty store has no queues", queuesOfEmptyStore},
@@ -280,7 +285,7 @@ func queuesDescribed(f *fixture) {
 	in.insert(spec{id: "other"})
 	in.control(driver.ControlChange{Paused: &yes, MaxRunning: &most})
 
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	var names []string
 	for _, info := range infos {
@@ -293,12 +298,114 @@ func queuesDescribed(f *fixture) {
 	assert.Equal(f, amboy.QueueStats{Total: 2, Pending: 1, Completed: 1}.String(), infos[4].Stats.String())
 }
 
+// queuesPaged reads pages. Between them queues come and go, in the part that was read and in the
+// part that was not.
+func queuesPaged(f *fixture) {
+	const limit = 7
+	var stay []string
+	for i := range 3 * limit {
+		stay = append(stay, fmt.Sprintf("stays %02d", i))
+		f.in(stay[i]).insert(spec{id: "job"})
+		f.emptyQueue(fmt.Sprintf("stays %02d, goes", i))
+	}
+	var names []string
+	for from, n := "", 0; ; n++ {
+		infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{From: from, Limit: limit})
+		require.NoError(f, err)
+		require.LessOrEqual(f, len(infos), limit)
+		for _, info := range infos {
+			names = append(names, info.Name)
+			if slices.Contains(stay, info.Name) {
+				assert.Equal(f, 1, info.Stats.Pending, info.Name)
+			}
+		}
+		if len(infos) < limit {
+			break
+		}
+		from = driver.NextName(infos[limit-1].Name)
+		for _, name := range []string{"new at the beginning", "stays 15, new", "very late"} {
+			f.in(fmt.Sprint(name, " ", n)).insert(spec{id: "job"})
+		}
+		if f.driver.Features().Prunes {
+			_, err = f.driver.Prune(f.ctx, driver.PruneRequest{Unused: time.Now().Add(time.Hour), Limit: 5})
+			require.NoError(f, err)
+			f.forgetPruned()
+		}
+	}
+	assert.True(f, slices.IsSorted(names), "%q", names)
+	assert.Len(f, slices.Compact(slices.Clone(names)), len(names), "no queue is on two pages: %q", names)
+	assert.Subset(f, names, stay)
+	assert.Contains(f, names, "very late 0")
+}
+
+// forgetPruned adapts the expected counts to a Prune: those of a dropped queue begin anew.
+func (f *fixture) forgetPruned() {
+	f.Helper()
+	left := f.queueNames()
+	maps.DeleteFunc(f.removed, func(queue string, _ int) bool { return !slices.Contains(left, queue) })
+}
+
+func queuesFrom(f *fixture) {
+	for _, name := range []string{"", "a", "a.b", "b", "ä"} {
+		f.in(name).insert(spec{id: "job"})
+	}
+	for _, test := range []struct {
+		req  driver.QueueRequest
+		want []string
+	}{
+		{driver.QueueRequest{}, []string{"", "a", "a.b", "b", "ä"}},
+		{driver.QueueRequest{Limit: 2}, []string{"", "a"}},
+		{driver.QueueRequest{From: driver.NextName(""), Limit: 2}, []string{"a", "a.b"}},
+		{driver.QueueRequest{From: "a", Limit: 1}, []string{"a"}},
+		{driver.QueueRequest{From: driver.NextName("a"), Limit: 9}, []string{"a.b", "b", "ä"}},
+		{driver.QueueRequest{From: "aa"}, []string{"b", "ä"}},
+		{driver.QueueRequest{From: driver.NextName("ä"), Limit: 9}, nil},
+	} {
+		infos, err := f.driver.Queues(f.ctx, test.req)
+		require.NoError(f, err)
+		var names []string
+		for _, info := range infos {
+			names = append(names, info.Name)
+		}
+		assert.Equal(f, test.want, names, "%+v", test.req)
+	}
+	_, err := f.driver.Queues(f.ctx, driver.QueueRequest{Limit: -1})
+	require.ErrorContains(f, err, "must not be negative (is -1)")
+}
+
+func queuesSummed(f *fixture) {
+	totals, err := f.driver.SumQueues(f.ctx, 10)
+	require.NoError(f, err)
+	assert.Equal(f, driver.QueueTotals{}, totals)
+	f.fill("a", 0, 2)
+	f.fill("b", 0, 3)
+	f.fill("c", 0, 2)
+	f.emptyQueue("idle")
+	b := f.in("b")
+	b.act(driver.Action{Kind: driver.Park, Reason: "it looks odd"}, "b3")
+	b.insert(spec{id: "later", waitUntil: time.Now().Add(time.Hour)}, spec{id: "fails", retryable: true, priority: 1})
+	b.end(b.claimOne("fails"), amboy.StateRetrying)
+	b.claimOne("b1")
+	totals, err = f.driver.SumQueues(f.ctx, 2)
+	require.NoError(f, err)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
+	require.NoError(f, err)
+	assert.Equal(f, amboy.QueueStats{Total: 10, Pending: 7, Running: 1, Retrying: 1, Completed: 2}.String(), totals.Stats.String())
+	assert.Equal(f, driver.QueueTotals{
+		Queues: 4, Stats: totals.Stats, Scheduled: 1, Parked: 1, Busiest: []driver.QueueInfo{infos[1], infos[0]},
+	}, totals)
+	totals, err = f.driver.SumQueues(f.ctx, 0)
+	require.NoError(f, err)
+	assert.Equal(f, 4, totals.Queues)
+	assert.Empty(f, totals.Busiest)
+}
+
 func queuesScheduledAndParked(f *fixture) {
 	a := f.in("a")
 	a.insert(spec{id: "ready"}, spec{id: "later", waitUntil: time.Now().Add(time.Hour)}, spec{id: "latest", waitUntil: time.Now().Add(2 * time.Hour)},
 		spec{id: "aside"}, spec{id: "blocked", edges: []string{"ready"}})
 	a.act(driver.Action{Kind: driver.Park, Reason: "it looks odd"}, "aside")
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	require.Len(f, infos, 1)
 	assert.Equal(f, 2, infos[0].Scheduled)
@@ -346,14 +453,42 @@ func queuesOldestReady(f *fixture) {
 	b.insert(spec{id: "due", created: now.Add(-9 * time.Hour), waitUntil: older}, spec{id: "second", created: now})
 	c.insert(spec{id: "ended"}, spec{id: "later", waitUntil: now.Add(time.Hour)})
 	c.end(c.claimOne("ended"), amboy.StateSucceeded)
-	found, err := f.driver.OldestReady(f.ctx, []string{"a", "b", "c", "none"})
+	found, err := f.driver.OldestReady(f.ctx, []string{"a", "b", "c", "none"}, now)
 	require.NoError(f, err)
 	require.Len(f, found, 2)
 	assert.WithinDuration(f, old, found["a"], 0)
 	assert.WithinDuration(f, older, found["b"], 0)
-	found, err = f.driver.OldestReady(f.ctx, []string{"b"})
+	found, err = f.driver.OldestReady(f.ctx, []string{"b"}, now)
 	require.NoError(f, err)
 	assert.Len(f, found, 1)
+}
+
+// queuesOldestDue has no claims after the records are due.
+func queuesOldestDue(f *fixture) {
+	now, yes := time.Now().Truncate(time.Millisecond), true
+	due := now.Add(time.Hour)
+	created := now.Add(-time.Hour)
+	a, b, c, d := f.in("a"), f.in("b"), f.in("c"), f.in("d")
+	a.insert(spec{id: "later", created: created, waitUntil: due.Add(time.Minute)}, spec{id: "first", created: now, waitUntil: due})
+	b.insert(spec{id: "ready", created: created}, spec{id: "later", waitUntil: due})
+	c.insert(spec{id: "later", waitUntil: due.Add(time.Hour)}, spec{id: "aside", waitUntil: due})
+	c.act(driver.Action{Kind: driver.Park, Reason: "it looks odd"}, "aside")
+	d.control(driver.ControlChange{Paused: &yes})
+	d.insert(spec{id: "scoped", waitUntil: due, scopes: []string{"scope"}}, spec{id: "waits", edges: []string{"scoped"}, waitUntil: due})
+	e := f.in("e")
+	e.insert(spec{id: "holds", scopes: []string{"scope"}})
+	e.claimOne("holds")
+	e.insert(spec{id: "waits", scopes: []string{"scope"}})
+	all := []string{"a", "b", "c", "d", "e"}
+	found, err := f.driver.OldestReady(f.ctx, all, due.Add(-time.Millisecond))
+	require.NoError(f, err)
+	require.Len(f, found, 1, "%v", found)
+	found, err = f.driver.OldestReady(f.ctx, all, due.Add(2*time.Minute))
+	require.NoError(f, err)
+	require.Len(f, found, 3, "%v", found)
+	assert.WithinDuration(f, due, found["a"], 0)
+	assert.WithinDuration(f, created, found["b"], 0)
+	assert.WithinDuration(f, due, found["d"], 0)
 }
 
 func sortedTypes(counts []driver.TypeCount) []driver.TypeCount {
@@ -365,7 +500,7 @@ func sortedTypes(counts []driver.TypeCount) []driver.TypeCount {
 func queuesControlled(f *fixture) {
 	yes := true
 	f.in("a").control(driver.ControlChange{Draining: &yes})
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	require.Len(f, infos, 1)
 	infos[0].Used = time.Time{}
@@ -377,7 +512,7 @@ func queuesStay(f *fixture) {
 	a.insert(spec{id: "job"})
 	a.end(a.claimOne("job"), amboy.StateSucceeded)
 	a.act(driver.Action{Kind: driver.Delete}, "job")
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	isThere := func(info driver.QueueInfo) bool { return info.Name == "a" }
 	require.True(f, slices.ContainsFunc(infos, isThere))
@@ -407,8 +542,7 @@ func queuesPruned(f *fixture) {
 		f.Helper()
 		pruned, pruneErr := f.driver.Prune(f.ctx, driver.PruneRequest{Unused: unused, Limit: limit, Keep: []string{"kept"}})
 		require.NoError(f, pruneErr)
-		left := f.queueNames()
-		maps.DeleteFunc(f.removed, func(queue string, _ int) bool { return !slices.Contains(left, queue) })
+		f.forgetPruned()
 		f.consistent()
 		return pruned
 	}
@@ -434,7 +568,7 @@ func queuesPruned(f *fixture) {
 
 func (f *fixture) queueNames() (names []string) {
 	f.Helper()
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	for _, info := range infos {
 		names = append(names, info.Name)
@@ -453,7 +587,7 @@ func (f *fixture) emptyQueue(name string) *fixture {
 }
 
 func queuesOfEmptyStore(f *fixture) {
-	infos, err := f.driver.Queues(f.ctx)
+	infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
 	require.NoError(f, err)
 	assert.Empty(f, infos)
 }

@@ -198,14 +198,20 @@ func (t *turns) Stats(ctx context.Context, queue string) (amboy.QueueStats, erro
 	return t.next().Stats(ctx, queue)
 }
 
-func (t *turns) Queues(ctx context.Context) ([]driver.QueueInfo, error) { return t.next().Queues(ctx) }
+func (t *turns) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	return t.next().Queues(ctx, req)
+}
+
+func (t *turns) SumQueues(ctx context.Context, busiest int) (driver.QueueTotals, error) {
+	return t.next().SumQueues(ctx, busiest)
+}
 
 func (t *turns) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 	return t.next().CountTypes(ctx)
 }
 
-func (t *turns) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
-	return t.next().OldestReady(ctx, queues)
+func (t *turns) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
+	return t.next().OldestReady(ctx, queues, now)
 }
 
 func (t *turns) Work(ctx context.Context, now time.Time) (driver.Work, error) {

@@ -1,9 +1,9 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -12,20 +12,61 @@ import (
 )
 
 // Queues implements driver.Driver.
-func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
-	if err := d.lockToRead(ctx); err != nil {
+func (d *Driver) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	if err := req.Validate(); err != nil {
 		return nil, err
 	}
-	infos := make([]driver.QueueInfo, 0, len(d.queues))
-	for _, q := range d.queues {
-		infos = append(infos, driver.QueueInfo{
-			Name: q.name, Control: q.control, Stats: q.schedule.Stats(),
-			Scheduled: q.schedule.Scheduled(), Parked: q.schedule.Parked(),
-		})
+	infos := make([]driver.QueueInfo, 0, min(req.Limit, queuesAtOnce))
+	err := d.eachQueue(ctx, req, func(info driver.QueueInfo) { infos = append(infos, info) })
+	if err != nil {
+		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
-	d.unlock()
-	slices.SortFunc(infos, func(a, b driver.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return infos, nil
+}
+
+// SumQueues implements driver.Driver.
+func (d *Driver) SumQueues(ctx context.Context, busiest int) (totals driver.QueueTotals, err error) {
+	err = d.eachQueue(ctx, driver.QueueRequest{}, func(info driver.QueueInfo) { totals.Add(info, busiest) })
+	if err != nil {
+		return driver.QueueTotals{}, fmt.Errorf("adding up the queues: %w", err)
+	}
+	return totals, nil
+}
+
+// queuesAtOnce is the number of queues that are described under the lock at once.
+const queuesAtOnce = 1000
+
+// eachQueue visits the requested queues under the lock, which it releases after every
+// queuesAtOnce queues.
+func (d *Driver) eachQueue(ctx context.Context, req driver.QueueRequest, visit func(driver.QueueInfo)) error {
+	if req.Limit == 0 {
+		req.Limit = math.MaxInt
+	}
+	for req.Limit > 0 {
+		if err := d.lockToRead(ctx); err != nil {
+			return err
+		}
+		n, most := 0, min(req.Limit, queuesAtOnce)
+		d.names.Ascend(req.From, func(name string, q *queue) bool {
+			visit(q.describe())
+			req.From = driver.NextName(name)
+			n++
+			return n < most
+		})
+		d.unlock()
+		if n < most {
+			return nil
+		}
+		req.Limit -= n
+	}
+	return nil
+}
+
+func (q *queue) describe() driver.QueueInfo {
+	return driver.QueueInfo{
+		Name: q.name, Control: q.control, Stats: q.schedule.Stats(),
+		Scheduled: q.schedule.Scheduled(), Parked: q.schedule.Parked(),
+	}
 }
 
 // Unfinished implements driver.Driver.
@@ -60,15 +101,17 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 
 // OldestReady implements driver.Driver. If a queue has many records that were added before the
 // first ready one, it returns the time of the record that would be claimed next.
-func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (d *Driver) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	since := map[string]time.Time{}
 	for _, name := range queues {
 		if err := d.lockToRead(ctx); err != nil {
 			return nil, fmt.Errorf("finding the oldest ready record of queue %q: %w", name, err)
 		}
 		if q := d.queues[name]; q != nil {
-			if e := q.schedule.OldestReady(q.records.All); e != nil {
-				since[name] = driver.ReadySince(e.Job.record.TimeInfo)
+			for _, e := range []*entry{q.schedule.OldestReady(q.records.All), q.schedule.OldestDue(now)} {
+				if e != nil {
+					driver.SetOldest(since, name, e.Job.record.TimeInfo)
+				}
 			}
 		}
 		d.unlock()

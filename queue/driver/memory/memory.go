@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidwall/btree"
+
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/arrivals"
 	"github.com/mongodb/amboy/queue/internal/notes"
@@ -39,7 +41,8 @@ type Driver struct {
 	mu          sync.Mutex
 	closed      bool
 	queues      map[string]*queue
-	prunedSince int // the number of queues that were pruned since the map was made
+	names       btree.Map[string, *queue] // the same queues by name
+	prunedSince int                       // the number of queues that were pruned since the map was made
 	index       index
 	records     arrivals.List[entry] // of all queues
 	inserted    uint64               // the last number of a record

@@ -223,7 +223,7 @@ func TestControlRefusesNegativeMaxRunning(t *testing.T) {
 	limit := -1
 	_, err := d.Control(t.Context(), queueName, driver.ControlChange{MaxRunning: &limit})
 	require.ErrorContains(t, err, `control of queue "queue": MaxRunning must not be negative (is -1)`)
-	infos, err := d.Queues(t.Context())
+	infos, err := d.Queues(t.Context(), driver.QueueRequest{})
 	require.NoError(t, err)
 	assert.Empty(t, infos)
 }

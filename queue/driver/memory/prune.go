@@ -53,6 +53,7 @@ func (d *Driver) Prune(ctx context.Context, req driver.PruneRequest) (int, error
 		if !kept[q.name] {
 			d.index.empty.Remove(q.empty)
 			delete(d.queues, q.name)
+			d.names.Delete(q.name)
 			pruned++
 		}
 	}

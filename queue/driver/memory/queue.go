@@ -37,6 +37,7 @@ func (d *Driver) queue(name string) *queue {
 		q.schedule.Forget = d.forget
 		q.schedule.KindOf = kindOf
 		d.queues[name] = q
+		d.names.Set(name, q)
 	}
 	d.touch(q)
 	return q

@@ -112,7 +112,7 @@ func TestControlRefusesNegativeMaxRunning(t *testing.T) {
 	d := newStore(t).open()
 	_, err := d.Control(t.Context(), "q", driver.ControlChange{MaxRunning: new(-1)})
 	require.EqualError(t, err, `controlling queue "q": MaxRunning must not be negative (is -1)`)
-	infos, err := d.Queues(t.Context())
+	infos, err := d.Queues(t.Context(), driver.QueueRequest{})
 	require.NoError(t, err)
 	assert.Empty(t, infos)
 }

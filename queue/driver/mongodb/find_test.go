@@ -143,7 +143,7 @@ func readsAreFew(t *testing.T) {
 			return err
 		}, []string{"aggregate work.group"}},
 		"Queues": {func() error {
-			infos, err := d.Queues(t.Context())
+			infos, err := d.Queues(t.Context(), driver.QueueRequest{})
 			assert.Len(t, infos, 10)
 			return err
 		}, []string{"aggregate work.group"}},

@@ -237,7 +237,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 		stats, err := g.driver.Stats(g.Context(), g.queue)
 		require.NoError(g, err)
 		assert.Equal(g, amboy.QueueStats{Total: 11, Pending: 4, Running: 1, Completed: 6}.String(), stats.String())
-		infos, err := g.driver.Queues(g.Context())
+		infos, err := g.driver.Queues(g.Context(), driver.QueueRequest{})
 		require.NoError(g, err)
 		require.Len(g, infos, 1)
 		assert.Equal(g, g.queue, infos[0].Name)

@@ -71,7 +71,19 @@ func TestReadsUseIndexes(t *testing.T) {
 			return err
 		},
 		"Queues": func() error {
-			_, err := d.Queues(t.Context())
+			_, err := d.Queues(t.Context(), driver.QueueRequest{})
+			return err
+		},
+		"Queues of a page": func() error {
+			_, err := d.Queues(t.Context(), driver.QueueRequest{From: "queue2", Limit: 2})
+			return err
+		},
+		"SumQueues": func() error {
+			_, err := d.SumQueues(t.Context(), 2)
+			return err
+		},
+		"OldestReady": func() error {
+			_, err := d.OldestReady(t.Context(), []string{"queue2", "queue3"}, time.Now())
 			return err
 		},
 		"Unfinished": func() error {

@@ -243,7 +243,7 @@ func TestEndedJobsAreNotExamined(t *testing.T) {
 			require.Len(t, claimAll(t, d, request("owner", 1, queue)), 1)
 			for name, call := range map[string]func() error{
 				"CountTypes":     func() error { _, err := d.CountTypes(t.Context()); return err },
-				"OldestReady":    func() error { _, err := d.OldestReady(t.Context(), []string{queue}); return err },
+				"OldestReady":    func() error { _, err := d.OldestReady(t.Context(), []string{queue}, time.Now()); return err },
 				"Unfinished":     func() error { _, err := d.Unfinished(t.Context()); return err },
 				"Work":           func() error { _, err := d.Work(t.Context(), time.Now()); return err },
 				"RecoverStale":   func() error { _, err := d.RecoverStale(t.Context()); return err },
@@ -257,6 +257,29 @@ func TestEndedJobsAreNotExamined(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reply with a row for each queue would take several commands.
+func TestSumsOfManyQueuesAreMadeByTheServer(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d := openOn(t, s)
+		var records []*driver.Record
+		for i := range 300 {
+			queue := fmt.Sprintf("queue %03d", i)
+			records = append(records, plainRecord("job", func(r *driver.Record) {
+				r.Group, r.Name = queue, driver.RecordName(queue, "job", r.RetryInfo)
+			}))
+		}
+		putAll(t, d, records...)
+		synctest.Wait()
+		s.Server().ResetCosts()
+		totals, err := d.SumQueues(t.Context(), 2)
+		require.NoError(t, err)
+		assert.Equal(t, 300, totals.Queues)
+		assert.Equal(t, 300, totals.Stats.Pending)
+		assert.Len(t, totals.Busiest, 2)
+		assert.Equal(t, map[string]int64{"aggregate": 2}, s.Server().Costs().Commands)
+	})
 }
 
 // A change that leaves the lock of a candidate as it was must not be overlooked: the end of the

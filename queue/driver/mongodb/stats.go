@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -42,6 +43,14 @@ func (d *Driver) tallies(ctx context.Context, filter, controls bson.D) (rows []t
 	if !d.opts.Grouped {
 		queue = field("$literal", "")
 	}
+	pipeline := append(d.countBy(queue, filter), union(d.control.Name(), match(controls), project("control", "$$ROOT")))
+	err = d.readCounts(ctx, pipeline, &rows)
+	return rows, err
+}
+
+// countBy returns the stages that count the documents that a filter selects, by an expression
+// for their queue and by the fields of a tally. They read only index keys.
+func (d *Driver) countBy(queue any, filter bson.D) bson.A {
 	count := func(selected, fields bson.D) bson.A {
 		of := append(field("queue", queue), fields...)
 		return bson.A{
@@ -57,23 +66,21 @@ func (d *Driver) tallies(ctx context.Context, filter, controls bson.D) (rows []t
 		{Key: "retryable", Value: "$retry_info.retryable"},
 		{Key: "needs_retry", Value: "$retry_info.needs_retry"},
 	}
-	pipeline := append(count(waiting, inLine),
-		d.union(count(running, inProgress)...),
-		d.union(count(hasEnded, finished)...),
-		union(d.control.Name(), match(controls), project("control", "$$ROOT")),
-	)
+	return append(count(waiting, inLine), d.union(count(running, inProgress)...), d.union(count(hasEnded, finished)...))
+}
+
+// readCounts runs a pipeline over the jobs, with a snapshot if the server has them. Without
+// one, a job that is retried meanwhile may be missed in both its old and its new state, so
+// that callers that wait for all jobs to end return too early.
+func (d *Driver) readCounts(ctx context.Context, pipeline bson.A, rows any) (err error) {
 	from := d.jobs
 	if d.isReplica {
-		// Without a snapshot, a job that is retried meanwhile may be missed in both its
-		// old and its new state, so that callers that wait for all jobs to end return too
-		// early.
 		from, err = d.jobs.Clone(options.Collection().SetReadConcern(readconcern.Snapshot()))
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	err = snapshotReads(ctx, func() error { return d.aggregate(ctx, from, pipeline, &rows) })
-	return rows, err
+	return snapshotReads(ctx, func() error { return d.aggregate(ctx, from, pipeline, rows) })
 }
 
 // describe combines counts into descriptions of queues.
@@ -154,30 +161,208 @@ func (d *Driver) stats(ctx context.Context, queue string) (amboy.QueueStats, err
 	return amboy.QueueStats{}, err
 }
 
-// Queues implements driver.Driver. It sends one command, whatever the number of queues,
-// which reads index keys and the controls of the queues.
-func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
+// Queues implements driver.Driver. Without a limit it sends one command, whatever the number
+// of queues, which reads index keys and the controls of the queues. For a page it first finds
+// the names: with a command for each keysAtOnce index keys, and at most one for each queue.
+func (d *Driver) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
 	leave, err := d.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	ctx = plain(ctx)
-	var all bson.D
-	if d.opts.Grouped {
-		all = anyQueue
-	}
-	rows, err := d.tallies(ctx, all, field("_id", withPrefix(controlPrefix)))
+	infos, err := d.queues(plain(ctx), req)
 	if err != nil {
 		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
-	infos := describe(rows)
-	described := make([]driver.QueueInfo, 0, len(infos))
-	for info := range maps.Values(infos) {
+	return infos, nil
+}
+
+func (d *Driver) queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	if !d.opts.Grouped && req.From != "" {
+		return nil, nil // the only queue has no name
+	}
+	if d.opts.Grouped && req != (driver.QueueRequest{}) {
+		names, err := d.namesFrom(ctx, req)
+		if err != nil || len(names) == 0 {
+			return nil, err
+		}
+		return d.describeNamed(ctx, names)
+	}
+	var filter bson.D
+	if d.opts.Grouped {
+		filter = anyQueue
+	}
+	rows, err := d.tallies(ctx, filter, field("_id", withPrefix(controlPrefix)))
+	return sortedInfos(rows), err
+}
+
+// describeNamed describes the named queues of a collection with many queues, sorted by name.
+func (d *Driver) describeNamed(ctx context.Context, names []string) ([]driver.QueueInfo, error) {
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = controlKey(name)
+	}
+	rows, err := d.tallies(ctx, field("group", field("$in", names)), field("_id", field("$in", keys)))
+	return sortedInfos(rows), err
+}
+
+func sortedInfos(rows []tally) []driver.QueueInfo {
+	described := make([]driver.QueueInfo, 0, len(rows))
+	for _, info := range describe(rows) {
 		described = append(described, *info)
 	}
 	slices.SortFunc(described, func(a, b driver.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
-	return described, nil
+	return described
+}
+
+// keysAtOnce is the number of index keys that one command reads for the names of queues.
+const keysAtOnce = 100
+
+// namesFrom returns the names of the queues of a page, sorted.
+func (d *Driver) namesFrom(ctx context.Context, req driver.QueueRequest) ([]string, error) {
+	limit := req.Limit
+	if limit == 0 {
+		limit = math.MaxInt
+	}
+	stored, err := d.controlledFrom(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for from := field("$gte", req.From); len(names) < limit; {
+		var found []struct {
+			Group string `bson:"group"`
+		}
+		cursor, err := d.jobs.Find(ctx, field("group", from), options.Find().
+			SetSort(field("group", 1)).SetProjection(bson.D{{Key: "_id", Value: 0}, {Key: "group", Value: 1}}).SetLimit(keysAtOnce))
+		if err == nil {
+			err = cursor.All(ctx, &found)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range found {
+			if len(names) == 0 || names[len(names)-1] != one.Group {
+				names = append(names, one.Group)
+			}
+		}
+		if len(found) < keysAtOnce {
+			break
+		}
+		from = field("$gt", names[len(names)-1])
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(append(names, stored...))))
+	return names[:min(limit, len(names))], nil
+}
+
+// controlledFrom returns the names of a page of the queues that have a control document.
+func (d *Driver) controlledFrom(ctx context.Context, req driver.QueueRequest) ([]string, error) {
+	controls := withPrefix(controlPrefix)
+	controls[0].Value = controlKey(req.From)
+	cursor, err := d.control.Find(ctx, field("_id", controls), options.Find().
+		SetSort(field("_id", 1)).SetProjection(field("queue", 1)).SetLimit(int64(req.Limit)))
+	var found []controlDocument
+	if err == nil {
+		err = cursor.All(ctx, &found)
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(found))
+	for i, one := range found {
+		names[i] = one.Queue
+	}
+	return names, nil
+}
+
+// SumQueues implements driver.Driver. The server adds up the queues, and sends a few rows for
+// them. Another command describes the busiest queues.
+func (d *Driver) SumQueues(ctx context.Context, busiest int) (driver.QueueTotals, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return driver.QueueTotals{}, err
+	}
+	defer leave()
+	totals, err := d.sumQueues(plain(ctx), busiest)
+	if err != nil {
+		return driver.QueueTotals{}, fmt.Errorf("adding up the queues: %w", err)
+	}
+	return totals, nil
+}
+
+func (d *Driver) sumQueues(ctx context.Context, busiest int) (totals driver.QueueTotals, err error) {
+	if !d.opts.Grouped {
+		infos, errQueue := d.queues(ctx, driver.QueueRequest{}) // one at most
+		for _, info := range infos {
+			totals.Add(info, busiest)
+		}
+		return totals, errQueue
+	}
+	controls := match(field("_id", withPrefix(controlPrefix)))
+	pipeline := append(d.countBy(field("$literal", ""), anyQueue),
+		union(d.control.Name(), controls,
+			field("$group", bson.D{{Key: "_id", Value: nil}, {Key: "removed", Value: field("$sum", "$removed")}}),
+			project("control", field("removed", "$removed"))),
+		d.union(match(anyQueue), field("$group", field("_id", "$group")),
+			union(d.control.Name(), controls, field("$group", field("_id", "$queue"))),
+			field("$group", field("_id", "$_id")), field("$count", "queues")),
+	)
+	if busiest > 0 {
+		pipeline = append(pipeline, d.union(d.rankQueues(busiest)...))
+	}
+	var rows []struct {
+		Tally   tally   `bson:",inline"`
+		Queues  int     `bson:"queues"`
+		Busiest *string `bson:"busiest"`
+	}
+	err = d.readCounts(ctx, pipeline, &rows)
+	if err != nil {
+		return totals, err
+	}
+	var tallies []tally
+	var names []string
+	for _, row := range rows {
+		switch {
+		case row.Busiest != nil:
+			names = append(names, *row.Busiest)
+		case row.Queues > 0:
+			totals.Queues = row.Queues
+		default:
+			tallies = append(tallies, row.Tally)
+		}
+	}
+	if sum := describe(tallies)[""]; sum != nil {
+		totals.Stats, totals.Scheduled, totals.Parked = sum.Stats, sum.Scheduled, sum.Parked
+	}
+	if len(names) == 0 {
+		return totals, nil
+	}
+	infos, err := d.describeNamed(ctx, names)
+	var ranked driver.QueueTotals
+	for _, info := range infos {
+		ranked.Add(info, busiest)
+	}
+	totals.Busiest = ranked.Busiest
+	return totals, err
+}
+
+// rankQueues returns the stages that find the names of the queues with the most documents that
+// have not ended for good.
+func (d *Driver) rankQueues(most int) bson.A {
+	sum := func(n any) bson.D { return field("number", field("$sum", n)) }
+	count := func(filter bson.D) bson.A {
+		return bson.A{match(append(slices.Clone(anyQueue), filter...)), field("$group", append(field("_id", "$group"), sum(1)...))}
+	}
+	notHandover := append(slices.Clone(waiting), bson.E{Key: "line.in", Value: field("$ne", inHandover)})
+	return append(count(notHandover), d.union(count(running)...), d.union(count(endedRetry)...),
+		field("$group", append(field("_id", "$_id"), sum("$number")...)),
+		field("$sort", bson.D{{Key: "number", Value: -1}, {Key: "_id", Value: 1}}),
+		field("$limit", most),
+		project("busiest", "$_id"),
+	)
 }
 
 // CountTypes implements driver.Driver. It reads the documents that have not ended, with one
@@ -258,7 +443,7 @@ const maxPriorities = 20
 
 // OldestReady implements driver.Driver. It compares the first documents of the 20 highest
 // priorities of a queue, with a command for each.
-func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (d *Driver) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -270,6 +455,9 @@ func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]t
 		if err = d.oldestReady(ctx, name, oldest); err != nil {
 			return nil, fmt.Errorf("finding the oldest ready record of queue %q: %w", name, err)
 		}
+	}
+	if err = d.oldestDue(ctx, queues, now, oldest); err != nil {
+		return nil, fmt.Errorf("finding the oldest due records of %d queues: %w", len(queues), err)
 	}
 	return oldest, nil
 }
@@ -289,16 +477,37 @@ func (d *Driver) oldestReady(ctx context.Context, queue string, oldest map[strin
 		if err != nil {
 			return err
 		}
-		since := driver.ReadySince(first.TimeInfo)
-		if n == 0 || since.Before(oldest[queue]) {
-			oldest[queue] = since
-		}
+		driver.SetOldest(oldest, queue, first.TimeInfo)
 		if n > 0 {
 			filter = filter[:len(filter)-1]
 		}
 		filter = append(filter, bson.E{Key: "line.priority", Value: field("$lt", first.Line.Priority)})
 	}
 	return nil
+}
+
+// oldestDue compares the scheduled documents whose time has come, with one command.
+func (d *Driver) oldestDue(ctx context.Context, queues []string, now time.Time, oldest map[string]time.Time) error {
+	var due []struct {
+		Group    string              `bson:"group"`
+		TimeInfo amboy.JobTimeInfo   `bson:"time_info"`
+		Line     struct{ In string } `bson:"line"`
+	}
+	cursor, err := d.jobs.Find(ctx, field("line.due", append(exist(true), bson.E{Key: "$lte", Value: now})), options.Find().
+		SetSort(field("line.due", 1)).SetLimit(driver.MaxOverdue).
+		SetProjection(bson.D{{Key: "_id", Value: 0}, {Key: "group", Value: 1}, {Key: "time_info", Value: 1}, {Key: "line.in", Value: 1}}))
+	if err == nil {
+		err = cursor.All(ctx, &due)
+	}
+	for _, one := range due {
+		if !d.opts.Grouped {
+			one.Group = ""
+		}
+		if one.Line.In == string(inScheduled) && slices.Contains(queues, one.Group) {
+			driver.SetOldest(oldest, one.Group, one.TimeInfo)
+		}
+	}
+	return err
 }
 
 // Unfinished implements driver.Driver. The server skips from one queue to the next in its

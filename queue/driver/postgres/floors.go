@@ -37,6 +37,8 @@ type floors struct {
 	// it last added them up.
 	tallies int
 	all     sync.WaitGroup
+
+	from int32 // the queue with which the next fold begins; used by run
 }
 
 func newFloors(d *Driver) *floors {
@@ -85,18 +87,33 @@ func (f *floors) tallied(rows int) {
 	}
 }
 
-// fold adds up tallies.
+// fold adds up tallies in the order of their queues, beginning after those that it added up last.
+// It goes on as long as that at least halves their number: the tallies of many queues stay as they
+// are, however often they are added up.
 func (f *floors) fold() error {
 	for {
-		var n int
+		var read, left int
+		var last int32
 		_, err := f.d.pipeline(f.ctx, func(b *batch) {
 			b.query(foldTallies, func(r *row) error {
-				n = r.int()
+				read, left, last = r.int(), r.int(), r.key()
 				return nil
-			}, talliesAtOnce)
+			}, talliesAtOnce, f.from)
 		})
-		if err != nil || n < talliesAtOnce {
+		if err != nil {
 			return err
+		}
+		switch {
+		case read < talliesAtOnce:
+			f.from = 0
+			return nil
+		case last == f.from: // it has more rows than one statement reads
+			f.from++
+		default:
+			f.from = last
+		}
+		if left > read/2 {
+			return nil
 		}
 	}
 }

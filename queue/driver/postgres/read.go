@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -176,19 +178,63 @@ func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, err
 }
 
 // Queues implements driver.Driver. Its cost does not depend on the number of records.
-func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error) {
-	err = d.read(ctx, readQueues, func(r *row) error {
+func (d *Driver) Queues(ctx context.Context, req driver.QueueRequest) (all []driver.QueueInfo, err error) {
+	err = req.Validate()
+	if err != nil {
+		return nil, err
+	}
+	if req == (driver.QueueRequest{}) {
+		all, err = d.readInfos(ctx, readQueues)
+	} else {
+		// PostgreSQL can't store the zero byte at the end of a next name.
+		from, isNext := strings.CutSuffix(req.From, driver.NextName(""))
+		limit := int64(req.Limit)
+		if limit == 0 {
+			limit = math.MaxInt64
+		}
+		all, err = d.readInfos(ctx, readQueuePage, storable(from), limit, !isNext)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("describing the queues: %w", err)
+	}
+	return all, nil
+}
+
+// readInfos returns the queues that a statement describes with a row for each place of records.
+func (d *Driver) readInfos(ctx context.Context, s statement, args ...any) (all []driver.QueueInfo, err error) {
+	err = d.read(ctx, s, func(r *row) error {
 		info := driver.QueueInfo{Name: r.text(), Control: r.control()}
 		if len(all) == 0 || all[len(all)-1].Name != info.Name {
 			all = append(all, info)
 		}
 		table.Place(r.integer()).Count(&all[len(all)-1], r.int())
 		return nil
+	}, args...)
+	return all, err
+}
+
+// SumQueues implements driver.Driver. Its cost does not depend on the number of records.
+func (d *Driver) SumQueues(ctx context.Context, busiest int) (driver.QueueTotals, error) {
+	var sum driver.QueueInfo
+	var totals driver.QueueTotals
+	err := d.read(ctx, countQueues, func(r *row) error {
+		totals.Queues = r.int()
+		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("describing the queues: %w", err)
+	if err == nil {
+		err = d.read(ctx, sumQueues, func(r *row) error {
+			table.Place(r.integer()).Count(&sum, r.int())
+			return nil
+		})
 	}
-	return all, nil
+	if err == nil && busiest > 0 {
+		totals.Busiest, err = d.readInfos(ctx, readBusiest, int64(busiest))
+	}
+	if err != nil {
+		return driver.QueueTotals{}, fmt.Errorf("adding up the queues: %w", err)
+	}
+	totals.Stats, totals.Scheduled, totals.Parked = sum.Stats, sum.Scheduled, sum.Parked
+	return totals, nil
 }
 
 // CountTypes implements driver.Driver. It reads the records that have not ended, along indexes
@@ -208,13 +254,13 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 
 // OldestReady implements driver.Driver. It compares the first records of each priority and kind
 // of a queue.
-func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (d *Driver) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	oldest := map[string]time.Time{}
 	err := d.read(ctx, readOldestReady, func(r *row) error {
 		name := r.text()
 		oldest[name] = table.TimeOf(r.time())
 		return nil
-	}, storables(queues))
+	}, storables(queues), now.UnixNano(), int64(driver.MaxOverdue))
 	if err != nil {
 		return nil, fmt.Errorf("finding the oldest ready records of %d queues: %w", len(queues), err)
 	}

@@ -114,6 +114,10 @@ const (
 	readAttempts
 	readStats
 	readQueues
+	readQueuePage
+	countQueues
+	sumQueues
+	readBusiest
 	readUnfinished
 	countTypes
 	readOldestReady
@@ -188,12 +192,13 @@ var statementTexts = [statements]string{
 	addTallies:     `INSERT INTO {s}.tallies (queue, was, now, n) SELECT * FROM unnest($1::integer[], $2::smallint[], $3::smallint[], $4::bigint[])`,
 	// Rows that another process is adding up are skipped.
 	foldTallies: `WITH d AS (
-		DELETE FROM {s}.tallies WHERE ctid = ANY(ARRAY(SELECT ctid FROM {s}.tallies LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING queue, was, now, n
+		DELETE FROM {s}.tallies WHERE ctid = ANY(ARRAY(
+			SELECT ctid FROM {s}.tallies WHERE queue >= $2 ORDER BY queue LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING queue, was, now, n
 	), f AS (
 		INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, sum(n) FROM (
 			SELECT queue, now AS place, n FROM d UNION ALL SELECT queue, was, -n FROM d WHERE was IS NOT NULL) moved
-		GROUP BY queue, place HAVING sum(n) <> 0
-	) SELECT count(*) FROM d`,
+		GROUP BY queue, place HAVING sum(n) <> 0 RETURNING queue
+	) SELECT count(*), (SELECT count(*) FROM f), coalesce(max(queue), 0)::bigint FROM d`,
 
 	findLine:   `SELECT id FROM {s}.lines WHERE queue = $1 AND priority = $2 AND kind = $3 AND scoped = $4`,
 	kindOfLine: `SELECT kind FROM {s}.lines WHERE id = $1`,
@@ -425,6 +430,17 @@ var statementTexts = [statements]string{
 	readStats: `SELECT place::bigint, sum(n)::bigint FROM ` + tallied + ` WHERE queue = (SELECT id FROM {s}.queues WHERE name = $1) GROUP BY place`,
 	readQueues: `SELECT q.name, q.paused, q.draining, q.max_running, t.place::bigint, sum(t.n)::bigint
 		FROM {s}.queues q LEFT JOIN ` + tallied + ` ON t.queue = q.id GROUP BY q.id, t.place ORDER BY q.name`,
+	readQueuePage: `SELECT q.name, q.paused, q.draining, q.max_running, t.place::bigint, t.n::bigint
+		FROM (SELECT * FROM {s}.queues WHERE (name > $1 OR $3 AND name = $1) AND name >= $1 ORDER BY name LIMIT $2) q
+		LEFT JOIN LATERAL (SELECT place, sum(n) AS n FROM ` + tallied + ` WHERE t.queue = q.id GROUP BY place) t ON true ORDER BY q.name`,
+	countQueues: `SELECT count(*)::bigint FROM {s}.queues`,
+	sumQueues:   `SELECT place::bigint, sum(n)::bigint FROM ` + tallied + ` GROUP BY place`,
+	readBusiest: `SELECT q.name, q.paused, q.draining, q.max_running, t.place::bigint, t.n::bigint
+		FROM (SELECT queue, c.n FROM (SELECT queue, sum(n) AS n FROM ` + tallied + ` WHERE place < 8 GROUP BY queue HAVING sum(n) > 0) c
+			JOIN {s}.queues ON id = queue ORDER BY c.n DESC, name LIMIT $1) b
+		JOIN {s}.queues q ON q.id = b.queue
+		LEFT JOIN LATERAL (SELECT place, sum(n) AS n FROM ` + tallied + ` WHERE t.queue = q.id GROUP BY place) t ON true
+		ORDER BY b.n DESC, q.name`,
 	readUnfinished: `SELECT name FROM {s}.queues WHERE id IN
 		(SELECT queue FROM ` + tallied + ` WHERE place < 8 GROUP BY queue HAVING sum(n) > 0) ORDER BY name`,
 	countTypes: `SELECT q.name, c.type, c.place::bigint, sum(c.n)::bigint FROM (
@@ -434,9 +450,13 @@ var statementTexts = [statements]string{
 			UNION ALL SELECT queue, type, place, count(*) FROM {s}.jobs
 				WHERE place = 6 AND seq IN (SELECT unnest(seqs) FROM {s}.leases) GROUP BY 1, 2, 3
 		) c JOIN {s}.queues q ON q.id = c.queue GROUP BY 1, 2, 3`,
-	readOldestReady: `SELECT q.name, min(greatest(h.created, h.wait_until)) FROM {s}.queues q JOIN {s}.lines l ON l.queue = q.id
-		CROSS JOIN LATERAL (SELECT created, wait_until FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4 ORDER BY seq LIMIT 1) h
-		WHERE q.name = ANY($1::text[]) GROUP BY q.name`,
+	readOldestReady: `WITH w AS MATERIALIZED (SELECT id, name FROM {s}.queues WHERE name = ANY($1::text[]))
+		SELECT w.name, min(greatest(f.created, f.wait_until)) FROM w JOIN (
+			SELECT l.queue, h.created, h.wait_until FROM w JOIN {s}.lines l ON l.queue = w.id
+			CROSS JOIN LATERAL (SELECT created, wait_until FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4 ORDER BY seq LIMIT 1) h
+			UNION ALL SELECT queue, created, wait_until FROM
+				(SELECT queue, place, created, wait_until FROM {s}.jobs WHERE due <= $2 ORDER BY due LIMIT $3) d WHERE place = 1
+		) f ON f.queue = w.id GROUP BY w.name`,
 	readWork: `SELECT name, ready, expired, retrying FROM (
 			SELECT q.name,
 				NOT q.paused AND (t.ready > 0 OR q.id IN (SELECT queue FROM {s}.jobs WHERE due <= $1))

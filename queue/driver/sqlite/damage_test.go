@@ -190,7 +190,7 @@ func TestADamagedQueueIsNamed(t *testing.T) {
 	d := open(t, sqlite.Options{Path: path})
 	insert(t, d, newRecord(t, "one"))
 	execute(t, path, "UPDATE queues SET max_running = 'many'")
-	_, err := d.Queues(t.Context())
+	_, err := d.Queues(t.Context(), driver.QueueRequest{})
 	require.ErrorContains(t, err, `the row of queue "queue" is damaged`)
 	_, err = d.Claim(t.Context(), request(1))
 	require.ErrorContains(t, err, `the row of queue "queue" is damaged`)

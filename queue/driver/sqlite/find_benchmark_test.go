@@ -245,7 +245,7 @@ func findMany(b *testing.B, d *sqlite.Driver) {
 		return 0, err
 	})
 	measure(b, "Queues", func() (int, error) {
-		infos, err := d.Queues(b.Context())
+		infos, err := d.Queues(b.Context(), driver.QueueRequest{})
 		return len(infos), err
 	})
 	names, queries := manyQueries()

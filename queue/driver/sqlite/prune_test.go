@@ -37,7 +37,7 @@ func endAndForget(t *testing.T, d *sqlite.Driver, queue string) {
 
 func queueNames(t *testing.T, d *sqlite.Driver) (names []string) {
 	t.Helper()
-	infos, err := d.Queues(t.Context())
+	infos, err := d.Queues(t.Context(), driver.QueueRequest{})
 	require.NoError(t, err)
 	for _, info := range infos {
 		names = append(names, info.Name)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,9 +117,11 @@ const (
 	readAttempts = `SELECT ` + readColumns + ` FROM jobs
 		WHERE queue = (SELECT id FROM queues WHERE name = ?) AND job_id = ? AND attempt IS NOT NULL ORDER BY attempt`
 	readQueue      = `SELECT ` + queueColumns + ` FROM queues WHERE name = ?`
-	readQueues     = `SELECT ` + queueColumns + ` FROM queues ORDER BY name`
+	readQueues     = `SELECT ` + queueColumns + ` FROM queues WHERE name >= ?1 ORDER BY name LIMIT ?2`
+	sumQueues      = `SELECT count(*), ` + sumColumns + ` FROM queues`
+	readBusiest    = `SELECT ` + queueColumns + ` FROM queues WHERE ` + unfinished + ` > 0 ORDER BY ` + unfinished + ` DESC, name LIMIT ?`
 	readUnfinished = `SELECT name FROM queues
-		WHERE waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying > 0 ORDER BY name`
+		WHERE ` + unfinished + ` > 0 ORDER BY name`
 	// The index has the kinds of the ready records of a queue next to each other.
 	countReadyTypes = `SELECT q.name, j.kind, j.n FROM (SELECT queue, kind, count(*) AS n FROM jobs INDEXED BY jobs_kind
 		WHERE place = 4 GROUP BY queue, kind) AS j JOIN queues AS q ON q.id = j.queue`
@@ -132,6 +135,8 @@ const (
 		SELECT j.created, j.wait_until FROM heads CROSS JOIN jobs AS j ON j.seq = (SELECT seq FROM jobs INDEXED BY jobs_ready
 			WHERE place = 4 AND queue = (SELECT id FROM queues WHERE name = ?1) AND priority = heads.priority ORDER BY seq LIMIT 1)
 		WHERE heads.priority IS NOT NULL`
+	readOldestDue = `SELECT q.name, j.created, j.wait_until FROM (SELECT queue, place, created, wait_until FROM jobs INDEXED BY jobs_due
+		WHERE due <= ? ORDER BY due LIMIT ?) AS j JOIN queues AS q ON q.id = j.queue WHERE j.place = 1`
 	countOtherTypes = `SELECT q.name, j.type, j.place, j.n FROM (SELECT queue, type, place, count(*) AS n FROM jobs INDEXED BY jobs_place
 		WHERE place IN (0, 1, 2, 3, 5, 6, 7) AND place NOT IN (4, 8) GROUP BY queue, type, place) AS j JOIN queues AS q ON q.id = j.queue`
 	readLeases    = `SELECT seq, lease_count, lease_until, mod_time FROM jobs WHERE place = 6 AND place NOT IN (4, 8)`
@@ -294,15 +299,27 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) (leases []dri
 const queueColumns = `name, paused, draining, max_running, waiting, scheduled, postponed, scope_blocked, ready, parked,
 	running, retrying, ended, used`
 
+// sumColumns are the sums of the counts of queues, in the order of queueColumns.
+const sumColumns = `ifnull(sum(waiting), 0), ifnull(sum(scheduled), 0), ifnull(sum(postponed), 0), ifnull(sum(scope_blocked), 0),
+	ifnull(sum(ready), 0), ifnull(sum(parked), 0), ifnull(sum(running), 0), ifnull(sum(retrying), 0), ifnull(sum(ended), 0)`
+
+// unfinished is the number of records of a queue that have not ended for good.
+const unfinished = `(waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying)`
+
 // queueInfo reads the queueColumns.
 func (r *row) queueInfo() driver.QueueInfo {
 	info := driver.QueueInfo{Name: r.text(), Control: r.control()}
-	for p := table.Waiting; p <= table.Succeeded; p++ { // The last column counts all records that ended.
-		p.Count(&info, r.int())
-	}
+	r.counts(&info)
 	info.Used = table.TimeOf(r.time())
 	r.inQueue(info.Name)
 	return info
+}
+
+// counts reads the columns that count the records of each place.
+func (r *row) counts(info *driver.QueueInfo) {
+	for p := table.Waiting; p <= table.Succeeded; p++ { // The last column counts all records that ended.
+		p.Count(info, r.int())
+	}
 }
 
 // readInfo describes a queue. A queue that does not exist is described as empty.
@@ -331,15 +348,48 @@ func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, err
 
 // Queues implements driver.Driver. Its cost does not depend on the number of
 // records.
-func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error) {
-	err = d.reads.query(ctx, readQueues, func(r *row) error {
-		all = append(all, r.queueInfo())
-		return nil
-	})
+func (d *Driver) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
+	limit := req.Limit
+	if limit == 0 {
+		limit = -1
+	}
+	all, err := d.readInfos(ctx, readQueues, req.From, limit)
 	if err != nil {
 		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
 	return all, nil
+}
+
+// readInfos returns the rows of queueColumns of a statement.
+func (d *Driver) readInfos(ctx context.Context, statement string, args ...any) (all []driver.QueueInfo, err error) {
+	err = d.reads.query(ctx, statement, func(r *row) error {
+		all = append(all, r.queueInfo())
+		return nil
+	}, args...)
+	return all, err
+}
+
+// SumQueues implements driver.Driver. It scans the table of queues. Its cost does not depend
+// on the number of records.
+func (d *Driver) SumQueues(ctx context.Context, busiest int) (driver.QueueTotals, error) {
+	var sum driver.QueueInfo
+	var totals driver.QueueTotals
+	err := d.reads.query(ctx, sumQueues, func(r *row) error {
+		totals.Queues = r.int()
+		r.counts(&sum)
+		return nil
+	})
+	if err == nil && busiest > 0 {
+		totals.Busiest, err = d.readInfos(ctx, readBusiest, busiest)
+	}
+	if err != nil {
+		return driver.QueueTotals{}, fmt.Errorf("adding up the queues: %w", err)
+	}
+	totals.Stats, totals.Scheduled, totals.Parked = sum.Stats, sum.Scheduled, sum.Parked
+	return totals, nil
 }
 
 // CountTypes implements driver.Driver. It scans an index of the ready records, and reads the
@@ -365,19 +415,26 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 
 // OldestReady implements driver.Driver. It compares the first records of the 100 highest
 // priorities of a queue.
-func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+func (d *Driver) OldestReady(ctx context.Context, queues []string, now time.Time) (map[string]time.Time, error) {
 	oldest := map[string]time.Time{}
 	for _, name := range queues {
 		err := d.reads.query(ctx, readOldestReady, func(r *row) error {
-			since := driver.ReadySince(amboy.JobTimeInfo{Created: table.TimeOf(r.time()), WaitUntil: table.TimeOf(r.time())})
-			if first, found := oldest[name]; !found || since.Before(first) {
-				oldest[name] = since
-			}
+			driver.SetOldest(oldest, name, amboy.JobTimeInfo{Created: table.TimeOf(r.time()), WaitUntil: table.TimeOf(r.time())})
 			return nil
 		}, name)
 		if err != nil {
 			return nil, fmt.Errorf("finding the oldest ready record of queue %q: %w", name, err)
 		}
+	}
+	err := d.reads.query(ctx, readOldestDue, func(r *row) error {
+		name, times := r.text(), amboy.JobTimeInfo{Created: table.TimeOf(r.time()), WaitUntil: table.TimeOf(r.time())}
+		if slices.Contains(queues, name) {
+			driver.SetOldest(oldest, name, times)
+		}
+		return nil
+	}, table.InstantOf(now), driver.MaxOverdue)
+	if err != nil {
+		return nil, fmt.Errorf("finding the oldest due records of %d queues: %w", len(queues), err)
 	}
 	return oldest, nil
 }

@@ -84,7 +84,7 @@ func TestInsertInATransactionThatIsRolledBack(t *testing.T) {
 	assert.NoError(t, insertIn(t, d, tx, newRecord(t, "job"))[0])
 	require.NoError(t, tx.Rollback())
 	assert.Empty(t, list(t, d))
-	queues, err := d.Queues(t.Context())
+	queues, err := d.Queues(t.Context(), driver.QueueRequest{})
 	require.NoError(t, err)
 	assert.Empty(t, queues)
 	insert(t, d, newRecord(t, "job"))

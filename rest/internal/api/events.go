@@ -96,7 +96,7 @@ func (c *call) send(first moment, moments <-chan moment) error {
 }
 
 func (c *call) sendMoment(now moment) error {
-	name, value := QueuesEvent, any(QueueList{notNil(now.queues)})
+	name, value := QueuesEvent, any(management.QueuePage{Queues: notNil(now.queues)})
 	if now.err != nil {
 		f := failureOf(c.r.Context(), now.err)
 		web.LogFailure(c.r, f, now.err)

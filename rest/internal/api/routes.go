@@ -20,7 +20,8 @@ func Routes() []Route {
 		acts = append(acts, guard.Action(kind))
 	}
 	return []Route{
-		{Method: http.MethodGet, Pattern: "/v2/queues", Actions: read, Name: "listQueues", Summary: "Lists the queues by name", Input: new(none), Answers: answers(QueueList{}), serve: listQueues},
+		{Method: http.MethodGet, Pattern: "/v2/queues", Actions: read, Name: "listQueues", Summary: "Lists a page of the queues that a filter selects, by name", Input: new(queuesInput), Answers: answers(management.QueuePage{}), serve: listQueues},
+		{Method: http.MethodGet, Pattern: "/v2/totals", Actions: read, Name: "sumQueues", Summary: "Adds up all queues, and describes the busiest", Input: new(none), Answers: answers(management.QueueTotals{}), serve: sumQueues},
 		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}", Actions: read, Name: "getQueue", Summary: "Describes a queue", Input: new(queuePath), Answers: answers(management.Queue{}), serve: getQueue},
 		{Method: http.MethodPatch, Pattern: "/v2/queues/{queue}", Actions: []guard.Action{guard.Control}, Name: "controlQueue", Summary: "Pauses, resumes or drains a queue, or changes its limits", Input: new(queuePath), Body: new(management.ControlChange), Answers: answers(management.Control{}), serve: controlQueue},
 		{Method: http.MethodGet, Pattern: "/v2/jobs", Actions: read, Name: "findJobs", Summary: "Lists a page of the jobs that a filter selects", Input: new(findInput), Answers: answers(management.JobPage{}), serve: findJobs},
@@ -40,7 +41,7 @@ func Routes() []Route {
 		{Method: http.MethodGet, Pattern: "/v2/activity", Actions: read, Name: "getActivity", Summary: "Reports what the queues have done recently", Input: new(activityInput), Answers: answers(management.Activity{}), serve: getActivity},
 		{Method: http.MethodGet, Pattern: "/v2/schedules", Actions: read, Name: "listSchedules", Summary: "Lists the schedules that processes run", Input: new(none), Answers: answers(ScheduleList{}), serve: listSchedules},
 		{Method: http.MethodGet, Pattern: "/v2/audit", Actions: read, Name: "listAudit", Summary: "Lists a page of the audit list, the latest entry first", Input: new(auditInput), Answers: answers(management.AuditPage{}), serve: listAudit},
-		{Method: http.MethodGet, Pattern: "/v2/events", Actions: read, Name: "watchQueues", Summary: "Sends the queues, now and after changes, as server-sent events with the name \"queues\" and a QueueList as data", Input: new(eventsInput), Answers: map[int]any{http.StatusOK: nil}, serve: watchQueues},
+		{Method: http.MethodGet, Pattern: "/v2/events", Actions: read, Name: "watchQueues", Summary: "Sends the queues, or the busiest of more than 1000, now and after changes, as server-sent events with the name \"queues\" and a QueuePage as data", Input: new(eventsInput), Answers: map[int]any{http.StatusOK: nil}, serve: watchQueues},
 		{Method: http.MethodGet, Pattern: "/v2/openapi.json", Actions: read, Name: "getDescription", Summary: "Describes this interface", Input: new(none), Answers: map[int]any{http.StatusOK: nil}, serve: describe},
 	}
 }
@@ -49,10 +50,6 @@ func answers(value any) map[int]any { return map[int]any{http.StatusOK: value} }
 
 // The answers that are lists.
 type (
-	// QueueList contains all queues.
-	QueueList struct {
-		Queues []management.Queue `json:"queues"`
-	}
 	// ProcessList contains all processes.
 	ProcessList struct {
 		Processes []management.Process `json:"processes"`
@@ -139,6 +136,13 @@ type graphInput struct {
 	Distance int `query:"distance" minimum:"1" maximum:"5" description:"The maximum distance from the job; the default is 2"`
 }
 
+type queuesInput struct {
+	Name   string   `query:"name" description:"A part of the name; case does not matter"`
+	Queue  []string `query:"queue" maxItems:"100" description:"Any of these queues"`
+	Cursor string   `query:"cursor" description:"The next of the previous page"`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" description:"The maximum number of items; the default is 50"`
+}
+
 type scopesInput struct {
 	Queue []string `query:"queue" maxItems:"100" description:"Any of these queues"`
 	Name  string   `query:"name" description:"The name of the scope"`
@@ -161,11 +165,22 @@ type eventsInput struct {
 }
 
 func listQueues(c *call) (answer, error) {
+	var in queuesInput
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	page, err := c.FindQueues(c.r.Context(), management.QueueFilter{Name: in.Name, Queues: in.Queue}, management.PageRequest{Cursor: in.Cursor, Limit: in.Limit})
+	page.Queues = notNil(page.Queues)
+	return ok(page), err
+}
+
+func sumQueues(c *call) (answer, error) {
 	if err := c.input(new(none), nil); err != nil {
 		return answer{}, err
 	}
-	queues, err := c.Queues(c.r.Context())
-	return ok(QueueList{notNil(queues)}), err
+	totals, err := c.SumQueues(c.r.Context())
+	totals.Busiest = notNil(totals.Busiest)
+	return ok(totals), err
 }
 
 // notNil returns a list that is an empty array in JSON if it is nil.

@@ -69,12 +69,15 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	inspector := d.options.Inspector(r)
 	var found management.JobPage
 	var count *management.Count
-	var queues []management.Queue
+	var queues management.QueuePage
 	var activity management.Activity
 	err = runConcurrently(
 		func() (err error) { found, err = inspector.FindJobs(r.Context(), filter, page); return err },
 		func() (err error) { count, err = countJobs(r.Context(), inspector, filter); return err },
-		func() (err error) { queues, err = inspector.Queues(r.Context()); return unlessDenied(err) },
+		func() (err error) {
+			queues, err = inspector.FindQueues(r.Context(), management.QueueFilter{}, suggested)
+			return unlessDenied(err)
+		},
 		func() (err error) { activity, err = inspector.Activity(r.Context(), longest); return unlessDenied(err) },
 	)
 	if err != nil {
@@ -86,7 +89,7 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	data := jobsData{
 		Filter: filter, States: stateChoices(filter), Chosen: filterList(filter),
 		Oldest: !page.Newest, Limit: page.Limit, Limits: jobLimits,
-		Queues: queueNames(queues), Types: typeNames(activity),
+		Queues: queueNames(queues.Queues), Types: typeNames(activity),
 		Jobs: found.Jobs, Count: count,
 	}
 	data.More = needsMore(data.Chosen) || data.Oldest || page.Limit != management.DefaultLimit
@@ -189,13 +192,16 @@ func unlessDenied(err error) error {
 // queueNames returns encoded names of queues as suggestions for a field.
 func queueNames(queues []management.Queue) []string {
 	var names []string
-	for _, queue := range queues[:min(len(queues), maxNamed)] {
+	for _, queue := range queues {
 		if printable.Is(queue.Name) { // browsers show suggestions unescaped
 			names = append(names, encodeQueue(queue.Name))
 		}
 	}
 	return names
 }
+
+// suggested requests the queues that a field suggests.
+var suggested = management.PageRequest{Limit: maxNamed}
 
 // longest requests the activity of the longest period.
 var longest = management.ActivityRequest{Last: management.MaxActivity}

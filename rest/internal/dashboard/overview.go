@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"path"
 	"slices"
@@ -66,7 +67,8 @@ func (d *recent) add(row management.ActivityRow) {
 	}
 }
 
-func queueRows(queues []management.Queue, activity management.Activity) []queueRow {
+// recentOf returns the recent activity of queues by name.
+func recentOf(activity management.Activity) map[string]*recent {
 	by := map[string]*recent{}
 	for _, row := range activity.Rows {
 		if by[row.Queue] == nil {
@@ -74,6 +76,11 @@ func queueRows(queues []management.Queue, activity management.Activity) []queueR
 		}
 		by[row.Queue].add(row)
 	}
+	return by
+}
+
+func queueRows(queues []management.Queue, activity management.Activity) []queueRow {
+	by := recentOf(activity)
 	rows := make([]queueRow, len(queues))
 	for i, queue := range queues {
 		rows[i] = queueRow{Queue: queue}
@@ -88,14 +95,14 @@ func queueRows(queues []management.Queue, activity management.Activity) []queueR
 type overviewData struct {
 	windowChoice
 	Sum    management.Counts
-	Oldest management.Queue // the queue with the oldest job that could start
+	Oldest management.Queue // among the busiest, the queue with the oldest job that could start
 	Recent management.ActivityRow
 	Charts []chart
 	// Queues are the queues with the most unfinished jobs, and All is the number of queues.
 	Queues []queueRow
 	All    int
 	Fails  []management.ActivityRow
-	// Unknown are the queues with jobs that no process can run.
+	// Unknown are the busiest queues with jobs that no process can run.
 	Unknown []management.Queue
 }
 
@@ -118,37 +125,51 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	queues, activity, err := d.allQueues(r, chosen)
+	var totals management.QueueTotals
+	var activity management.Activity
+	inspector, ctx := d.options.Inspector(r), r.Context()
+	err = runConcurrently(
+		func() (err error) { totals, err = inspector.SumQueues(ctx); return err },
+		func() (err error) {
+			activity, err = inspector.Activity(ctx, management.ActivityRequest{Last: chosen.Last})
+			return err
+		},
+	)
 	if err != nil {
 		return err
 	}
 	data := overviewData{
 		windowChoice: windowChoice{chosen, windows},
+		Sum:          totals.Counts,
 		Recent:       activity.Sum,
 		Charts:       activityCharts(activity),
-		All:          len(queues),
 		Fails:        failing(activity.Rows),
 	}
-	for _, queue := range queues {
+	for _, queue := range totals.Busiest {
 		data.add(queue)
 	}
-	data.Queues = queueRows(queues, activity)
-	slices.SortStableFunc(data.Queues, func(a, b queueRow) int { return cmp.Compare(unfinished(b.Counts), unfinished(a.Counts)) })
-	data.Queues = data.Queues[:min(len(data.Queues), overviewQueues)]
+	shown, err := shownQueues(ctx, inspector, totals.Busiest)
+	if err != nil {
+		return err
+	}
+	data.Queues, data.All = queueRows(shown, activity), max(totals.Queues, len(shown))
 	return d.show(w, http.StatusOK, "overview", d.view(r, "overview", "Overview", data))
 }
 
-// allQueues reads the queues, and their activity in a window.
-func (d *Dashboard) allQueues(r *http.Request, chosen window) (queues []management.Queue, activity management.Activity, err error) {
-	inspector := d.options.Inspector(r)
-	err = runConcurrently(
-		func() (err error) { queues, err = inspector.Queues(r.Context()); return err },
-		func() (err error) {
-			activity, err = inspector.Activity(r.Context(), management.ActivityRequest{Last: chosen.Last})
-			return err
-		},
-	)
-	return queues, activity, err
+// shownQueues returns the busiest queues and, if these are few, the first idle ones.
+func shownQueues(ctx context.Context, inspector management.Inspector, busiest []management.Queue) ([]management.Queue, error) {
+	if len(busiest) >= overviewQueues {
+		return busiest[:overviewQueues], nil
+	}
+	first, err := inspector.FindQueues(ctx, management.QueueFilter{}, management.PageRequest{Limit: overviewQueues})
+	shown := slices.Clone(busiest)
+	for _, queue := range first.Queues {
+		isShown := slices.ContainsFunc(busiest, func(q management.Queue) bool { return q.Name == queue.Name })
+		if !isShown && len(shown) < overviewQueues {
+			shown = append(shown, queue)
+		}
+	}
+	return shown, err
 }
 
 // withSlash returns the address of the top of the site if the request's address lacks the
@@ -166,12 +187,6 @@ func withSlash(r *http.Request) (location string, wrong bool) {
 }
 
 func (o *overviewData) add(queue management.Queue) {
-	o.Sum.Pending += queue.Counts.Pending
-	o.Sum.Blocked += queue.Counts.Blocked
-	o.Sum.Running += queue.Counts.Running
-	o.Sum.Retrying += queue.Counts.Retrying
-	o.Sum.Completed += queue.Counts.Completed
-	o.Sum.Total += queue.Counts.Total
 	if len(queue.Unknown) > 0 {
 		o.Unknown = append(o.Unknown, queue)
 	}
@@ -179,10 +194,6 @@ func (o *overviewData) add(queue management.Queue) {
 	if !oldest.IsZero() && (o.Oldest.OldestPending.IsZero() || oldest.Before(o.Oldest.OldestPending)) {
 		o.Oldest = queue
 	}
-}
-
-func unfinished(counts management.Counts) int {
-	return counts.Pending + counts.Running + counts.Retrying
 }
 
 // failing returns the rows with the most failed attempts.

@@ -2,10 +2,11 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,12 +23,9 @@ type queuesData struct {
 	Sort   string
 	Sorts  []sorting
 	Queues []queueRow
-	All    int // number of queues, and Found those that match Name
-	Found  int
-	From   int // the position of the first on the page, from 1
-	// Previous and Next are addresses relative to the top of the site; empty if there is
-	// no such page.
-	Previous, Next string
+	// First and Next are addresses relative to the top of the site; empty if there is no such
+	// page. Only the queues by name have several pages.
+	First, Next string
 }
 
 // sorting is a choice of the order of queues.
@@ -61,7 +59,7 @@ func compareOldest(a, b time.Time) int {
 
 func (d *Dashboard) queues(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := refuseUnknown(query, "name", "sort", "page", "last")
+	err := refuseUnknown(query, "name", "sort", "cursor", "last")
 	if err != nil {
 		return err
 	}
@@ -77,44 +75,70 @@ func (d *Dashboard) queues(w http.ResponseWriter, r *http.Request) error {
 	if !found {
 		return invalid("sort", data.Sort, "must be name, pending, oldest or failures")
 	}
-	page := 1
-	if text := query.Get("page"); text != "" {
-		page, err = strconv.Atoi(text)
-		if err != nil || page < 1 || page > 1_000_000 {
-			return invalid("page", text, "must be a whole number from 1")
-		}
+	inspector, cursor := d.options.Inspector(r), query.Get("cursor")
+	if cursor != "" && data.Sort != "name" {
+		return invalid("cursor", cursor, "must be empty for this order")
 	}
-	queues, activity, err := d.allQueues(r, chosen)
+	var page management.QueuePage
+	var activity management.Activity
+	if data.Sort == "name" {
+		page, activity, err = pageByName(r.Context(), inspector, data.Name, cursor, chosen)
+	} else {
+		page, activity, err = firstQueues(r.Context(), inspector, data.Name, data.Sort, chosen)
+	}
 	if err != nil {
 		return err
 	}
-	data.All = len(queues)
-	rows := slices.DeleteFunc(queueRows(queues, activity), func(row queueRow) bool {
-		return !strings.Contains(strings.ToLower(row.Name), strings.ToLower(data.Name))
-	})
-	slices.SortStableFunc(rows, order)
-	data.Found = len(rows)
-	from := min((page-1)*queuesLimit, len(rows))
-	data.From = from + 1
-	data.Queues = rows[from:min(from+queuesLimit, len(rows))]
-	if page > 1 {
-		data.Previous = queuesAddress(query, page-1)
-	}
-	if from+queuesLimit < len(rows) {
-		data.Next = queuesAddress(query, page+1)
-	}
+	data.Queues = queueRows(page.Queues, activity)
+	slices.SortStableFunc(data.Queues, order)
+	data.Queues = data.Queues[:min(len(data.Queues), queuesLimit)]
+	data.First, data.Next = pageLinks("queues", query, page.Next)
 	return d.show(w, http.StatusOK, "queues", d.view(r, "queues", "Queues", data))
 }
 
-func queuesAddress(query url.Values, page int) string {
-	next := url.Values{}
-	for _, name := range []string{"name", "sort", "last"} {
-		if value := query.Get(name); value != "" {
-			next.Set(name, value)
-		}
+// pageByName reads a page of queues in the order of their names, and their activity.
+func pageByName(ctx context.Context, inspector management.Inspector, name, cursor string, chosen window) (page management.QueuePage, activity management.Activity, err error) {
+	page, err = inspector.FindQueues(ctx, management.QueueFilter{Name: name}, management.PageRequest{Cursor: cursor, Limit: queuesLimit})
+	if err != nil || len(page.Queues) == 0 {
+		return page, activity, err
 	}
-	next.Set("page", strconv.Itoa(page))
-	return "queues?" + next.Encode()
+	names := make([]string, len(page.Queues))
+	for i, queue := range page.Queues {
+		names[i] = queue.Name
+	}
+	activity, err = inspector.Activity(ctx, management.ActivityRequest{Queues: names, Last: chosen.Last})
+	return page, activity, err
+}
+
+// firstQueues reads the queues among which are the first in another order than by name, and their
+// activity: the busiest, or those with the highest failure rates.
+func firstQueues(ctx context.Context, inspector management.Inspector, name, sort string, chosen window) (page management.QueuePage, activity management.Activity, err error) {
+	activity, err = inspector.Activity(ctx, management.ActivityRequest{Last: chosen.Last})
+	if err != nil {
+		return page, activity, err
+	}
+	if sort != "failures" {
+		var totals management.QueueTotals
+		totals, err = inspector.SumQueues(ctx)
+		page.Queues = slices.DeleteFunc(totals.Busiest, func(queue management.Queue) bool { return !contains(queue.Name, name) })
+		return page, activity, err
+	}
+	rates := recentOf(activity)
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(rates)), func(queue string) bool {
+		return rates[queue].Failed == 0 || !contains(queue, name)
+	})
+	if len(names) == 0 {
+		return page, activity, nil
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rates[b].FailureRate, rates[a].FailureRate) })
+	page, err = inspector.FindQueues(ctx, management.QueueFilter{Queues: names[:min(len(names), queuesLimit)]}, management.PageRequest{Limit: queuesLimit})
+	page.Next = ""
+	return page, activity, err
+}
+
+// contains reports whether a name has a part, whatever the case.
+func contains(name, part string) bool {
+	return strings.Contains(strings.ToLower(name), strings.ToLower(part))
 }
 
 // queueData is the data of the page of a queue.

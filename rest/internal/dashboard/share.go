@@ -25,6 +25,8 @@ func Share(inspector management.Inspector) management.Inspector {
 	return &shared{
 		Inspector: inspector,
 		queues:    newCache[[]management.Queue](),
+		found:     newCache[management.QueuePage](),
+		totals:    newCache[management.QueueTotals](),
 		queue:     newCache[management.Queue](),
 		activity:  newCache[management.Activity](),
 		counts:    newCache[management.Count](),
@@ -35,6 +37,8 @@ func Share(inspector management.Inspector) management.Inspector {
 type shared struct {
 	management.Inspector
 	queues   *cache[[]management.Queue]
+	found    *cache[management.QueuePage]
+	totals   *cache[management.QueueTotals]
 	queue    *cache[management.Queue]
 	activity *cache[management.Activity]
 	counts   *cache[management.Count]
@@ -43,6 +47,20 @@ type shared struct {
 func (s *shared) Queues(ctx context.Context) ([]management.Queue, error) {
 	queues, err := s.queues.get(ctx, "", s.Inspector.Queues)
 	return slices.Clone(queues), err
+}
+
+func (s *shared) FindQueues(ctx context.Context, filter management.QueueFilter, page management.PageRequest) (management.QueuePage, error) {
+	found, err := s.found.get(ctx, key(filter, page), func(ctx context.Context) (management.QueuePage, error) {
+		return s.Inspector.FindQueues(ctx, filter, page)
+	})
+	found.Queues = slices.Clone(found.Queues)
+	return found, err
+}
+
+func (s *shared) SumQueues(ctx context.Context) (management.QueueTotals, error) {
+	totals, err := s.totals.get(ctx, "", s.Inspector.SumQueues)
+	totals.Busiest = slices.Clone(totals.Busiest)
+	return totals, err
 }
 
 func (s *shared) Queue(ctx context.Context, name string) (management.Queue, error) {
@@ -102,6 +120,8 @@ func (s *shared) Act(ctx context.Context, req management.ActRequest) (management
 
 func (s *shared) forget() {
 	s.queues.forget()
+	s.found.forget()
+	s.totals.forget()
 	s.queue.forget()
 	s.activity.forget()
 	s.counts.forget()

@@ -32,6 +32,41 @@ func (g *guarded) Queues(ctx context.Context) ([]management.Queue, error) {
 	return []management.Queue{queue}, nil
 }
 
+func (g *guarded) FindQueues(ctx context.Context, filter management.QueueFilter, page management.PageRequest) (management.QueuePage, error) {
+	if err := filter.Validate(); err != nil {
+		return management.QueuePage{}, err
+	}
+	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
+		return management.QueuePage{}, err
+	}
+	filter.Queues = g.visibleQueues(filter.Queues)
+	found, err := g.inner.FindQueues(ctx, filter, page)
+	found.Queues = onlyOwn(g, found.Queues, func(q management.Queue) string { return q.Name })
+	return found, err
+}
+
+// SumQueues describes to a tenant its queue.
+func (g *guarded) SumQueues(ctx context.Context) (management.QueueTotals, error) {
+	if err := g.allow(ctx, Read); err != nil {
+		return management.QueueTotals{}, err
+	}
+	if g.opts.Tenant == "" {
+		return g.inner.SumQueues(ctx)
+	}
+	queue, err := g.inner.Queue(ctx, g.opts.Tenant)
+	if errors.Is(err, management.ErrUnknownQueue) {
+		return management.QueueTotals{Busiest: []management.Queue{}}, nil
+	}
+	if err != nil {
+		return management.QueueTotals{}, err
+	}
+	totals := management.QueueTotals{Queues: 1, Counts: queue.Counts, Busiest: []management.Queue{}}
+	if queue.Counts.Unfinished() > 0 {
+		totals.Busiest = append(totals.Busiest, queue)
+	}
+	return totals, nil
+}
+
 func (g *guarded) Queue(ctx context.Context, name string) (management.Queue, error) {
 	if err := g.allow(ctx, Read, name); err != nil {
 		return management.Queue{}, err
@@ -47,7 +82,8 @@ func (g *guarded) SetControl(ctx context.Context, queue string, change managemen
 }
 
 // Watch authorizes the request again before each yield, because access may be revoked while
-// it watches. It does not yield to a tenant if only other queues have changed.
+// it watches. It does not yield to a tenant if only other queues have changed. If there are many
+// queues, that of a tenant may not be among those that are yielded, and is read.
 func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		if err := g.allow(ctx, Read); err != nil {
@@ -64,6 +100,13 @@ func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 				return
 			}
 			queues = onlyOwn(g, queues, func(q management.Queue) string { return q.Name })
+			if len(queues) == 0 && g.opts.Tenant != "" {
+				queues, err = g.Queues(ctx)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
 			if last != nil && g.opts.Tenant != "" && reflect.DeepEqual(queues, last) {
 				continue
 			}

@@ -47,6 +47,10 @@ func (i *ticking) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 	}
 }
 
+func (i *ticking) Queue(_ context.Context, name string) (management.Queue, error) {
+	return management.Queue{}, fmt.Errorf("queue %q: %w", name, management.ErrUnknownQueue)
+}
+
 // follow watches until its context ends. It returns the number of yields, and the error at the
 // end.
 func follow(ctx context.Context, g *guard.Guard, every time.Duration) (times *atomic.Int32, ended <-chan error) {
@@ -75,6 +79,48 @@ func followFrom(ctx context.Context, g *guard.Guard, every time.Duration, from s
 		end <- last
 	}()
 	return times, end
+}
+
+// busiest is an Inspector whose Watch does not yield the queue of the tenant.
+type busiest struct {
+	ticking
+	reads atomic.Int32
+}
+
+func (i *busiest) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
+	return func(yield func([]management.Queue, error) bool) {
+		for queues, err := range i.ticking.Watch(ctx, every) {
+			if !yield(queues[1:], err) {
+				return
+			}
+		}
+	}
+}
+
+func (i *busiest) Queue(_ context.Context, name string) (management.Queue, error) {
+	if name != "mine" {
+		return management.Queue{}, fmt.Errorf("another queue was read: %q", name)
+	}
+	return management.Queue{Name: name, Counts: management.Counts{Total: int(i.reads.Add(1)) / 2}}, nil
+}
+
+func TestATenantThatIsNotAmongTheBusiestWatchesItsQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &busiest{}
+		g := guard.New(guard.Options{Inspector: inner, Authorize: everything, Tenant: "mine"})
+		ctx, cancel := context.WithTimeout(t.Context(), 4500*time.Millisecond)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/", http.NoBody)
+		require.NoError(t, err)
+		r.RemoteAddr = "192.0.2.1:1"
+		var totals []int
+		for queues, err := range g.Inspector(r).Watch(ctx, time.Second) {
+			require.NoError(t, err)
+			require.Len(t, queues, 1)
+			totals = append(totals, queues[0].Counts.Total)
+		}
+		assert.Equal(t, []int{0, 1, 2}, totals)
+	})
 }
 
 func TestWatchesAtOneRateShareOneWatch(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mongodb/amboy/internal/printable"
+	"github.com/mongodb/amboy/management"
 )
 
 // completionTime is the timeout of a completion.
@@ -24,27 +25,28 @@ func fixed(values ...string) cobra.CompletionFunc {
 }
 
 // completeQueue completes the name of a queue as the first argument.
-func (p *program) completeQueue(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (p *program) completeQueue(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return p.completeQueues(cmd, args, "")
+	return p.completeQueues(cmd, args, begun)
 }
 
-// completeQueues completes the names of queues as all arguments, or as the value of a flag.
-func (p *program) completeQueues(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+// completeQueues completes the names of queues as all arguments, or as the value of a flag. It
+// suggests at most a page of them.
+func (p *program) completeQueues(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	inspector, err := p.connectTo(Service{Timeout: completionTime})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 	defer cancel()
-	queues, err := inspector.Queues(ctx)
+	found, err := inspector.FindQueues(ctx, management.QueueFilter{Name: begun}, management.PageRequest{Limit: management.MaxLimit})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var names []string
-	for _, q := range queues {
+	for _, q := range found.Queues {
 		if q.Name != "" && printable.Text(q.Name) == q.Name { // a shell would print other names unescaped
 			names = append(names, q.Name)
 		}

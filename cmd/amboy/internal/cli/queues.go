@@ -25,18 +25,27 @@ func (p *program) queues() *cobra.Command {
 }
 
 func (p *program) listQueues() *cobra.Command {
-	return &cobra.Command{
+	var filter management.QueueFilter
+	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the queues",
 		Args:  cobra.NoArgs,
-		RunE: p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
-			queues, err := inspector.Queues(ctx)
-			if err != nil {
-				return fmt.Errorf("listing queues: %w", err)
-			}
-			return p.print(orEmpty(queues), func(out *page) { queueTable(out, queues) })
-		}),
 	}
+	cmd.Flags().StringVar(&filter.Name, "name", "", "only queues whose name contains this text")
+	paging := addPageFlags(cmd)
+	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+		queues, next, err := collect(paging, false, func(page management.PageRequest) ([]management.Queue, string, error) {
+			found, askErr := inspector.FindQueues(ctx, filter, page)
+			return found.Queues, found.Next, askErr
+		})
+		if err != nil {
+			return fmt.Errorf("listing queues: %w", err)
+		}
+		err = p.print(management.QueuePage{Queues: queues, Next: next}, func(out *page) { queueTable(out, queues) })
+		p.hintNext(next)
+		return err
+	})
+	return cmd
 }
 
 func queueTable(out *page, queues []management.Queue) {
