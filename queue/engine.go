@@ -291,11 +291,7 @@ func (e *engine) carryOut(commands []core.Command) {
 		case core.Report:
 			e.report(do.What, do.Err)
 		default:
-			if e.inline {
-				commands = e.decide(e.answer(command), commands)
-			} else {
-				e.runInBackground(func(context.Context) { e.happen(e.answer(command)) })
-			}
+			commands = e.call(command, commands)
 		}
 	}
 }

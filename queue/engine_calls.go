@@ -13,6 +13,18 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+// call makes a call of the store and reports the result to the core. If calls take no time, it
+// appends the commands that follow to rest.
+//
+//nolint:contextcheck // It ends with the engine, not with a caller.
+func (e *engine) call(command core.Command, rest []core.Command) []core.Command {
+	if e.inline {
+		return e.decide(e.answer(command), rest)
+	}
+	e.runInBackground(func(context.Context) { e.happen(e.answer(command)) })
+	return rest
+}
+
 // answer makes a call of the store, and returns its result as an event.
 func (e *engine) answer(command core.Command) core.Event {
 	switch do := command.(type) {
