@@ -284,11 +284,10 @@ func (c *Core) claimed(e Claimed) {
 
 // afterClaim returns the time of the claim that an answer asks for.
 func (c *Core) afterClaim(e Claimed) time.Time {
-	soonest := c.now.Wall.Add(claimPause)
-	if e.Next.IsZero() || len(e.Records) > 0 || e.Next.After(soonest) {
+	if e.Next.IsZero() || len(e.Records) > 0 || e.Next.After(c.now.Wall) {
 		return e.Next
 	}
-	return soonest
+	return c.now.Wall.Add(claimPause)
 }
 
 // take holds the leases of claimed records, and gives the runs to workers. left counts the

@@ -175,9 +175,9 @@ func TestEndToEndRefusals(t *testing.T) {
 func TestARefusedTokenIsNotNamedAsTheCause(t *testing.T) {
 	s := newShell(t)
 	wrong := s.runIn(t.Context(), func(*cli.Env) {}, "queues", "list", "--token", "other")
-	assert.Equal(t, result{errOut: "amboy: the token was refused: it is wrong or has expired (GET " + s.url + "/v2/queues: 401 Unauthorized)\n", code: 5}, wrong)
+	assert.Equal(t, result{errOut: "amboy: the token was refused: it is wrong or has expired (GET " + s.url + "/v2/queues?limit=50: 401 Unauthorized)\n", code: 5}, wrong)
 	none := s.runIn(t.Context(), func(env *cli.Env) { env.Getenv = func(string) string { return "" } }, "queues", "list", "--url", s.url)
-	assert.Equal(t, result{errOut: "amboy: the service needs a token: set AMBOY_TOKEN, or add --token-file (GET " + s.url + "/v2/queues: 401 Unauthorized)\n", code: 5}, none)
+	assert.Equal(t, result{errOut: "amboy: the service needs a token: set AMBOY_TOKEN, or add --token-file (GET " + s.url + "/v2/queues?limit=50: 401 Unauthorized)\n", code: 5}, none)
 }
 
 // interrupting calls interrupt when it is written to.
