@@ -39,11 +39,18 @@ type home struct {
 	unharmed func(t *testing.T)
 }
 
-// goroutines returns a check that fails if a goroutine runs that did not run when
-// goroutines was called.
+// goroutines returns a check that waits until no goroutine runs that did not run when
+// goroutines was called. It fails after 30 seconds.
 func goroutines(ignored ...[]goleak.Option) func() error {
 	opts := append(slices.Concat(ignored...), goleak.IgnoreCurrent())
-	return func() error { return goleak.Find(opts...) }
+	return func() error {
+		for limit := time.Now().Add(30 * time.Second); ; {
+			// Find itself waits for some hundred milliseconds.
+			if err := goleak.Find(opts...); err == nil || time.Now().After(limit) {
+				return err
+			}
+		}
+	}
 }
 
 // ignored returns options that leave out the goroutines of some functions.

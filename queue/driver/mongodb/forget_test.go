@@ -76,6 +76,7 @@ func TestForgetKeepsRecordsWithUnsettledDependents(t *testing.T) {
 func forgetKeepsUnsettledRecords(t *testing.T) {
 	s := newStoreOf(t, mongotest.Options{InMemory: true, Standalone: true}) // whose sweep runs only after seconds
 	d := s.open()
+	synctest.Wait() // for the sweep of the start
 	finished(t, d, "job")
 	set := func(settle bson.D) {
 		_, err := s.jobs(true).UpdateOne(t.Context(), bson.D{{Key: "job_id", Value: "job"}}, settle)

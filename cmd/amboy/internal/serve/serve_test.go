@@ -226,7 +226,9 @@ func TestStopAnswersWaitingClients(t *testing.T) {
 	r.stop()
 	rest, err := io.ReadAll(in)
 	require.NoError(t, err)
-	assert.Equal(t, "-TIMEOUT\r\n", string(rest))
+	// A command that the server had not read yet gets no answer. TestCloseAnswersWaitingCommands
+	// of package workq has one that waits for certain.
+	assert.Contains(t, []string{"-TIMEOUT\r\n", ""}, string(rest))
 	<-answered
 }
 
