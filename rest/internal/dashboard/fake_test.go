@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/inspectortest"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -92,27 +91,17 @@ func (f *fake) Queues(context.Context) ([]management.Queue, error) {
 	return queues, nil
 }
 
-// FindQueues returns all selected queues on one page.
-func (f *fake) FindQueues(ctx context.Context, filter management.QueueFilter, _ management.PageRequest) (management.QueuePage, error) {
+func (f *fake) FindQueues(ctx context.Context, filter management.QueueFilter, page management.PageRequest) (management.QueuePage, error) {
 	queues, err := f.Queues(ctx)
-	queues = slices.DeleteFunc(queues, func(q management.Queue) bool {
-		return !strings.Contains(q.Name, filter.Name) || (len(filter.Queues) > 0 && !slices.Contains(filter.Queues, q.Name))
-	})
-	return management.QueuePage{Queues: queues}, err
+	if err != nil {
+		return management.QueuePage{}, err
+	}
+	return inspectortest.Page(queues, filter, page)
 }
 
 func (f *fake) SumQueues(ctx context.Context) (management.QueueTotals, error) {
 	queues, err := f.Queues(ctx)
-	totals := management.QueueTotals{Queues: len(queues), Busiest: queues}
-	for _, q := range queues {
-		totals.Counts.Pending += q.Counts.Pending
-		totals.Counts.Blocked += q.Counts.Blocked
-		totals.Counts.Running += q.Counts.Running
-		totals.Counts.Retrying += q.Counts.Retrying
-		totals.Counts.Completed += q.Counts.Completed
-		totals.Counts.Total += q.Counts.Total
-	}
-	return totals, err
+	return inspectortest.Sum(queues), err
 }
 
 func (f *fake) Queue(ctx context.Context, name string) (management.Queue, error) {

@@ -1,18 +1,17 @@
 package dashboard_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy/internal/inspectortest"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -28,18 +27,12 @@ func (m manyQueues) Queues(context.Context) ([]management.Queue, error) {
 	return nil, nil
 }
 
-func (m manyQueues) FindQueues(_ context.Context, _ management.QueueFilter, page management.PageRequest) (management.QueuePage, error) {
-	from, err := strconv.Atoi(cmp.Or(page.Cursor, "0"))
-	require.NoError(m.t, err)
-	var found management.QueuePage
-	for i := from; i < 120; i++ {
-		if len(found.Queues) == page.Limit {
-			found.Next = strconv.Itoa(i)
-			break
-		}
-		found.Queues = append(found.Queues, management.Queue{Name: fmt.Sprintf("many-%03d", i)})
+func (m manyQueues) FindQueues(_ context.Context, filter management.QueueFilter, page management.PageRequest) (management.QueuePage, error) {
+	many := make([]management.Queue, 120)
+	for i := range many {
+		many[i].Name = fmt.Sprintf("many-%03d", i)
 	}
-	return found, nil
+	return inspectortest.Page(many, filter, page)
 }
 
 func (manyQueues) SumQueues(context.Context) (management.QueueTotals, error) {

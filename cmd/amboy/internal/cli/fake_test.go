@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/inspectortest"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest"
 )
@@ -96,31 +97,17 @@ func (f *fake) Queues(context.Context) ([]management.Queue, error) {
 	}, f.err
 }
 
-// FindQueues returns a page whose cursor has a letter for each queue before it.
 func (f *fake) FindQueues(ctx context.Context, filter management.QueueFilter, page management.PageRequest) (management.QueuePage, error) {
 	queues, err := f.Queues(ctx)
-	queues = slices.DeleteFunc(queues, func(q management.Queue) bool {
-		return !strings.Contains(q.Name, filter.Name) || (len(filter.Queues) > 0 && !slices.Contains(filter.Queues, q.Name))
-	})
-	queues = queues[min(len(page.Cursor), len(queues)):]
-	if page.Limit > 0 && page.Limit < len(queues) {
-		return management.QueuePage{Queues: queues[:page.Limit], Next: strings.Repeat("c", len(page.Cursor)+page.Limit)}, err
+	if err != nil {
+		return management.QueuePage{}, err
 	}
-	return management.QueuePage{Queues: queues}, err
+	return inspectortest.Page(queues, filter, page)
 }
 
 func (f *fake) SumQueues(ctx context.Context) (management.QueueTotals, error) {
 	queues, err := f.Queues(ctx)
-	totals := management.QueueTotals{Queues: len(queues), Busiest: queues}
-	for _, q := range queues {
-		totals.Counts.Pending += q.Counts.Pending
-		totals.Counts.Blocked += q.Counts.Blocked
-		totals.Counts.Running += q.Counts.Running
-		totals.Counts.Retrying += q.Counts.Retrying
-		totals.Counts.Completed += q.Counts.Completed
-		totals.Counts.Total += q.Counts.Total
-	}
-	return totals, err
+	return inspectortest.Sum(queues), err
 }
 
 func (f *fake) Queue(ctx context.Context, name string) (management.Queue, error) {
