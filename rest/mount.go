@@ -52,8 +52,8 @@ type options struct {
 }
 
 // ErrUnauthenticated is wrapped by the error of a function of Authorize if the request does not
-// prove who sent it: it has no token, or one that is wrong or has expired. The request is refused
-// with status 401.
+// prove who sent it: its token is missing, wrong or expired. The request is refused with status
+// 401.
 var ErrUnauthenticated = guard.ErrUnauthenticated
 
 // RefuseUnauthenticated answers a request with status 401, a text, and the header WWW-Authenticate

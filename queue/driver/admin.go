@@ -39,8 +39,8 @@ type Admin interface {
 	// amboy.HoldBlocked.
 	Stats(ctx context.Context, queue string) (amboy.QueueStats, error)
 
-	// Queues describes the queues that an Insert or a Control ever named, except those that
-	// Prune dropped, sorted by the bytes of their names. The cost of a page depends on the
+	// Queues describes the queues that an Insert or a Control has named and that Prune has not
+	// dropped since, sorted by the bytes of their names. The cost of a page depends on the
 	// queues on it, and not on how many others the store has.
 	Queues(ctx context.Context, req QueueRequest) ([]QueueInfo, error)
 

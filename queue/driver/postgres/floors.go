@@ -87,9 +87,9 @@ func (f *floors) tallied(rows int) {
 	}
 }
 
-// fold adds up tallies in the order of their queues, beginning after those that it added up last.
-// It goes on as long as that at least halves their number: the tallies of many queues stay as they
-// are, however often they are added up.
+// fold adds up tallies queue by queue, and begins at the queue where the last call ended. It goes on
+// as long as a statement at least halves the number of its rows: many queues with one row each can't
+// become fewer.
 func (f *floors) fold() error {
 	for {
 		var read, left int

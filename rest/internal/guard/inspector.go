@@ -83,7 +83,7 @@ func (g *guarded) SetControl(ctx context.Context, queue string, change managemen
 
 // Watch authorizes the request again before each yield, because access may be revoked while
 // it watches. It does not yield to a tenant if only other queues have changed. If there are many
-// queues, that of a tenant may not be among those that are yielded, and is read.
+// queues, the inspector may leave out that of the tenant, which is read then.
 func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		if err := g.allow(ctx, Read); err != nil {
