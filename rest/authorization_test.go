@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy/internal/inspectortest"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest"
 	"github.com/mongodb/amboy/rest/internal/api"
@@ -194,26 +195,13 @@ func (s sample) ask(t *testing.T, handler http.Handler, method, queue string, ch
 	if change != nil {
 		change(request)
 	}
-	recorder := &endless{ResponseRecorder: httptest.NewRecorder(), end: cancel}
+	recorder := &inspectortest.Endless{ResponseRecorder: httptest.NewRecorder(), End: cancel}
 	handler.ServeHTTP(recorder, request)
 	answer := recorder.Result()
 	body, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	return result{answer.StatusCode, answer.Header, string(body)}
-}
-
-// endless records the first part of an answer that does not end.
-type endless struct {
-	*httptest.ResponseRecorder
-	end func()
-}
-
-func (e *endless) Flush() {
-	e.ResponseRecorder.Flush()
-	if e.Body.Len() > 0 {
-		e.end()
-	}
 }
 
 var errNo = errors.New("the secret reason")
@@ -433,7 +421,7 @@ func TestTooManyWatchersGetRetryAfter(t *testing.T) {
 
 // The pages of a tenant's audit list must not depend on how often others act.
 func TestAttackATenantCountsTheActionsOfOthers(t *testing.T) {
-	inspector := newWorld(t)
+	inspector := inspectortest.NewWorld(t)
 	handler := rest.Handler(inspector, everybody(), rest.Tenant("orders"))
 	pages := func() (sizes []int) {
 		cursor := ""

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy/internal/inspectortest"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest"
 	"github.com/mongodb/amboy/rest/internal/api"
@@ -17,7 +18,7 @@ import (
 // Each invalid request is answered with a 4xx problem that names the field, and changes
 // nothing.
 func TestInvalidRequestsChangeNothing(t *testing.T) {
-	inspector := newWorld(t)
+	inspector := inspectortest.NewWorld(t)
 	handler := rest.Handler(inspector, everybody(), rest.CreateTypes("resize", "no such"))
 	long, ones := strings.Repeat("a", 5000), strings.Repeat("1", 5000)
 	tests := []struct {
@@ -177,7 +178,7 @@ func everythingIn(t *testing.T, inspector management.Inspector) string {
 
 // TestProblems compares complete answers with literals.
 func TestProblems(t *testing.T) {
-	inspector := newWorld(t)
+	inspector := inspectortest.NewWorld(t)
 	handler := rest.Handler(inspector, everybody(), rest.CreateTypes("resize", "no such"))
 	for target, want := range map[string]string{
 		"/v2/jobs?limit=0": `{"type":"urn:amboy:problem:invalid-argument","title":"Invalid argument","status":400,

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/inspectortest"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest"
 )
@@ -34,23 +35,23 @@ func newInspectorClient(t testing.TB, inspector management.Inspector, opts ...re
 // TestClientReturnsWhatTheInspectorReturns compares the results of a client with those of the
 // local Inspector.
 func TestClientReturnsWhatTheInspectorReturns(t *testing.T) {
-	inspector := newWorld(t)
+	inspector := inspectortest.NewWorld(t)
 	client := newInspectorClient(t, inspector)
 	filter := management.JobFilter{
-		Queues: queues, States: amboy.JobStates(), Types: []string{"resize"}, IDPattern: "*a*", Created: management.TimeRange{From: newYear},
+		Queues: inspectortest.Queues, States: amboy.JobStates(), Types: []string{"resize"}, IDPattern: "*a*", Created: management.TimeRange{From: newYear},
 		Due: management.TimeRange{To: time.Now().Add(2 * time.Hour)},
 	}
 	asks := map[string]func(management.Inspector) (any, error){
 		"queues": func(i management.Inspector) (any, error) { return i.Queues(t.Context()) },
 		"found queues": func(i management.Inspector) (any, error) {
-			page, err := i.FindQueues(t.Context(), management.QueueFilter{Name: "A", Queues: queues}, management.PageRequest{Limit: 1})
+			page, err := i.FindQueues(t.Context(), management.QueueFilter{Name: "A", Queues: inspectortest.Queues}, management.PageRequest{Limit: 1})
 			page.Next = withoutRandom(page.Next)
 			return page, err
 		},
 		"totals": func(i management.Inspector) (any, error) { return i.SumQueues(t.Context()) },
 		"count":  func(i management.Inspector) (any, error) { return i.CountJobs(t.Context(), filter, 5) },
 		"scopes": func(i management.Inspector) (any, error) {
-			return i.Scopes(t.Context(), management.ScopeFilter{Queues: queues[:1], Name: "ledger"}, management.PageRequest{})
+			return i.Scopes(t.Context(), management.ScopeFilter{Queues: inspectortest.Queues[:1], Name: "ledger"}, management.PageRequest{})
 		},
 		"schedules": func(i management.Inspector) (any, error) { return i.Schedules(t.Context()) },
 		"audit": func(i management.Inspector) (any, error) {
@@ -64,17 +65,19 @@ func TestClientReturnsWhatTheInspectorReturns(t *testing.T) {
 			return page, err
 		},
 		"activity": func(i management.Inspector) (any, error) {
-			activity, err := i.Activity(t.Context(), management.ActivityRequest{Queues: queues[:2], Types: []string{"resize"}, Last: 3 * time.Hour})
+			activity, err := i.Activity(t.Context(), management.ActivityRequest{Queues: inspectortest.Queues[:2], Types: []string{"resize"}, Last: 3 * time.Hour})
 			for i := range activity.Rows {
 				activity.Rows[i].PerSecond = 0 // depends on the time of the request
 			}
 			return activity.Rows, err
 		},
-		"graph": func(i management.Inspector) (any, error) { return i.Graph(t.Context(), queues[0], "dependent", 2) },
+		"graph": func(i management.Inspector) (any, error) {
+			return i.Graph(t.Context(), inspectortest.Queues[0], "dependent", 2)
+		},
 	}
-	for _, queue := range queues {
+	for _, queue := range inspectortest.Queues {
 		asks["queue "+queue] = func(i management.Inspector) (any, error) { return i.Queue(t.Context(), queue) }
-		for _, id := range append([]string{"failed", "panicked", "running", "blocked", "dependent", "canceled"}, odd...) {
+		for _, id := range append([]string{"failed", "panicked", "running", "blocked", "dependent", "canceled"}, inspectortest.OddIDs...) {
 			asks["job "+queue+"/"+id] = func(i management.Inspector) (any, error) {
 				job, err := i.Job(t.Context(), queue, id)
 				require.NotEmpty(t, job.Timeline)
@@ -161,7 +164,7 @@ func TestV2CountsAttemptsFromOne(t *testing.T) {
 }
 
 func TestClientActs(t *testing.T) {
-	inspector := newWorld(t)
+	inspector := inspectortest.NewWorld(t)
 	client := newInspectorClient(t, inspector, rest.Actor(func(*http.Request) string { return "ann" }))
 	ctx := within(t)
 
@@ -169,7 +172,7 @@ func TestClientActs(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, management.Control{Paused: true, MaxRunning: 3}, control)
 
-	for _, id := range odd {
+	for _, id := range inspectortest.OddIDs {
 		var acted management.Acted
 		acted, err = client.ActOn(ctx, "a/b ü", id, management.Action{Kind: management.Park, Reason: "later"})
 		require.NoError(t, err, id)
@@ -179,7 +182,7 @@ func TestClientActs(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, amboy.StateParked, job.State)
 	}
-	request := management.ActRequest{Action: management.Action{Kind: management.Release}, Filter: management.JobFilter{Queues: []string{"a/b ü"}, IDs: odd[:3]}, Limit: 100, DryRun: true}
+	request := management.ActRequest{Action: management.Action{Kind: management.Release}, Filter: management.JobFilter{Queues: []string{"a/b ü"}, IDs: inspectortest.OddIDs[:3]}, Limit: 100, DryRun: true}
 	acted, err := client.Act(ctx, request)
 	require.NoError(t, err)
 	assert.Equal(t, management.Acted{Done: 3}, acted)
@@ -207,7 +210,7 @@ func TestClientActs(t *testing.T) {
 }
 
 func TestClientErrors(t *testing.T) {
-	inspector := newWorld(t)
+	inspector := inspectortest.NewWorld(t)
 	client := newInspectorClient(t, inspector)
 	ctx := within(t)
 	one := func(_ any, err error) error { return err }
@@ -288,14 +291,14 @@ func TestWithToken(t *testing.T) {
 }
 
 func TestClientWatches(t *testing.T) {
-	inspector := newWorld(t)
+	inspector := inspectortest.NewWorld(t)
 	client := newInspectorClient(t, inspector)
 	ctx, cancel := context.WithCancel(within(t))
 	defer cancel()
 	times := 0
 	for all, err := range client.Watch(ctx, management.MinWatch) {
 		require.NoError(t, err)
-		require.Len(t, all, len(queues))
+		require.Len(t, all, len(inspectortest.Queues))
 		if all[0].Control.Paused {
 			cancel() // ends the watch without an error
 		}
@@ -318,7 +321,7 @@ func TestClientWatches(t *testing.T) {
 // TestWatchEndsWithTheServer checks that a watching request does not delay the shutdown of a
 // server, and that the client gets an error.
 func TestWatchEndsWithTheServer(t *testing.T) {
-	inspector := newWorld(t)
+	inspector := inspectortest.NewWorld(t)
 	server := httptest.NewServer(rest.Handler(inspector, everybody()))
 	defer server.Close()
 	client, err := rest.NewClient(server.URL, nil)

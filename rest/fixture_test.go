@@ -14,39 +14,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/amboytest"
-	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/internal/inspectortest"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/registry"
 )
 
-// resize is a job type.
-type resize struct {
-	job.Base `bson:"job_base" json:"job_base"`
-	Path     string `bson:"path" json:"path"`
-}
+// resize is the job type of the tests.
+type resize = inspectortest.Resize
 
-// runs maps the paths of jobs to functions that they run. A job without a function does nothing.
-var runs sync.Map
+// runs maps the paths of jobs to functions that they run.
+var runs = &inspectortest.Runs
 
-func newResize(id, path string) *resize {
-	j := &resize{Path: path}
-	j.SetID(id)
-	j.SetType(amboy.JobType{Name: "resize", Version: 1})
-	return j
-}
-
-func init() {
-	registry.AddJobType("resize", func() amboy.Job { return newResize("", "") })
-}
-
-func (j *resize) Run(ctx context.Context) {
-	defer j.MarkComplete()
-	if run, ok := runs.Load(j.Path); ok {
-		run.(func(context.Context, *resize))(ctx, j)
-	}
-}
+func newResize(id, path string) *resize { return inspectortest.NewResize(id, path) }
 
 // holding returns a job that runs until its context ends, and a channel that is closed when
 // it starts.
@@ -150,10 +130,4 @@ func serve(t testing.TB, handler http.Handler) string {
 	server := httptest.NewServer(mounted)
 	t.Cleanup(server.Close)
 	return server.URL + "/some/where"
-}
-
-// odd are IDs that are hard to encode in a path.
-var odd = []string{
-	"a.b", "a/b", "/a", "a/", "//", "a b", "a+b", "ü", "日本", ".", "..", "...", "%2F", "%", "a?b#c", "{}", "{name}", "a\nb", "\x00", "a;b,c", "create", "status", "wait", `"`, "<script>",
-	strings.Repeat("é", amboy.MaxIDLength/2),
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy/internal/inspectortest"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/rest"
@@ -28,7 +29,7 @@ func stored(t *testing.T, inspector management.Inspector, name, id string) strin
 // A client that may read or put jobs must not change the type or the arguments of an existing
 // job, in any of the ways in which web frameworks accept changes.
 func TestAttackAReaderChangesAJob(t *testing.T) {
-	inspector := newWorld(t)
+	inspector := inspectortest.NewWorld(t)
 	const target = "/v2/queues/orders/jobs/scheduled"
 	job := `{"id":"scheduled","type":"no such","args":{"path":"/etc/passwd"}}`
 	for name, right := range map[string][]rest.Action{

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/inspectortest"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest"
 )
@@ -115,7 +116,7 @@ func TestManagementServiceFailures(t *testing.T) {
 // TestManagementClient compares a client with the manager behind the service.
 func TestManagementClient(t *testing.T) {
 	q := newQueue(t)
-	for _, id := range odd {
+	for _, id := range inspectortest.OddIDs {
 		require.NoError(t, q.Put(t.Context(), newResize(id, "")))
 	}
 	manager := management.NewQueueManager(q)
@@ -133,7 +134,7 @@ func TestManagementClient(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, wantIDs, gotIDs)
 	}
-	for i, id := range odd {
+	for i, id := range inspectortest.OddIDs {
 		require.NoError(t, client.CompleteJob(within(t), id), "%q", id)
 		assert.Equal(t, i+1, q.Stats(t.Context()).Completed, "%q", id)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/inspectortest"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver/memory"
@@ -193,13 +194,13 @@ func TestAbortUntilTheRequestEnds(t *testing.T) {
 }
 
 func TestAbortablePoolManagementClient(t *testing.T) {
-	_, runner := abortable(t, odd...)
+	_, runner := abortable(t, inspectortest.OddIDs...)
 	client := rest.NewAbortablePoolManagementClient(serve(t, rest.NewAbortablePoolManagementService(runner).Handler()))
 	ctx := within(t)
 	ids, err := client.ListJobs(ctx)
 	require.NoError(t, err)
-	assert.ElementsMatch(t, odd, ids)
-	for _, id := range odd[:len(odd)-1] {
+	assert.ElementsMatch(t, inspectortest.OddIDs, ids)
+	for _, id := range inspectortest.OddIDs[:len(inspectortest.OddIDs)-1] {
 		var running bool
 		running, err = client.IsRunning(ctx, id)
 		require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/inspectortest"
 	"github.com/mongodb/amboy/rest"
 )
 
@@ -35,7 +36,7 @@ func TestQueueClient(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, running)
 
-	for _, id := range odd {
+	for _, id := range inspectortest.OddIDs {
 		lives(t, c, id)
 	}
 	assert.True(t, c.WaitAll(ctx))

@@ -1,8 +1,10 @@
-package rest_test
+package inspectortest
 
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,12 +18,12 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
-// queues are the names of the queues of a world: a plain one, and ones hard to encode in a path.
-var queues = []string{"orders", "_tenant", "a/b ü"}
+// Queues are the names of the queues of a world: a plain one, and ones hard to encode in a path.
+var Queues = []string{"orders", "_tenant", "a/b ü"}
 
-// newWorld returns an inspector of a group of queues in memory, each with jobs in all states
+// NewWorld returns an inspector of a group of queues in memory, each with jobs in all states
 // that it supports.
-func newWorld(t testing.TB) management.Inspector {
+func NewWorld(t testing.TB) management.Inspector {
 	store, err := memory.New(memory.Options{KeepFinished: 100_000})
 	require.NoError(t, err)
 	group, err := queue.NewDriverGroup(context.Background(), queue.DriverGroupOptions{
@@ -35,47 +37,55 @@ func newWorld(t testing.TB) management.Inspector {
 	})
 	inspector, err := management.NewGroupInspector(group)
 	require.NoError(t, err)
-	for _, name := range queues {
+	for _, name := range Queues {
 		populate(t, group, inspector, name)
 	}
 	return inspector
 }
 
 func populate(t testing.TB, group amboy.QueueGroup, inspector management.Inspector, name string) {
-	ctx := within(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
 	q, err := group.Get(ctx, name)
 	require.NoError(t, err)
 	path := t.Name() + "/" + name
-	failed, panicked := newResize("failed", path+"/failed"), newResize("panicked", path+"/panicked")
-	runs.Store(failed.Path, func(_ context.Context, j *resize) { j.AddError(errors.New("it failed")) })
-	runs.Store(panicked.Path, func(context.Context, *resize) { panic("it panicked") })
-	require.NoError(t, q.PutMany(ctx, []amboy.Job{newResize("succeeded", ""), failed, panicked}))
+	failed, panicked := NewResize("failed", path+"/failed"), NewResize("panicked", path+"/panicked")
+	Runs.Store(failed.Path, func(_ context.Context, j *Resize) { j.AddError(errors.New("it failed")) })
+	Runs.Store(panicked.Path, func(context.Context, *Resize) { panic("it panicked") })
+	require.NoError(t, q.PutMany(ctx, []amboy.Job{NewResize("succeeded", ""), failed, panicked}))
 	for _, id := range []string{"succeeded", "failed", "panicked"} {
-		require.True(t, amboy.WaitJob(ctx, newResize(id, ""), q))
+		require.True(t, amboy.WaitJob(ctx, NewResize(id, ""), q))
 	}
 	began := make(chan struct{})
-	running := newResize("running", path+"/running")
-	runs.Store(running.Path, func(ctx context.Context, _ *resize) {
-		close(began)
+	begin := sync.OnceFunc(func() { close(began) })
+	running := NewResize("running", path+"/running")
+	Runs.Store(running.Path, func(ctx context.Context, _ *Resize) {
+		begin()
 		<-ctx.Done()
 	})
 	running.SetScopes([]string{"ledger"})
 	require.NoError(t, q.Put(ctx, running))
 	<-began
 
-	scheduled, blocked, dependent := newResize("scheduled", ""), newResize("blocked", ""), newResize("dependent", "")
+	scheduled, blocked, dependent := NewResize("scheduled", ""), NewResize("blocked", ""), NewResize("dependent", "")
 	scheduled.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)})
 	blocked.SetScopes([]string{"ledger"})
 	waits := dependency.NewAlways()
 	require.NoError(t, waits.AddEdge("scheduled"))
 	dependent.SetDependency(waits)
-	require.NoError(t, q.PutMany(ctx, []amboy.Job{newResize("pending", ""), newResize("parked", ""), newResize("canceled", ""), scheduled, blocked, dependent}))
+	require.NoError(t, q.PutMany(ctx, []amboy.Job{NewResize("pending", ""), NewResize("parked", ""), NewResize("canceled", ""), scheduled, blocked, dependent}))
 	for id, kind := range map[string]management.ActionKind{"parked": management.Park, "canceled": management.Cancel} {
 		acted, err := inspector.ActOn(ctx, name, id, management.Action{Kind: kind})
 		require.NoError(t, err)
 		require.Equal(t, 1, acted.Done)
 	}
-	for _, id := range odd {
-		require.NoError(t, q.Put(ctx, newResize(id, "")))
+	for _, id := range OddIDs {
+		require.NoError(t, q.Put(ctx, NewResize(id, "")))
 	}
+}
+
+// OddIDs are IDs that are hard to encode in a path.
+var OddIDs = []string{
+	"a.b", "a/b", "/a", "a/", "//", "a b", "a+b", "ü", "日本", ".", "..", "...", "%2F", "%", "a?b#c", "{}", "{name}", "a\nb", "\x00", "a;b,c", "create", "status", "wait", `"`, "<script>",
+	strings.Repeat("é", amboy.MaxIDLength/2),
 }

@@ -1,4 +1,4 @@
-package rest_test
+package openapi_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
@@ -22,10 +24,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/inspectortest"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest"
 	"github.com/mongodb/amboy/rest/internal/api"
 )
+
+// everybody may do everything.
+var everybody = rest.Authorize(func(*http.Request, rest.Access) error { return nil })
 
 var fuzzRequests = flag.Int("fuzz.requests", 300, "how many requests the client that is made from the description sends")
 
@@ -33,8 +39,8 @@ var fuzzRequests = flag.Int("fuzz.requests", 300, "how many requests the client 
 // for queues with jobs in all states. No answer has a 5xx status, and each matches the
 // description.
 func TestRequestsOfTheDescription(t *testing.T) {
-	inspector := newWorld(t)
-	handler := rest.Handler(inspector, everybody(), rest.CreateTypes("resize", "no such"))
+	inspector := inspectortest.NewWorld(t)
+	handler := rest.Handler(inspector, everybody, rest.CreateTypes("resize", "no such"))
 	d := newDescription(t)
 	generated := d.requests()
 	statuses := map[int]int{}
@@ -49,13 +55,21 @@ func TestRequestsOfTheDescription(t *testing.T) {
 	require.Positive(t, statuses[http.StatusBadRequest])
 }
 
-// empty is an Inspector that returns zero values.
-type empty struct{ tenants }
+// empty is an Inspector that returns zero values, as far as the description has a GET for them.
+type empty struct{ management.Inspector }
 
 func (*empty) Queues(context.Context) ([]management.Queue, error)       { return nil, nil }
 func (*empty) Schedules(context.Context) ([]management.Schedule, error) { return nil, nil }
 func (*empty) Processes(context.Context) ([]management.Process, error) {
 	return []management.Process{{}}, nil
+}
+
+func (*empty) Watch(ctx context.Context, _ time.Duration) iter.Seq2[[]management.Queue, error] {
+	return func(yield func([]management.Queue, error) bool) {
+		if yield(nil, nil) {
+			<-ctx.Done()
+		}
+	}
 }
 
 func (*empty) FindQueues(context.Context, management.QueueFilter, management.PageRequest) (management.QueuePage, error) {
@@ -68,6 +82,14 @@ func (*empty) SumQueues(context.Context) (management.QueueTotals, error) {
 
 func (*empty) FindJobs(context.Context, management.JobFilter, management.PageRequest) (management.JobPage, error) {
 	return management.JobPage{}, nil
+}
+
+func (*empty) Queue(context.Context, string) (management.Queue, error) {
+	return management.Queue{}, nil
+}
+
+func (*empty) CountJobs(context.Context, management.JobFilter, int) (management.Count, error) {
+	return management.Count{}, nil
 }
 
 func (*empty) Job(context.Context, string, string) (management.Job, error) {
@@ -97,7 +119,7 @@ func TestEmptyAnswersMatchTheDescription(t *testing.T) {
 	for path, methods := range d.Paths {
 		if _, is := methods["get"]; is {
 			target := strings.NewReplacer("{queue}", "one", "{id}", "two").Replace(path)
-			status, err := d.send(t, rest.Handler(&empty{}, everybody()), generatedRequest{path: path, method: http.MethodGet, target: target})
+			status, err := d.send(t, rest.Handler(&empty{}, everybody), generatedRequest{path: path, method: http.MethodGet, target: target})
 			require.NoError(t, err, path)
 			assert.Equal(t, http.StatusOK, status)
 		}
@@ -148,7 +170,7 @@ func newDescription(t *testing.T) *description {
 	served := httptest.NewRecorder()
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/v2/openapi.json", http.NoBody)
 	request.RemoteAddr = "127.0.0.1:1"
-	rest.Handler(&tenants{}, everybody()).ServeHTTP(served, request)
+	rest.Handler(&empty{}, everybody).ServeHTTP(served, request)
 	require.Equal(t, http.StatusOK, served.Code)
 	d := &description{compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
 	require.NoError(t, json.Unmarshal(served.Body.Bytes(), d))
@@ -261,7 +283,7 @@ func escape(text string) string {
 var known = map[string][]string{
 	"queue":  {"orders", "__tenant", "a/b ü", "_", "_x", "nowhere"},
 	"queues": {"orders", "_tenant", "a/b ü", "", "nowhere"},
-	"id":     append([]string{"succeeded", "failed", "panicked", "running", "scheduled", "blocked", "dependent", "pending", "parked", "canceled", "nothing"}, odd...),
+	"id":     append([]string{"succeeded", "failed", "panicked", "running", "scheduled", "blocked", "dependent", "pending", "parked", "canceled", "nothing"}, inspectortest.OddIDs...),
 	"type":   {"resize", "resize", "resize", "nothing"},
 	"types":  {"resize", "nothing"},
 	"scope":  {"ledger"}, "name": {"ledger"},
@@ -354,35 +376,39 @@ func (d *description) object(t *rapid.T, s schema) map[string]any {
 
 // send sends a request, and returns an error if the description does not allow the answer.
 func (d *description) send(t *testing.T, handler http.Handler, r generatedRequest) (int, error) {
-	got := sample{target: r.target, body: r.body}.ask(t, handler, r.method, "QUEUE", func(request *http.Request) {
-		maps.Copy(request.Header, r.header)
-	})
-	if got.status >= 500 {
-		return got.status, fmt.Errorf("status %d: %s", got.status, got.body)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	request := httptest.NewRequestWithContext(ctx, r.method, r.target, strings.NewReader(r.body))
+	request.Host, request.RemoteAddr = "localhost:8080", "127.0.0.1:5000"
+	maps.Copy(request.Header, r.header)
+	got := &inspectortest.Endless{ResponseRecorder: httptest.NewRecorder(), End: cancel}
+	handler.ServeHTTP(got, request)
+	body := got.Body.String()
+	if got.Code >= 500 {
+		return got.Code, fmt.Errorf("status %d: %s", got.Code, body)
 	}
-	media, _, _ := strings.Cut(got.header.Get("Content-Type"), ";")
-	answer, known := d.Paths[r.path][strings.ToLower(r.method)].Responses[strconv.Itoa(got.status)]
+	media, _, _ := strings.Cut(got.Header().Get("Content-Type"), ";")
+	answer, known := d.Paths[r.path][strings.ToLower(r.method)].Responses[strconv.Itoa(got.Code)]
 	if _, has := answer.Content[media]; !known || !has {
-		return got.status, fmt.Errorf("status %d with %s is not described: %s", got.status, media, got.body)
+		return got.Code, fmt.Errorf("status %d with %s is not described: %s", got.Code, media, got.Body)
 	}
-	place := "#/paths/" + pointer(r.path) + "/" + strings.ToLower(r.method) + "/responses/" + strconv.Itoa(got.status) + "/content/" + pointer(media) + "/schema"
-	body := got.body
+	place := "#/paths/" + pointer(r.path) + "/" + strings.ToLower(r.method) + "/responses/" + strconv.Itoa(got.Code) + "/content/" + pointer(media) + "/schema"
 	if media == api.EventStream {
 		_, data, _ := strings.Cut(body, "data: ")
 		place, body = "#/components/schemas/QueuePage", strings.TrimSpace(data)
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader([]byte(body)))
 	if err != nil {
-		return got.status, fmt.Errorf("%w: %s", err, got.body)
+		return got.Code, fmt.Errorf("%w: %s", err, got.Body)
 	}
 	schema, err := d.schema(place)
 	if err != nil {
-		return got.status, err
+		return got.Code, err
 	}
 	if err := schema.Validate(value); err != nil {
-		return got.status, fmt.Errorf("%w: %s", err, got.body)
+		return got.Code, fmt.Errorf("%w: %s", err, got.Body)
 	}
-	return got.status, nil
+	return got.Code, nil
 }
 
 // pointer escapes a text for a JSON pointer in a URL.
