@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs all tests: every package of the module, with the race detector. The arguments go
-# to go test, as in: ./go.test.sh -run TestQueue -count=5
+# Runs all tests: every package of the library and of the modules beside it, with the race
+# detector; the benchmarks have tests of their own, which .ci/run runs. The arguments go to go
+# test, as in: ./go.test.sh -run TestQueue -count=5
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -78,4 +79,4 @@ GOGC="${GOGC:-400}" GOMEMLIMIT="${GOMEMLIMIT:-1GiB}" \
 	-gcflags='modernc.org/...=-dwarf=false -race=false' \
 	-gcflags='go.mongodb.org/mongo-driver/bson/bsonrw=-dwarf=false -race=false' \
 	-gcflags='go.mongodb.org/mongo-driver/x/bsonx/bsoncore=-dwarf=false -race=false' \
-	"$@" ./...
+	"$@" ./cmd/amboy/... ./examples/... ./internal/browsertest/... ./rest/internal/openapi/... ./...
