@@ -32,9 +32,13 @@ type deployment struct {
 	last   int
 }
 
-// softStopLease is so long that a job that was not handed back does not run again during
-// the test.
-const softStopLease = time.Hour
+const (
+	// softStopLease lets jobs run again that Close had to leave behind.
+	softStopLease = 20 * time.Second
+	// handBackTime is how long Close tries to hand back a job after its context has ended; see
+	// pool.Close.
+	handBackTime = 600 * time.Millisecond
+)
 
 func newDeployment(t *testing.T, s store, j *journal) *deployment {
 	d := &deployment{t: t, store: s, journal: j}
@@ -157,15 +161,21 @@ func putLate(ctx context.Context, q amboy.Queue, j *journal, one *task) error {
 }
 
 // closeSoftly closes a queue, half of the time at once and otherwise with a little
-// patience, and checks that everything was handed back when Close returned.
+// patience, and checks that everything was handed back when Close returned, unless the store
+// was so slow that Close had to give up.
 func closeSoftly(t *testing.T, q amboy.Queue, random *rand.Rand, observer amboy.Queue) {
 	t.Helper()
 	const mostPatience = 50 * time.Millisecond
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(2))*upTo(random, mostPatience))
+	patience := time.Duration(random.IntN(2)) * upTo(random, mostPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+	began := time.Now()
 	q.Close(ctx)
+	gaveUp := time.Since(began) >= patience+handBackTime
 	for info := range observer.JobInfo(t.Context()) {
-		held := info.Status.Owner == q.ID() && !info.State.IsFinal()
-		assert.False(t, held, "job %s is %s and held by a closed queue", info.ID, info.State)
+		if info.Status.Owner == q.ID() && !info.State.IsFinal() {
+			assert.True(t, gaveUp, "job %s is %s and held by a closed queue", info.ID, info.State)
+			t.Logf("job %s was left behind", info.ID)
+		}
 	}
 }
