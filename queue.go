@@ -33,6 +33,14 @@ type QueueControl struct {
 	// MaxRunning is the number of jobs that may run at once, over all processes; 0
 	// means no limit.
 	MaxRunning int
+	// Rate limits how many jobs start in a time, over all processes; nil means no limit. It
+	// must not be changed in place.
+	Rate *Rate
+}
+
+// IsStopped reports whether no job may start: the queue is paused, or its rate is 0.
+func (c QueueControl) IsStopped() bool {
+	return c.Paused || c.Rate != nil && c.Rate.PerSecond == 0
 }
 
 // QueueController is implemented by queues that an operator can control. If the queue has

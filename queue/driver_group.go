@@ -142,6 +142,11 @@ func (o DriverQueueOptions) validateChange() error {
 	if o.NumWorkers < 0 || o.MaxRunning < 0 {
 		return fmt.Errorf("NumWorkers and MaxRunning must not be negative (are %d and %d)", o.NumWorkers, o.MaxRunning)
 	}
+	if o.Rate != nil {
+		if err := o.Rate.Validate(); err != nil {
+			return fmt.Errorf("Rate: %w", err)
+		}
+	}
 	return errors.Join(o.Retention.Validate(), o.Retryable.Validate())
 }
 
@@ -155,6 +160,9 @@ func (o DriverQueueOptions) with(change DriverQueueOptions) DriverQueueOptions {
 	}
 	if change.MaxRunning != 0 {
 		o.MaxRunning = change.MaxRunning
+	}
+	if change.Rate != nil {
+		o.Rate = change.Rate
 	}
 	if change.Retention != (Retention{}) {
 		o.Retention = change.Retention

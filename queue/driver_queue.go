@@ -39,6 +39,9 @@ type DriverQueueOptions struct {
 	// Start stores it (see amboy.QueueController). If it is 0, Start leaves the stored
 	// limit unchanged. It must not be negative.
 	MaxRunning int
+	// Rate limits how many jobs of the queue start in a time in all processes. Start stores
+	// it (see amboy.RateController). If it is nil, Start leaves the stored rate unchanged.
+	Rate *amboy.Rate
 	// Format is the form in which jobs are stored. Default: BSON.
 	Format amboy.Format
 	// LockTimeout is how long the lease of a running job lasts. The lease is renewed
@@ -78,6 +81,11 @@ func (o *DriverQueueOptions) Validate() error {
 	}
 	if o.MaxRunning < 0 {
 		errs = append(errs, fmt.Errorf("invalid driver queue options: MaxRunning must not be negative (is %d)", o.MaxRunning))
+	}
+	if o.Rate != nil {
+		if err := o.Rate.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("invalid driver queue options: Rate: %w", err))
+		}
 	}
 	if !o.Format.IsValid() {
 		errs = append(errs, fmt.Errorf("invalid driver queue options: Format must be BSON, BSON2 or JSON (is %d)", o.Format))
@@ -146,6 +154,7 @@ type driverQueue struct {
 	format     amboy.Format
 	retention  Retention
 	maxRunning int
+	rate       *amboy.Rate
 	startAgain bool
 
 	// Each call that inserts jobs holds puts for reading, so that CloseIfIdle can keep
@@ -187,6 +196,7 @@ func newDriverQueue(e *engine, id string, opts DriverQueueOptions) (*driverQueue
 		format:     opts.Format,
 		retention:  opts.Retention,
 		maxRunning: opts.MaxRunning,
+		rate:       opts.Rate,
 		startAgain: opts.startAgain,
 	}
 	q.shut = q.closeAll
@@ -264,6 +274,11 @@ func (q *driverQueue) Start(ctx context.Context) error {
 func (q *driverQueue) startOnce(ctx context.Context) error {
 	if q.maxRunning > 0 && q.is(created) {
 		if err := q.SetMaxRunning(ctx, q.maxRunning); err != nil {
+			return fmt.Errorf("starting queue %q: %w", q.id, err)
+		}
+	}
+	if q.rate != nil && q.is(created) {
+		if err := q.SetRate(ctx, q.rate); err != nil {
 			return fmt.Errorf("starting queue %q: %w", q.id, err)
 		}
 	}

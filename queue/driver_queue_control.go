@@ -41,6 +41,16 @@ func (q *driverQueue) SetMaxRunning(ctx context.Context, n int) error {
 	return err
 }
 
+// SetRate limits how many jobs start in a time in all processes.
+func (q *driverQueue) SetRate(ctx context.Context, rate *amboy.Rate) error {
+	change, err := rateChange(rate)
+	if err != nil {
+		return fmt.Errorf("setting the rate of queue %q: %w", q.id, err)
+	}
+	_, err = q.control(ctx, "setting the rate of", change)
+	return err
+}
+
 func (q *driverQueue) control(ctx context.Context, doing string, change driver.ControlChange) (amboy.QueueControl, error) {
 	control, err := q.driver.Control(ctx, q.name, change)
 	if err != nil {

@@ -77,7 +77,7 @@ func (e *engine) claim(do core.Claim) core.Claimed {
 			Owner: e.id, Queues: do.Demands, Limit: do.Limit, Now: e.now(), LeaseTime: e.leaseTime,
 			Except: do.Except,
 		})
-		answer.Records, answer.Next = claimed.Records, claimed.Next
+		answer.Records, answer.Next, answer.Waits = claimed.Records, claimed.Next, claimed.Waits
 		return err
 	})
 	e.meter.claimed(len(answer.Records), answer.Err)

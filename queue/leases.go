@@ -158,7 +158,7 @@ type LeasedJob struct {
 }
 
 // Claim takes leases of jobs for outside workers. next is when more jobs may become
-// claimable because a time comes; zero for no such time. Jobs that must not run are ended
+// claimable because a time comes or a rate allows it; zero for no such time. Jobs that must not run are ended
 // or parked on the way, and jobs of other types are left in their queue. A run whose lease
 // ran out after its maximum time was over is ended as a failed attempt.
 func (l *Leases) Claim(ctx context.Context, req LeaseRequest) (leased []LeasedJob, next time.Time, err error) {
@@ -177,9 +177,21 @@ func (l *Leases) Claim(ctx context.Context, req LeaseRequest) (leased []LeasedJo
 		}
 		// There may be jobs of the right types behind those of types that were just met.
 		if !met || len(leased) > 0 {
-			return leased, claimed.Next, nil
+			return leased, nextOf(claimed, l.engine.now()), nil
 		}
 	}
+}
+
+// nextOf returns when more jobs may become claimable because a time comes, or because a rate
+// lets more jobs start.
+func nextOf(claimed driver.Claimed, now time.Time) time.Time {
+	next := claimed.Next
+	for _, w := range claimed.Waits {
+		if at := now.Add(w.For); next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
 }
 
 func (l *Leases) claimRequest(req LeaseRequest) driver.ClaimRequest {

@@ -20,6 +20,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 	"github.com/mongodb/amboy/queue/internal/arrivals"
 	"github.com/mongodb/amboy/queue/internal/notes"
+	"github.com/mongodb/amboy/queue/internal/rate"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
@@ -48,6 +49,11 @@ type local struct {
 	// locks are stale. locks fires when the next of these locks becomes stale.
 	foreign map[*localEntry]struct{}
 	locks   wakeTimer
+	// bucket contains the tokens of the rate, by the time since opened. rates fires when there
+	// are more.
+	bucket rate.Bucket
+	opened time.Time
+	rates  wakeTimer
 	// parked holds the reasons of entries that an operator has parked. cancels holds the
 	// reasons of running entries that are to be canceled.
 	parked, cancels map[*localEntry]string
@@ -76,7 +82,7 @@ type localJob struct {
 type localEntry = schedule.Entry[localJob]
 
 func newLocal(opts LocalOptions, invalid error) *local {
-	q := &local{lifecycle: newLifecycle(newOwnerID("local")), opts: opts, invalid: invalid, now: time.Now}
+	q := &local{lifecycle: newLifecycle(newOwnerID("local")), opts: opts, invalid: invalid, now: time.Now, opened: time.Now()}
 	q.shut = q.closeAll
 	q.announcer.init()
 	q.schedule.KeepFinished = opts.KeepFinished
@@ -84,6 +90,7 @@ func newLocal(opts LocalOptions, invalid error) *local {
 	q.schedule.Forget = q.forgot
 	q.timer.fire, q.timer.early = q.advance, q.shortenWaits
 	q.locks.fire = q.recoverForeign
+	q.rates.fire = q.startRated
 	q.runner = pool.NewLocalWorkers(opts.NumWorkers, q)
 	q.middleware.insert = q.insert
 	return q
@@ -125,7 +132,7 @@ func (q *local) closeAll(ctx context.Context) {
 	late, cancel := afterEnd(ctx, closeGrace)
 	defer cancel()
 	left := q.close(ctx, late, q.wakeAll)
-	if !q.timer.calls.wait(late) || !q.locks.calls.wait(late) {
+	if !q.timer.calls.wait(late) || !q.locks.calls.wait(late) || !q.rates.calls.wait(late) {
 		left.add("timers", amboy.ErrLeftBehind)
 	}
 	q.noteLeft(ctx, left)
@@ -142,6 +149,7 @@ func (q *local) wakeAll() {
 	}
 	q.timer.stop()
 	q.locks.stop()
+	q.rates.stop()
 }
 
 // takePutters returns all Puts that wait for room. The caller wakes them, and they are
@@ -525,6 +533,9 @@ func (q *local) take(ctx context.Context) (e *localEntry, failed []string) {
 	for ctx.Err() == nil && !q.isStopped() {
 		if q.mayStart() {
 			e = q.schedule.Next()
+			if r := q.control.Rate; r != nil {
+				q.bucket = q.bucket.Take(*r, q.rateNow(), 1)
+			}
 			e.Job.run.Store(nil)
 			q.taken.add(e)
 			failed = e.Failed()

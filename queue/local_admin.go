@@ -135,8 +135,8 @@ func (a localAdmin) Control(ctx context.Context, queue string, change driver.Con
 	err := ctx.Err()
 	switch {
 	case err != nil:
-	case change.MaxRunning != nil && *change.MaxRunning < 0:
-		err = fmt.Errorf("MaxRunning must not be negative (is %d)", *change.MaxRunning)
+	case change.Validate() != nil:
+		err = change.Validate()
 	case change == driver.ControlChange{} && queue != a.id:
 		return driver.Control{}, nil
 	case change == driver.ControlChange{}:

@@ -3,13 +3,17 @@ package queue
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
 
-var _ amboy.QueueController = (*local)(nil)
+var (
+	_ amboy.QueueController = (*local)(nil)
+	_ amboy.RateController  = (*local)(nil)
+)
 
 // Control returns the control settings of the queue. They are not stored anywhere else.
 func (q *local) Control(context.Context) (amboy.QueueControl, error) {
@@ -45,12 +49,31 @@ func (q *local) SetMaxRunning(_ context.Context, n int) error {
 	return nil
 }
 
+// SetRate limits how many jobs start in a time.
+func (q *local) SetRate(_ context.Context, rate *amboy.Rate) error {
+	change, err := rateChange(rate)
+	if err != nil {
+		return fmt.Errorf("setting the rate of queue %q: %w", q.id, err)
+	}
+	q.setControl(change)
+	return nil
+}
+
+// rateChange returns the change that sets a rate, or removes it if it is nil.
+func rateChange(rate *amboy.Rate) (driver.ControlChange, error) {
+	change := driver.ControlChange{Rate: rate, NoRate: rate == nil}
+	return change, change.Validate()
+}
+
 // setControl changes the control settings, publishes the events of the change, and
 // returns the new settings.
 func (q *local) setControl(change driver.ControlChange) driver.Control {
 	q.mu.Lock()
 	q.control = change.Apply(q.control)
 	control := q.control
+	if control.Rate == nil {
+		q.bucket = 0
+	}
 	var refused []*wait.Waiter
 	if control.Draining {
 		refused = q.takePutters()
@@ -80,10 +103,30 @@ func eventsOf(change driver.ControlChange) (kinds []amboy.EventKind) {
 	return kinds
 }
 
-// mayStart reports whether a worker may take a ready job.
+// mayStart reports whether a worker may take a ready job. If only the rate forbids that, a worker
+// is woken when it does no longer.
 func (q *local) mayStart() bool {
-	if q.schedule.Ready() == 0 || q.control.Paused {
+	if q.schedule.Ready() == 0 || q.control.IsStopped() {
 		return false
 	}
-	return q.control.MaxRunning == 0 || q.schedule.Running() < q.control.MaxRunning
+	if q.control.MaxRunning > 0 && q.schedule.Running() >= q.control.MaxRunning {
+		return false
+	}
+	r := q.control.Rate
+	if r == nil || q.bucket.Tokens(*r, q.rateNow()) > 0 {
+		return true
+	}
+	q.rates.set(time.Now().Add(q.bucket.Wait(*r, q.rateNow())))
+	return false
 }
+
+// startRated wakes a worker when the rate lets a job start.
+func (q *local) startRated() {
+	q.mu.Lock()
+	worker := q.wakeWorker()
+	q.mu.Unlock()
+	worker.Wake()
+}
+
+// rateNow is the time by which the rate is measured, which is never 0.
+func (q *local) rateNow() int64 { return int64(time.Since(q.opened) + time.Hour*24*365*100) }

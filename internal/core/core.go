@@ -55,6 +55,7 @@ type Core struct {
 
 	// Claims; see claim.go.
 	candidates candidates
+	rated      rated
 	expiring   []*Line // lines whose mayHaveExpired is true
 	// expiredLeft is true if a claim for expired jobs failed.
 	expiredLeft bool

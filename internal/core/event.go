@@ -57,7 +57,9 @@ type (
 		Records []*driver.Record
 		// Next is when more jobs may become claimable because a time comes.
 		Next time.Time
-		Err  error
+		// Waits are the queues whose rate lets no more jobs start for a while.
+		Waits []driver.RateWait
+		Err   error
 	}
 	// Looked answers Look.
 	Looked struct {

@@ -3,6 +3,7 @@ package core
 import (
 	"container/list"
 	"slices"
+	"time"
 )
 
 // Line is a queue with the workers that wait for a job of it.
@@ -28,6 +29,10 @@ type Line struct {
 	counted        int // how many of its workers the candidates count
 	resumed        bool
 	stopped        bool
+	// ratedFrom is when the rate of the queue lets more jobs start, while the line is in
+	// Core.rated.
+	ratedFrom time.Duration
+	rated     int // position in Core.rated, counted from 1; 0 if it is not in it
 }
 
 // Worker takes jobs of a queue.
@@ -90,6 +95,7 @@ func (c *Core) stop(l *Line) {
 	}
 	l.waiting = nil
 	c.candidates.arrange(l)
+	c.rated.remove(l)
 	c.watch(l, 0)
 	c.endHopelessSuspect()
 }

@@ -21,6 +21,7 @@ const (
 	lookTimer                 // queries which queues have work
 	openTimer                 // queries for queues to open
 	gatherTimer               // claims jobs for the workers that have gathered
+	rateTimer                 // claims jobs of the queues whose rate lets some start
 	allTimers
 )
 
@@ -147,6 +148,8 @@ func (c *Core) fired(which timer) {
 		c.giveUpCalls()
 	case gatherTimer:
 		c.claimIfUseful()
+	case rateTimer:
+		c.claimRated()
 	}
 }
 

@@ -43,6 +43,7 @@ func expressionOperators() map[string]expressionOperator {
 		"$type":     {1, 1, func(args []any) (any, error) { return typeName(args[0]), nil }},
 		"$add":      {0, unbounded, fold(int32(0), add)},
 		"$multiply": {0, unbounded, fold(int32(1), multiply)},
+		"$floor":    {1, 1, floor},
 		"$subtract": {2, 2, func(args []any) (any, error) { return subtract(args[0], args[1]) }},
 		"$min":      {1, unbounded, func(args []any) (any, error) { return extreme("$min", args), nil }},
 		"$max":      {1, unbounded, func(args []any) (any, error) { return extreme("$max", args), nil }},
@@ -370,6 +371,21 @@ func multiply(a, b any) (any, error) {
 		p := x * y
 		return p, x == 0 || p/x == y && (x != -1 || y != math.MinInt64)
 	}, func(x, y float64) float64 { return x * y })
+}
+
+// floor keeps the type of its argument.
+func floor(args []any) (any, error) {
+	switch v := args[0].(type) {
+	case float64:
+		return math.Floor(v), nil
+	case int32, int64:
+		return v, nil
+	default:
+		if known(v) == nil {
+			return nil, nil
+		}
+		return nil, errorf(codeTypeMismatch, "$floor needs a number, not %s", typeName(v))
+	}
 }
 
 // arithmetic computes in the wider of two numeric types: int, long, double.

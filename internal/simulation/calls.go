@@ -383,7 +383,7 @@ func (c *call) takeEffect(w *World) {
 		for _, r := range claimed.Records {
 			w.logRecord(c, Leased, r, timeAt(w.now).Add(lease))
 		}
-		c.result = core.Claimed{Call: do.Call, Records: claimed.Records, Next: claimed.Next, Err: err}
+		c.result = core.Claimed{Call: do.Call, Records: claimed.Records, Next: claimed.Next, Waits: claimed.Waits, Err: err}
 	case core.Look:
 		work, err := w.driver.Work(ctx, c.now)
 		c.result = core.Looked{Call: do.Call, Work: work, Err: err}

@@ -447,6 +447,10 @@ func (d *digester) answer(c *call) {
 		for _, r := range a.Records {
 			d.record(r)
 		}
+		for _, wait := range a.Waits {
+			d.text(wait.Queue)
+			d.int(int(wait.For))
+		}
 		d.wall(a.Next)
 		failed(a.Err)
 	case core.Looked:

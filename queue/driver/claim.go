@@ -49,4 +49,14 @@ type Claimed struct {
 	// were not asked for. A time that is not after Now asks for another claim: at once, or
 	// after a millisecond if there are no Records.
 	Next time.Time
+	// Waits are the requested queues of which the rate let fewer records start than may run,
+	// each once.
+	Waits []RateWait
+}
+
+// RateWait is how long a queue waits because of its rate.
+type RateWait struct {
+	Queue string
+	// For is the time from the claim until the next one may get a record. It is positive.
+	For time.Duration
 }

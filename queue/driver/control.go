@@ -2,6 +2,7 @@ package driver
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,6 +22,26 @@ type ControlChange struct {
 	Paused     *bool
 	Draining   *bool
 	MaxRunning *int
+	// Rate replaces the rate, and NoRate removes it.
+	Rate   *amboy.Rate
+	NoRate bool
+}
+
+// Validate returns an error if a setting is out of range.
+func (c ControlChange) Validate() error {
+	var errs []error
+	if c.MaxRunning != nil && *c.MaxRunning < 0 {
+		errs = append(errs, fmt.Errorf("MaxRunning must not be negative (is %d)", *c.MaxRunning))
+	}
+	if c.Rate != nil && c.NoRate {
+		errs = append(errs, errors.New("Rate and NoRate exclude each other"))
+	}
+	if c.Rate != nil {
+		if err := c.Rate.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("Rate: %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Apply returns the control with the change made.
@@ -33,6 +54,13 @@ func (c ControlChange) Apply(to Control) Control {
 	}
 	if c.MaxRunning != nil {
 		to.MaxRunning = *c.MaxRunning
+	}
+	if c.NoRate {
+		to.Rate = nil
+	}
+	if c.Rate != nil {
+		rate := *c.Rate
+		to.Rate = &rate
 	}
 	return to
 }

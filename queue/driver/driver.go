@@ -125,7 +125,12 @@ type Driver interface {
 	// for a scope does not delay other records. Claim takes one record of each queue in
 	// turn, in the order of the request, until the limits are reached. It takes none of a
 	// paused queue, none of a queue that runs as many records as it may, and none of a
-	// kind that the request excludes.
+	// kind that the request excludes. Of a queue with a rate it takes as many records as
+	// the rate has tokens for (see amboy.Rate), which all drivers on the store share; if it
+	// is not known whether a claim was made, its tokens may be lost. The rate is measured
+	// by the clock by which leases end, or if the store has none, by one that all processes
+	// on the store share. When that clock is set, at most one burst starts, and the queue
+	// waits for at most a second longer than the rate says.
 	Claim(ctx context.Context, req ClaimRequest) (Claimed, error)
 
 	// Work returns which queues have something to do at now, by the caller's wall clock. A

@@ -16,11 +16,14 @@ import (
 type Harness struct {
 	// Open returns a driver on a new, empty store. It must not be nil.
 	Open func(t *testing.T) driver.Driver
-	// Elapse lets time pass, without waiting, by the clock that measures the leases of
-	// the store of d, for all drivers on that store. Wall clocks do not change. If the
-	// clock is that of a server, Elapse changes the stored leases so that they end
-	// earlier. It must not be nil.
+	// Elapse lets time pass, without waiting, by the clocks that measure the leases and
+	// the rates of the store of d, for all drivers on that store. Wall clocks do not
+	// change. If the clock is that of a server, Elapse changes what is stored: so that
+	// leases end earlier, and tokens come earlier. It must not be nil.
 	Elapse func(t *testing.T, d driver.Driver, by time.Duration)
+	// StepClock sets the clock that measures the rates of the store of d forth, or back if
+	// by is negative, for all drivers on that store, if it can be set.
+	StepClock func(t *testing.T, d driver.Driver, by time.Duration)
 	// Reopen returns another driver on the store of d, if that is durable. d was closed
 	// before, or else is no longer used and closed at the end; then it stands for the
 	// driver of a killed process, which may have left calls behind.
@@ -73,10 +76,12 @@ var (
 	nextAttempts = need{"the driver does not declare NextAttempts", func(_ Harness, has driver.Features) bool { return has.NextAttempts }}
 	prunes       = need{"the driver does not declare Prunes", func(_ Harness, has driver.Features) bool { return has.Prunes }}
 
-	hookReopen = need{"the harness has no Reopen", func(h Harness, _ driver.Features) bool { return h.Reopen != nil }}
-	hookShare  = need{"the harness has no Share", func(h Harness, _ driver.Features) bool { return h.Share != nil }}
-	hookBegin  = need{"the harness has no Begin", func(h Harness, _ driver.Features) bool { return h.Begin != nil }}
-	hookBreak  = need{"the harness has no Break", func(h Harness, _ driver.Features) bool { return h.Break != nil }}
+	hookReopen    = need{"the harness has no Reopen", func(h Harness, _ driver.Features) bool { return h.Reopen != nil }}
+	hookShare     = need{"the harness has no Share", func(h Harness, _ driver.Features) bool { return h.Share != nil }}
+	hookBegin     = need{"the harness has no Begin", func(h Harness, _ driver.Features) bool { return h.Begin != nil }}
+	hookStepClock = need{"the harness has no StepClock", func(h Harness, _ driver.Features) bool { return h.StepClock != nil }}
+
+	hookBreak = need{"the harness has no Break", func(h Harness, _ driver.Features) bool { return h.Break != nil }}
 )
 
 // missing returns why a need is not met, or an empty string if all are.

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/schedule"
@@ -11,7 +12,40 @@ import (
 type turn struct {
 	queue *queue
 	left  int
+	// started counts the records of a queue with a rate, which has a number of tokens.
+	started, tokens int
 }
+
+// newTurn returns what a Claim may take that wants a number of records.
+func (d *Driver) newTurn(q *queue, want int) turn {
+	t := turn{queue: q, left: want}
+	if r := q.control.Rate; r != nil {
+		t.tokens = q.bucket.Tokens(*r, d.rateNow())
+		t.left = min(want, t.tokens)
+	}
+	return t
+}
+
+// settle takes the tokens of the started records, and reports how long the queue waits for
+// others; 0 if it does not.
+func (d *Driver) settle(t *turn) time.Duration {
+	r, q := t.queue.control.Rate, t.queue
+	if r == nil {
+		return 0
+	}
+	now := d.rateNow()
+	q.bucket = q.bucket.Take(*r, now, t.started)
+	if t.started < t.tokens || q.schedule.Ready() == 0 || !q.mayRun() {
+		return 0
+	}
+	return q.bucket.Wait(*r, now)
+}
+
+// rateNow is the time by which rates are measured.
+func (d *Driver) rateNow() int64 { return rateEpoch + int64(d.opts.Elapsed()) }
+
+// rateEpoch is added to times so that no bucket looks like a new one.
+const rateEpoch = int64(100 * 365 * 24 * time.Hour)
 
 // next takes the record that should run first, with its scopes; nil if none may run. except
 // is nil if no kind is excluded.
@@ -20,15 +54,21 @@ func (t *turn) next(except *schedule.Except) *entry {
 		return nil
 	}
 	t.left--
+	var e *entry
 	if except == nil {
-		return t.queue.schedule.Next()
+		e = t.queue.schedule.Next()
+	} else {
+		e = t.queue.schedule.NextBut(except)
 	}
-	return t.queue.schedule.NextBut(except)
+	if e != nil {
+		t.started++
+	}
+	return e
 }
 
 // mayRun reports whether one more record may run.
 func (q *queue) mayRun() bool {
-	return !q.control.Paused && (q.control.MaxRunning == 0 || q.schedule.Running() < q.control.MaxRunning)
+	return !q.control.IsStopped() && (q.control.MaxRunning == 0 || q.schedule.Running() < q.control.MaxRunning)
 }
 
 // Claim implements driver.Driver. If it skips more than 1,000 records of excluded kinds that
@@ -59,15 +99,20 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 		for _, e := range q.schedule.Advance(req.Now) {
 			claimed.Records = append(claimed.Records, d.claim(e, req, e.EnqueueScopes))
 		}
-		turns = append(turns, turn{queue: q, left: demand.Limit})
-		unsettled = unsettled || demand.Limit > 0 && q.mayRun() && q.schedule.Unsettled()
+		turn := d.newTurn(q, demand.Limit)
+		turns = append(turns, turn)
+		unsettled = unsettled || turn.left > 0 && q.mayRun() && q.schedule.Unsettled()
 	}
 	var except *schedule.Except
 	if len(req.Except) > 0 {
 		except = schedule.NewExcept(req.Except)
 	}
 	claimed.Records = append(claimed.Records, d.claimInTurn(req, turns, except)...)
-	for _, t := range turns {
+	for i := range turns {
+		t := &turns[i]
+		if wait := d.settle(t); wait > 0 {
+			claimed.Waits = append(claimed.Waits, driver.RateWait{Queue: t.queue.name, For: wait})
+		}
 		d.wakeOne(t.queue)
 	}
 	d.index.arrange(d.opts.Now)
@@ -81,7 +126,10 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 // claimInTurn claims one record of each queue, then another of each queue that had one.
 func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn, except *schedule.Except) []*driver.Record {
 	var records []*driver.Record
-	round := append([]turn(nil), turns...)
+	round := make([]*turn, len(turns))
+	for i := range turns {
+		round[i] = &turns[i]
+	}
 	for len(round) > 0 {
 		again := round[:0]
 		for _, t := range round {

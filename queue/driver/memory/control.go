@@ -121,13 +121,16 @@ func (d *Driver) OldestReady(ctx context.Context, queues []string, now time.Time
 
 // Control implements driver.Driver.
 func (d *Driver) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
-	if change.MaxRunning != nil && *change.MaxRunning < 0 {
-		return driver.Control{}, fmt.Errorf("invalid control of queue %q: MaxRunning must not be negative (is %d)", queue, *change.MaxRunning)
+	if err := change.Validate(); err != nil {
+		return driver.Control{}, fmt.Errorf("invalid control of queue %q: %w", queue, err)
 	}
 	var control driver.Control
 	err := d.one(ctx, queue, func() error {
 		q := d.queue(queue)
 		q.control = change.Apply(q.control)
+		if q.control.Rate == nil {
+			q.bucket = 0
+		}
 		control = q.control
 		if control.Draining {
 			d.wakeAll(q)

@@ -27,7 +27,7 @@ type Options struct {
 	// Now is the clock, for tests that move it. It must be safe for concurrent use.
 	// Default: time.Now.
 	Now func() time.Time
-	// Elapsed is the clock by which leases are measured, counted from any moment,
+	// Elapsed is the clock by which leases and rates are measured, counted from any moment,
 	// for tests that move it. It must never jump, and must be safe for concurrent use.
 	// Default: the monotonic clock of the process.
 	Elapsed func() time.Duration

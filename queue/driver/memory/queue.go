@@ -6,6 +6,7 @@ import (
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/arrivals"
+	"github.com/mongodb/amboy/queue/internal/rate"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
@@ -14,6 +15,7 @@ import (
 type queue struct {
 	name     string
 	control  driver.Control
+	bucket   rate.Bucket
 	schedule schedule.Schedule[*item]
 	records  arrivals.List[entry]
 	byName   map[string]*entry

@@ -55,7 +55,7 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	for i, g := range c.given {
 		records[i] = d.give(ctx, g, req.LeaseTime)
 	}
-	return driver.Claimed{Records: records, Next: c.next}, nil
+	return driver.Claimed{Records: records, Next: c.next, Waits: c.rateWaits()}, nil
 }
 
 // claim is a Claim in progress.
@@ -68,9 +68,10 @@ type claim struct {
 	except kindSet
 	next   time.Time
 
-	left  map[string]int // the number of records that may still be returned, by queue
-	room  map[string]int // the number of records that may still start, by queue with a limit
-	taken map[key]bool   // the scopes of the chosen candidates, and those to leave alone
+	left  map[string]int           // the number of records that may still be returned, by queue
+	room  map[string]int           // the number of records that may still start, by queue with a limit
+	waits map[string]time.Duration // how long to wait for tokens, by queue that has used up its rate
+	taken map[key]bool             // the scopes of the chosen candidates, and those to leave alone
 }
 
 // given is a claimed document.
@@ -165,6 +166,11 @@ func (c *claim) takeReady(ctx context.Context, v *view, factor int) (skipped int
 	if err != nil {
 		return 0, err
 	}
+	giveBack, err := c.reserveStarts(ctx, v)
+	if err != nil {
+		_, unlockErr := unlock(ctx)
+		return 0, errors.Join(err, unlockErr)
+	}
 	_, c.taken = c.avoided.at(c.elapsed()) // some candidates of an earlier round may have been lost
 	chosen, skipped := c.choose(v, factor > 1 || c.opts.ClaimWindow > 0)
 	rivals := c.rivals(v)
@@ -172,6 +178,7 @@ func (c *claim) takeReady(ctx context.Context, v *view, factor int) (skipped int
 	c.avoid(ctx, chosen)
 	lost := c.countLost(ctx, chosen)
 	c.arrangeAfter(ctx, v, chosen, rivals)
+	giveBack(ctx)
 	exclusive, unlockErr := unlock(ctx)
 	if err == nil {
 		err = unlockErr
@@ -245,7 +252,7 @@ func (c *claim) choose(v *view, mix bool) (changes []*change, skipped int) {
 	wanted := c.req.Limit - c.ready
 	queues := make([]string, 0, len(c.req.Queues))
 	for _, demand := range c.req.Queues {
-		if v.controls[demand.Queue].Paused {
+		if v.controls[demand.Queue].IsStopped() {
 			continue
 		}
 		if mix {
@@ -612,16 +619,16 @@ func handBacksOf(leases []driver.Lease) []driver.HandBack {
 	return handBacks
 }
 
-// limits holds the controls of the queues that the last claim found paused or limited.
+// limits holds the controls of the queues that the last claim found stopped or limited.
 type limits struct {
 	mu       sync.Mutex
 	controls map[string]driver.Control
 }
 
-func (l *limits) isPaused(queue string) bool {
+func (l *limits) isStopped(queue string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.controls[queue].Paused
+	return l.controls[queue].IsStopped()
 }
 
 func (l *limits) isLimited(queue string) bool {
@@ -630,7 +637,7 @@ func (l *limits) isLimited(queue string) bool {
 	return l.controls[queue].MaxRunning > 0
 }
 
-// any reports whether a queue is paused or limited.
+// any reports whether a queue is stopped or limited.
 func (l *limits) any() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -638,14 +645,14 @@ func (l *limits) any() bool {
 }
 
 // observe records the controls of the queues that a claim asked for. It reports whether a
-// queue is no longer paused.
+// queue is no longer stopped.
 func (l *limits) observe(controls map[string]driver.Control, asked []string) (resumed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, queue := range asked {
 		now := controls[queue]
-		resumed = resumed || (l.controls[queue].Paused && !now.Paused)
-		if !now.Paused && now.MaxRunning == 0 {
+		resumed = resumed || (l.controls[queue].IsStopped() && !now.IsStopped())
+		if !now.IsStopped() && now.MaxRunning == 0 {
 			delete(l.controls, queue)
 			continue
 		}

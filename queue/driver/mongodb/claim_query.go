@@ -205,7 +205,7 @@ func (l *claimQuery) candidates(demands []driver.Demand, most int) []branch {
 		}
 		keys = append(keys, controlKey(demand.Queue))
 		l.asked = append(l.asked, demand.Queue)
-		if l.limits.isPaused(demand.Queue) {
+		if l.limits.isStopped(demand.Queue) {
 			continue
 		}
 		l.windows[demand.Queue] = max(n*l.factor, l.opts.ClaimWindow) + l.avoids[demand.Queue]

@@ -69,9 +69,13 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable, variant bool)
 			s := newStore(t)
 			return open(t, s, s.client)
 		},
-		Elapse: func(t *testing.T, d driver.Driver, by time.Duration) { endLeases(t, storeOf(d).jobs(true), by) },
-		Reopen: again,
-		Share:  again,
+		Elapse: func(t *testing.T, d driver.Driver, by time.Duration) {
+			endLeases(t, storeOf(d).jobs(true), by)
+			fillBuckets(t, storeOf(d).control(), by)
+		},
+		StepClock: func(t *testing.T, d driver.Driver, by time.Duration) { fillBuckets(t, storeOf(d).control(), by) },
+		Reopen:    again,
+		Share:     again,
 		Break: func(t *testing.T, d driver.Driver) (repair func()) {
 			mu.Lock()
 			client := clients[d]
@@ -114,6 +118,14 @@ func endLeases(t testing.TB, jobs *mongo.Collection, by time.Duration) {
 		{Key: "status.mod_ts", Value: earlier("status.mod_ts")},
 		{Key: "lease_until", Value: earlier("lease_until")},
 	}}}})
+	require.NoError(t, err)
+}
+
+// fillBuckets makes tokens of rates come earlier, because the clock of the server can't be moved.
+func fillBuckets(t testing.TB, control *mongo.Collection, by time.Duration) {
+	t.Helper()
+	_, err := control.UpdateMany(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: "rate/"}, {Key: "$lt", Value: "rate0"}}}},
+		bson.D{{Key: "$inc", Value: bson.D{{Key: "from", Value: -float64(by.Milliseconds())}}}})
 	require.NoError(t, err)
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -20,6 +21,10 @@ type controlDocument struct {
 	Paused     bool   `bson:"paused,omitempty"`
 	Draining   bool   `bson:"draining,omitempty"`
 	MaxRunning int    `bson:"max_running,omitempty"`
+	// Rate is the number of jobs that start per second, nil for no limit; the bucket is a
+	// document of its own.
+	Rate  *float64 `bson:"rate,omitempty"`
+	Burst int      `bson:"burst,omitempty"`
 	// Drains counts how often Draining was set, to true or false.
 	Drains int `bson:"drains,omitempty"`
 	// Answers lists the members of the drain barrier that know the current value of
@@ -41,14 +46,17 @@ func withPrefix(with string) bson.D {
 }
 
 func (c controlDocument) control() driver.Control {
-	return driver.Control{Paused: c.Paused, Draining: c.Draining, MaxRunning: c.MaxRunning}
+	control := driver.Control{Paused: c.Paused, Draining: c.Draining, MaxRunning: c.MaxRunning}
+	if c.Rate != nil {
+		control.Rate = &amboy.Rate{PerSecond: *c.Rate, Burst: c.Burst}
+	}
+	return control
 }
 
-// Control implements driver.Driver. It returns an error for a MaxRunning that is
-// negative.
+// Control implements driver.Driver. It returns an error if a setting is out of range.
 func (d *Driver) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
-	if change.MaxRunning != nil && *change.MaxRunning < 0 {
-		return driver.Control{}, fmt.Errorf("controlling queue %q: MaxRunning must not be negative (is %d)", queue, *change.MaxRunning)
+	if err := change.Validate(); err != nil {
+		return driver.Control{}, fmt.Errorf("controlling queue %q: %w", queue, err)
 	}
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -86,6 +94,12 @@ func (d *Driver) writeControl(ctx context.Context, queue string, change driver.C
 		return stored, err
 	}
 	d.subscribers.Notify(driver.Anywhere)
+	if change.NoRate {
+		err = d.dropBucket(ctx, queue)
+		if err != nil {
+			return stored, err
+		}
+	}
 	if change.Draining == nil {
 		return stored, nil
 	}
@@ -114,6 +128,12 @@ func (d *Driver) setControl(ctx context.Context, queue string, change driver.Con
 	if change.Draining != nil {
 		set = append(set, bson.E{Key: "draining", Value: *change.Draining}, bson.E{Key: "answers", Value: []string{d.barrier.id}})
 		update = field("$inc", field("drains", 1))
+	}
+	if change.Rate != nil {
+		set = append(set, bson.E{Key: "rate", Value: change.Rate.PerSecond}, bson.E{Key: "burst", Value: change.Rate.Burst})
+	}
+	if change.NoRate {
+		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: "rate", Value: ""}, {Key: "burst", Value: ""}}})
 	}
 	update = append(update, bson.E{Key: "$set", Value: set})
 	opts := options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)

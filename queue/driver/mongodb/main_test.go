@@ -114,6 +114,11 @@ func (s *store) open(change ...func(*mongodb.Options)) *mongodb.Driver {
 // own makes the driver open a store with a single queue.
 func own(o *mongodb.Options) { o.Grouped = false }
 
+// control returns the collection of the other documents of a store of several queues.
+func (s *store) control() *mongo.Collection {
+	return s.client.Database(s.db).Collection("work.group.control")
+}
+
 // jobs returns the collection of the jobs.
 func (s *store) jobs(grouped bool) *mongo.Collection {
 	if grouped {

@@ -56,7 +56,7 @@ func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Cont
 // which all processes lock them.
 func limitedQueues(v *view) (queues []string) {
 	for queue, control := range v.controls {
-		if control.MaxRunning > 0 && !control.Paused && len(v.ready[queue]) > 0 {
+		if control.MaxRunning > 0 && !control.IsStopped() && len(v.ready[queue]) > 0 {
 			queues = append(queues, queue)
 		}
 	}
@@ -130,7 +130,7 @@ func (c *claim) handBackExcess(ctx context.Context, v *view) error {
 				mine++
 			}
 		}
-		if mine == 0 {
+		if mine == 0 || v.controls[queue].MaxRunning == 0 {
 			continue
 		}
 		running, err := c.countRunning(ctx, queue)

@@ -46,8 +46,8 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	} {
 		pipeline = append(pipeline, d.union(branch...))
 	}
-	pipeline = append(pipeline, union(d.control.Name(), match(field("paused", true)), project("paused", "$queue")))
-	work, found, paused := driver.Work{}, map[string]*driver.QueueWork{}, map[string]bool{}
+	pipeline = append(pipeline, union(d.control.Name(), match(either(field("paused", true), field("rate", 0))), project("stopped", "$queue")))
+	work, found, stopped := driver.Work{}, map[string]*driver.QueueWork{}, map[string]bool{}
 	err = d.pipe(plain(ctx), pipeline, func(raw bson.Raw) {
 		elements, malformed := raw.Elements()
 		if malformed != nil || len(elements) == 0 {
@@ -71,8 +71,8 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 				work.Next = next
 			}
 			return
-		case "paused":
-			paused[name] = true
+		case "stopped":
+			stopped[name] = true
 			return
 		}
 		found[name] = w
@@ -81,7 +81,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
 	for name, w := range found {
-		w.Ready = w.Ready && !paused[name]
+		w.Ready = w.Ready && !stopped[name]
 		if w.Ready || w.Expired || w.Retrying {
 			work.Queues = append(work.Queues, *w)
 		}

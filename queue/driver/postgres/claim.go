@@ -9,9 +9,11 @@ import (
 
 	"github.com/mongodb/grip/message"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/queue/internal/rate"
 )
 
 const (
@@ -42,7 +44,7 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	for i, s := range cl.given {
 		records[i] = d.decode(ctx, s)
 	}
-	return driver.Claimed{Records: records, Next: cl.next}, nil
+	return driver.Claimed{Records: records, Next: cl.next, Waits: cl.rateWaits()}, nil
 }
 
 // decode decodes a record, and logs a failure.
@@ -70,6 +72,7 @@ type claim struct {
 	demands []driver.Demand
 	given   []*stored
 	next    time.Time
+	waits   map[int32]time.Duration // of queues that have used up their tokens
 }
 
 func (cl *claim) run(ctx context.Context) error {
@@ -355,6 +358,44 @@ type work struct {
 	share      int
 	lines      []*source
 	ready      int
+
+	// rate is nil if the queue has none. The bucket is as of now, and backlog is the number of
+	// jobs that the claim would take if there were no rate.
+	rate    *amboy.Rate
+	bucket  rate.Bucket
+	now     int64
+	backlog int
+}
+
+// tokens returns the number of jobs that the rate lets start.
+func (w *work) tokens() int { return w.bucket.Tokens(*w.rate, w.now) }
+
+// readBucket reads the rate of the queue, its bucket and the time.
+func (w *work) readBucket(r *row) {
+	w.rate, w.bucket, w.now = r.rate(), rate.Bucket(r.integer()), r.integer()
+}
+
+// noteWait notes how long a queue waits for tokens after some of its jobs were taken.
+func (cl *claim) noteWait(w *work, taken int) {
+	delete(cl.waits, w.queue.id)
+	if w.rate == nil || w.tokens() > 0 || w.backlog <= taken {
+		return
+	}
+	if wait := w.bucket.Wait(*w.rate, w.now); wait > 0 {
+		if cl.waits == nil {
+			cl.waits = map[int32]time.Duration{}
+		}
+		cl.waits[w.queue.id] = wait
+	}
+}
+
+func (cl *claim) rateWaits() (waits []driver.RateWait) {
+	for _, queue := range cl.queues {
+		if wait, waiting := cl.waits[queue.id]; waiting {
+			waits = append(waits, driver.RateWait{Queue: queue.name, For: wait})
+		}
+	}
+	return waits
 }
 
 // takeReady claims ready records, one of each queue in turn.
@@ -421,9 +462,9 @@ func (cl *claim) takePlanned(ctx context.Context, all []*work, plain []portion) 
 }
 
 // isChanged reports whether the claim needs the lock of the queue, because some jobs take scopes
-// now or the number of running jobs is limited.
+// now, the number of running jobs is limited, or the queue has a rate.
 func (w *work) isChanged() bool {
-	return w.maxRunning > 0 || slices.ContainsFunc(w.lines, func(s *source) bool { return s.scoped && s.n > 0 })
+	return w.maxRunning > 0 || w.rate != nil || slices.ContainsFunc(w.lines, func(s *source) bool { return s.scoped && s.n > 0 })
 }
 
 func (w *work) portions(limited bool) (all []portion) {
@@ -446,6 +487,7 @@ func (cl *claim) takeChanged(ctx context.Context, w *work) ([]*stored, error) {
 	if err != nil {
 		return nil, err
 	}
+	cl.noteWait(w, len(got))
 	return got, nil
 }
 
@@ -458,6 +500,15 @@ func (cl *claim) takeIn(c *changes, w *work) (taken []*stored, err error) {
 			return nil, err
 		}
 	}
+	if w.rate != nil {
+		_, err = c.one(readBucket, w.readBucket, w.queue.id)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if w.rate != nil {
+		share = min(share, w.tokens())
+	}
 	w.divide(share)
 	portions := w.portions(w.maxRunning > 0)
 	if len(portions) == 0 {
@@ -467,6 +518,10 @@ func (cl *claim) takeIn(c *changes, w *work) (taken []*stored, err error) {
 	err = c.query(take, read, cl.takeArgs(portions, false)...)
 	if err == nil {
 		err = finish(c.ctx, c.on)
+	}
+	if err == nil && w.rate != nil && len(taken) > 0 {
+		w.bucket = w.bucket.Take(*w.rate, w.now, len(taken))
+		_, err = c.exec(setBucket, int64(w.bucket), w.queue.id)
 	}
 	for _, s := range taken {
 		if err == nil {
@@ -499,6 +554,7 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 		s.priority, s.scoped = r.int(), r.bool()
 		w := byQueue[s.queue]
 		w.maxRunning = r.int()
+		w.readBucket(r)
 		s.seqs = r.numbers()
 		w.lines = append(w.lines, s)
 		w.ready += len(s.seqs)
@@ -518,13 +574,33 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 				return nil, err
 			}
 		}
-		if len(w.lines) == 1 && !w.lines[0].scoped && len(cl.except) == 0 {
+		if w.rate != nil {
+			err = cl.applyRate(ctx, w)
+			if err != nil {
+				return nil, err
+			}
+		}
+		if len(w.lines) == 1 && !w.lines[0].scoped && len(cl.except) == 0 && w.rate == nil {
 			cl.d.alone.Store(w.queue.id, w.lines[0].line)
 		} else {
 			cl.d.alone.Delete(w.queue.id)
 		}
 	}
 	return slices.DeleteFunc(all, func(w *work) bool { return w.most <= 0 }), nil
+}
+
+// applyRate limits what is taken from a queue to the tokens of its rate.
+func (cl *claim) applyRate(ctx context.Context, w *work) error {
+	if w.bucket.IsAhead(w.now) {
+		_, err := cl.d.changeOnce(ctx, resetBucket, w.queue.id, int64(rate.MaxAhead))
+		if err != nil {
+			return err
+		}
+	}
+	w.backlog = w.most
+	w.most = min(w.most, w.tokens())
+	cl.noteWait(w, 0)
+	return nil
 }
 
 // inTurn distributes a number of records over queues: one to each, then another to each that has

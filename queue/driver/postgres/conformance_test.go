@@ -49,6 +49,7 @@ func (s *stores) harness() drivertest.Harness {
 	return drivertest.Harness{
 		Open:      func(t *testing.T) driver.Driver { return s.open(t, pgtest.EmptySchema(t)) },
 		Elapse:    s.elapse,
+		StepClock: s.stepClock,
 		Reopen:    func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
 		Share:     func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
 		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return s.of(d).wire.cut() },
@@ -133,13 +134,22 @@ func (s *stores) open(t *testing.T, schema string) driver.Driver {
 	return d
 }
 
-// elapse makes the leases of a store end earlier, because the clock is the server's.
+// elapse makes the leases of a store end earlier, and its tokens come earlier, because the clock
+// is the server's.
 func (s *stores) elapse(t *testing.T, d driver.Driver, by time.Duration) {
 	t.Helper()
 	for _, change := range []string{"jobs SET lease_until = lease_until - $1", "leases SET until = until - $1, taken = taken - $1"} {
 		_, err := s.direct.Exec(t.Context(), "UPDATE "+s.of(d).schema+"."+change, int64(by))
 		require.NoError(t, err)
 	}
+	s.stepClock(t, d, by)
+}
+
+// stepClock moves what was measured by the clock of the server.
+func (s *stores) stepClock(t *testing.T, d driver.Driver, by time.Duration) {
+	t.Helper()
+	_, err := s.direct.Exec(t.Context(), "UPDATE "+s.of(d).schema+".queues SET bucket = bucket - $1 WHERE bucket <> 0", int64(by))
+	require.NoError(t, err)
 }
 
 // wire controls the connections of a driver.

@@ -16,13 +16,13 @@ func (c *changes) control(queue int32) (control driver.Control, err error) {
 }
 
 func (r *row) control() driver.Control {
-	return driver.Control{Paused: r.bool(), Draining: r.bool(), MaxRunning: r.int()}
+	return driver.Control{Paused: r.bool(), Draining: r.bool(), MaxRunning: r.int(), Rate: r.rate()}
 }
 
-// Control implements driver.Driver. It returns an error if MaxRunning is negative.
+// Control implements driver.Driver. It returns an error if a setting is out of range.
 func (d *Driver) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
-	if change.MaxRunning != nil && *change.MaxRunning < 0 {
-		return driver.Control{}, fmt.Errorf("controlling queue %q: MaxRunning must not be negative (is %d)", queue, *change.MaxRunning)
+	if err := change.Validate(); err != nil {
+		return driver.Control{}, fmt.Errorf("controlling queue %q: %w", queue, err)
 	}
 	control, err := d.control(ctx, queue, change)
 	if err != nil {
@@ -68,7 +68,12 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 		}
 		wasLimited := control.MaxRunning > 0
 		control = wanted.Apply(control)
-		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, key.id)
+		var perSecond any
+		burst := 0
+		if control.Rate != nil {
+			perSecond, burst = control.Rate.PerSecond, control.Rate.Burst
+		}
+		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, perSecond, burst, key.id)
 		if err == nil && !wasLimited && control.MaxRunning > 0 {
 			_, err = c.exec(setLimited, key.id)
 		}

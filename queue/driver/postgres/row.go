@@ -4,15 +4,17 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // row reads the columns of one row of a result, from left to right. The statements of
-// this package return integers, booleans, texts and bytes.
+// this package return integers, rates, booleans, texts and bytes.
 type row struct {
 	values []any
 	at     int
@@ -49,6 +51,8 @@ func decodeValue(oid *uint32, format int16, data []byte) (any, error) {
 		return int64(int32(binary.BigEndian.Uint32(data))), nil //nolint:gosec // The same.
 	case pgtype.Int2OID:
 		return int64(int16(binary.BigEndian.Uint16(data))), nil //nolint:gosec // The same.
+	case pgtype.Float8OID:
+		return math.Float64frombits(binary.BigEndian.Uint64(data)), nil
 	case pgtype.BoolOID:
 		return data[0] != 0, nil
 	case pgtype.TextOID, pgtype.VarcharOID:
@@ -94,6 +98,23 @@ func (r *row) integer() int64 {
 }
 
 func (r *row) int() int { return int(r.integer()) }
+
+// rate reads a rate and its burst; nil if the rate is NULL.
+func (r *row) rate() *amboy.Rate {
+	var read *amboy.Rate
+	switch v := r.next().(type) {
+	case nil:
+	case float64:
+		read = &amboy.Rate{PerSecond: v}
+	default:
+		r.wrong(v, "a rate")
+	}
+	burst := r.int()
+	if read != nil {
+		read.Burst = burst
+	}
+	return read
+}
 
 // key reads the key of a queue or a line.
 func (r *row) key() int32 { return int32(r.integer()) } //nolint:gosec // The column is one of 32 bits.

@@ -11,7 +11,10 @@ type migration struct {
 
 // migrations are the steps from an empty schema to the current one. The version of a schema is the
 // number of steps that were applied to it.
-var migrations = []migration{{"the tables of version 1", schemaV1}}
+var migrations = []migration{
+	{"the tables of version 1", schemaV1},
+	{"the rate of a queue", schemaV2},
+}
 
 // currentVersion is the newest version that this library knows.
 func currentVersion() int { return len(migrations) }
@@ -192,4 +195,13 @@ CREATE TABLE {s}.notes (
 	PRIMARY KEY (kind, key)
 );
 CREATE INDEX notes_until ON {s}.notes (until);
+`
+
+// The rate of a queue is NULL if it has none, and bucket is its rate.Bucket, by the clock of the
+// server.
+const schemaV2 = `
+ALTER TABLE {s}.queues
+	ADD COLUMN rate   double precision,
+	ADD COLUMN burst  bigint NOT NULL DEFAULT 0,
+	ADD COLUMN bucket bigint NOT NULL DEFAULT 0;
 `

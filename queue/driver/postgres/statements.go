@@ -12,6 +12,9 @@ const (
 	readQueueNames
 	readControl
 	setControl
+	readBucket
+	setBucket
+	resetBucket
 	addTallies
 	foldTallies
 
@@ -133,6 +136,9 @@ const (
 // serverNow is the server's time in nanoseconds since 1970, by which leases end.
 const serverNow = `(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint`
 
+// controlColumns are the settings of a queue q.
+const controlColumns = `q.paused, q.draining, q.max_running, q.rate, q.burst`
+
 // endColumns sets the columns that an ended attempt replaces, except its body.
 const endColumns = `owner = $2, lease_count = $3, mod_time = $4, created = $5, started = $6, ended = $7, wait_until = $8,
 		dispatch_by = $9, max_time = $10, error_count = $11, last_error = $12, reason = $13, forget_at = $14, type = $15, version = $16,
@@ -187,9 +193,15 @@ var statementTexts = [statements]string{
 	findQueue:      `SELECT id FROM {s}.queues WHERE name = $1`,
 	insertQueue:    `INSERT INTO {s}.queues (name) VALUES ($1) ON CONFLICT (name) DO NOTHING`,
 	readQueueNames: `SELECT id, name FROM {s}.queues WHERE id = ANY($1::integer[])`,
-	readControl:    `SELECT paused, draining, max_running FROM {s}.queues WHERE id = $1`,
-	setControl:     `UPDATE {s}.queues SET paused = $1, draining = $2, max_running = $3 WHERE id = $4`,
-	addTallies:     `INSERT INTO {s}.tallies (queue, was, now, n) SELECT * FROM unnest($1::integer[], $2::smallint[], $3::smallint[], $4::bigint[])`,
+	readControl:    `SELECT ` + controlColumns + ` FROM {s}.queues q WHERE id = $1`,
+	setControl: `UPDATE {s}.queues SET paused = $1, draining = $2, max_running = $3, rate = $4::double precision, burst = $5,
+			bucket = CASE WHEN $4::double precision IS NULL THEN 0 ELSE bucket END
+		WHERE id = $6`,
+	readBucket: `SELECT rate, burst, bucket, ` + serverNow + ` FROM {s}.queues WHERE id = $1`,
+	setBucket:  `UPDATE {s}.queues SET bucket = $1 WHERE id = $2`,
+	// The clock of the server was set back since the bucket was written.
+	resetBucket: `UPDATE {s}.queues SET bucket = ` + serverNow + ` WHERE id = $1 AND bucket > ` + serverNow + ` + $2`,
+	addTallies:  `INSERT INTO {s}.tallies (queue, was, now, n) SELECT * FROM unnest($1::integer[], $2::smallint[], $3::smallint[], $4::bigint[])`,
 	// Rows that another process is adding up are skipped.
 	foldTallies: `WITH d AS (
 		DELETE FROM {s}.tallies WHERE ctid = ANY(ARRAY(
@@ -310,7 +322,8 @@ var statementTexts = [statements]string{
 		(SELECT due FROM {s}.jobs WHERE due > $1 ORDER BY due LIMIT 1),
 		(SELECT expires FROM {s}.jobs WHERE expires >= $1 ORDER BY expires LIMIT 1)`,
 	// The lines of queues with jobs that may run, and the first of these jobs.
-	probe: `SELECT l.id, l.queue, l.priority, l.scoped, q.max_running, r.seqs::text
+	probe: `SELECT l.id, l.queue, l.priority, l.scoped, q.max_running, q.rate, q.burst, q.bucket,
+			CASE WHEN q.rate IS NOT NULL THEN ` + serverNow + ` END, r.seqs::text
 		FROM unnest($1::integer[], $2::integer[]) AS w (queue, wanted)
 		JOIN {s}.queues q ON q.id = w.queue AND NOT q.paused
 		JOIN {s}.lines l ON l.queue = w.queue AND l.kind <> ALL($4::text[])
@@ -327,7 +340,7 @@ var statementTexts = [statements]string{
 		JOIN {s}.queues q ON q.id = l.queue
 		CROSS JOIN LATERAL (SELECT seq, seq - l.low AS above FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4
 			AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted FOR UPDATE SKIP LOCKED) j
-		WHERE NOT $7::boolean OR (NOT q.paused AND q.max_running = 0
+		WHERE NOT $7::boolean OR (NOT q.paused AND q.max_running = 0 AND q.rate IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)
 			AND (SELECT due FROM {s}.jobs WHERE due <= $3 ORDER BY due LIMIT 1) IS NULL
 			AND (SELECT expires FROM {s}.jobs WHERE expires < $3 ORDER BY expires LIMIT 1) IS NULL)
@@ -428,14 +441,14 @@ var statementTexts = [statements]string{
 	readAttempts: `SELECT ` + recordColumns + ` FROM {s}.jobs
 		WHERE queue = (SELECT id FROM {s}.queues WHERE name = $1) AND job_id = $2 AND attempt IS NOT NULL ORDER BY attempt`,
 	readStats: `SELECT place::bigint, sum(n)::bigint FROM ` + tallied + ` WHERE queue = (SELECT id FROM {s}.queues WHERE name = $1) GROUP BY place`,
-	readQueues: `SELECT q.name, q.paused, q.draining, q.max_running, t.place::bigint, sum(t.n)::bigint
+	readQueues: `SELECT q.name, ` + controlColumns + `, t.place::bigint, sum(t.n)::bigint
 		FROM {s}.queues q LEFT JOIN ` + tallied + ` ON t.queue = q.id GROUP BY q.id, t.place ORDER BY q.name`,
-	readQueuePage: `SELECT q.name, q.paused, q.draining, q.max_running, t.place::bigint, t.n::bigint
+	readQueuePage: `SELECT q.name, ` + controlColumns + `, t.place::bigint, t.n::bigint
 		FROM (SELECT * FROM {s}.queues WHERE (name > $1 OR $3 AND name = $1) AND name >= $1 ORDER BY name LIMIT $2) q
 		LEFT JOIN LATERAL (SELECT place, sum(n) AS n FROM ` + tallied + ` WHERE t.queue = q.id GROUP BY place) t ON true ORDER BY q.name`,
 	countQueues: `SELECT count(*)::bigint FROM {s}.queues`,
 	sumQueues:   `SELECT place::bigint, sum(n)::bigint FROM ` + tallied + ` GROUP BY place`,
-	readBusiest: `SELECT q.name, q.paused, q.draining, q.max_running, t.place::bigint, t.n::bigint
+	readBusiest: `SELECT q.name, ` + controlColumns + `, t.place::bigint, t.n::bigint
 		FROM (SELECT queue, c.n FROM (SELECT queue, sum(n) AS n FROM ` + tallied + ` WHERE place < 8 GROUP BY queue HAVING sum(n) > 0) c
 			JOIN {s}.queues ON id = queue ORDER BY c.n DESC, name LIMIT $1) b
 		JOIN {s}.queues q ON q.id = b.queue
@@ -459,7 +472,7 @@ var statementTexts = [statements]string{
 		) f ON f.queue = w.id GROUP BY w.name`,
 	readWork: `SELECT name, ready, expired, retrying FROM (
 			SELECT q.name,
-				NOT q.paused AND (t.ready > 0 OR q.id IN (SELECT queue FROM {s}.jobs WHERE due <= $1))
+				NOT q.paused AND q.rate IS DISTINCT FROM 0 AND (t.ready > 0 OR q.id IN (SELECT queue FROM {s}.jobs WHERE due <= $1))
 					AND (q.max_running = 0 OR coalesce(t.running, 0) < q.max_running) AS ready,
 				q.id IN (SELECT queue FROM {s}.jobs WHERE expires < $1) AS expired,
 				coalesce(t.retrying, 0) > 0 AS retrying

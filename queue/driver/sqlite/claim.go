@@ -9,9 +9,11 @@ import (
 
 	"github.com/mongodb/grip/message"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/queue/internal/rate"
 )
 
 const (
@@ -35,7 +37,7 @@ type claimed struct {
 // another claim, which Next requests at once. A claim that finds nothing does not block
 // writers.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
-	given, next, err := d.claim(ctx, req)
+	given, later, err := d.claim(ctx, claimRequest{req, d.rateNow})
 	if err != nil {
 		return driver.Claimed{}, fmt.Errorf("claiming %d records: %w", req.Limit, err)
 	}
@@ -43,10 +45,23 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	for i, g := range given {
 		records[i] = d.decode(ctx, g.stored, g.queue)
 	}
-	return driver.Claimed{Records: records, Next: next}, nil
+	return driver.Claimed{Records: records, Next: later.next, Waits: later.waits}, nil
 }
 
-func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) ([]claimed, time.Time, error) {
+// claimRequest is a request with the clock by which rates are measured. All processes on a
+// file share it.
+type claimRequest struct {
+	driver.ClaimRequest
+	rateNow func() int64
+}
+
+// later is when there may be more to claim.
+type later struct {
+	next  time.Time
+	waits []driver.RateWait
+}
+
+func (d *Driver) claim(ctx context.Context, req claimRequest) ([]claimed, later, error) {
 	if !d.mayHaveMore.Swap(false) {
 		found, next, err := d.claimQuery.run(ctx, req)
 		if err != nil || !found {
@@ -55,7 +70,7 @@ func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) ([]claimed,
 	}
 	// If ctx ends, the writer may still use these variables.
 	var given []claimed
-	var next time.Time
+	var next later
 	err := d.writer.write(ctx, &change{
 		size: req.Limit,
 		run: func(c *changes) (err error) {
@@ -65,7 +80,7 @@ func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) ([]claimed,
 		undo: func(c *changes) error { return c.unclaim(given) },
 	})
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, later{}, err
 	}
 	if req.Limit > 0 && len(given) >= req.Limit {
 		d.mayHaveMore.Store(true)
@@ -89,52 +104,59 @@ func (d *Driver) decode(ctx context.Context, s *stored, queue string) *driver.Re
 }
 
 // claim claims records, and returns when there may be more.
-func (c *changes) claim(req driver.ClaimRequest) (given []claimed, next time.Time, err error) {
-	more, err := c.passTime(req.Now.UnixNano())
+func (c *changes) claim(req claimRequest) (given []claimed, more later, err error) {
+	isMore, err := c.passTime(req.Now.UnixNano())
 	if err != nil {
-		return nil, next, err
+		return nil, more, err
 	}
 	err = c.flush()
 	if err != nil {
-		return nil, next, err
+		return nil, more, err
 	}
 	work, err := c.work(req)
 	if err != nil {
-		return nil, next, err
+		return nil, more, err
 	}
 	for _, w := range work {
 		var overdue []claimed
-		overdue, err = c.claimOverdue(w, req)
+		overdue, err = c.claimOverdue(w, req.ClaimRequest)
 		if err != nil {
-			return nil, next, err
+			return nil, more, err
 		}
-		more = more || len(overdue) == timedAtOnce
+		isMore = isMore || len(overdue) == timedAtOnce
 		given = append(given, overdue...)
 		// When they are claimed, other records may become ready.
 		w.ready += c.count(w.key).places[table.Ready]
 		w.running += c.count(w.key).places[table.Running]
 	}
-	err = c.findEligible(work, req)
+	setBacklogs(work)
+	err = c.resetBuckets(work)
 	if err != nil {
-		return nil, next, err
+		return nil, more, err
+	}
+	err = c.findEligible(work, req.ClaimRequest)
+	if err != nil {
+		return nil, more, err
 	}
 	inTurn(work, req.Limit)
 	readies := make([][]claimed, len(work))
 	for i, w := range work {
-		readies[i], err = c.claimReady(w, req)
+		readies[i], err = c.claimReady(w, req.ClaimRequest)
 		if err != nil {
-			return nil, next, err
+			return nil, more, err
 		}
 	}
 	given = append(given, interleave(readies)...)
-	if more || len(c.damaged) > 0 {
-		return given, req.Now, nil
+	more.waits = waits(work)
+	more.next = req.Now
+	if isMore || len(c.damaged) > 0 {
+		return given, more, nil
 	}
 	due, expires, left, err := c.soundTimes()
-	if left {
-		return given, req.Now, err
+	if !left {
+		more.next = table.Earliest(due, expires)
 	}
-	return given, table.Earliest(due, expires), err
+	return given, more, err
 }
 
 // passTime makes due records ready, marks expired records, and continues work that earlier
@@ -254,21 +276,65 @@ type work struct {
 	paused                     bool
 	ready, overdue             int
 	running, maxRunning, share int
+	// rate is nil if the queue has none. The bucket is as of now, and backlog is the number of
+	// records that a claim would take if there were no rate.
+	rate            *amboy.Rate
+	bucket          rate.Bucket
+	now             int64
+	tokens, backlog int
 	// eligible holds the first ready records, if some kinds are excluded.
 	eligible []candidate
 }
 
 // workColumns are the columns of work.
-const workColumns = `id, name, paused, ready, overdue, running, max_running`
+const workColumns = `id, name, paused, ready, overdue, running, max_running, rate, burst, bucket`
 
 func (w *work) read(r *row) {
 	w.key, w.Queue, w.paused = r.integer(), r.text(), r.bool()
 	w.ready, w.overdue, w.running, w.maxRunning = r.int(), r.int(), r.int(), r.int()
+	w.rate, w.bucket = r.rate(), rate.Bucket(r.integer())
 	r.inQueue(w.Queue)
 }
 
+// setBacklogs must be called before records of excluded kinds are left out.
+func setBacklogs(all []*work) {
+	for _, w := range all {
+		w.backlog = w.mayRun()
+	}
+}
+
+// mustReset reports whether the clock was set back since the bucket was written.
+func (w *work) mustReset() bool { return w.rate != nil && w.bucket.IsAhead(w.now) }
+
+// resetBuckets empties the buckets that were written before the clock was set back.
+func (c *changes) resetBuckets(all []*work) error {
+	for _, w := range all {
+		if !w.mustReset() {
+			continue
+		}
+		w.bucket = rate.Bucket(w.now)
+		if _, err := c.exec(setBucket, int64(w.bucket), w.key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waits returns the queues that have used up their tokens and may have more to claim.
+func waits(all []*work) (found []driver.RateWait) {
+	for _, w := range all {
+		if w.rate == nil || w.share < w.tokens || w.backlog <= w.share {
+			continue
+		}
+		if wait := w.bucket.Wait(*w.rate, w.now); wait > 0 {
+			found = append(found, driver.RateWait{Queue: w.Queue, For: wait})
+		}
+	}
+	return found
+}
+
 // work returns the requested queues that have work, in the order of the request.
-func (c *changes) work(req driver.ClaimRequest) (all []*work, err error) {
+func (c *changes) work(req claimRequest) (all []*work, err error) {
 	busy, err := c.busyQueues(req.Queues)
 	if err != nil || len(busy) == 0 {
 		return nil, err
@@ -276,6 +342,10 @@ func (c *changes) work(req driver.ClaimRequest) (all []*work, err error) {
 	for _, demand := range req.Queues {
 		if w := busy[demand.Queue]; w != nil {
 			w.Limit = demand.Limit
+			if w.rate != nil {
+				w.now = req.rateNow()
+				w.tokens = w.bucket.Tokens(*w.rate, w.now)
+			}
 			all = append(all, w)
 		}
 	}
@@ -320,6 +390,14 @@ func inTurn(all []*work, limit int) {
 
 // claimable returns the number of ready records that may be claimed.
 func (w *work) claimable() int {
+	if w.rate != nil {
+		return min(w.mayRun(), w.tokens)
+	}
+	return w.mayRun()
+}
+
+// mayRun returns the number of ready records that may be claimed if the queue has no rate.
+func (w *work) mayRun() int {
 	if w.paused {
 		return 0
 	}
@@ -416,6 +494,13 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 		return nil, err
 	}
 	slices.SortFunc(found, func(s, t *stored) int { return s.Compare(&t.Job) })
+	if w.rate != nil && len(found) > 0 {
+		w.bucket = w.bucket.Take(*w.rate, w.now, len(found))
+		_, err = c.exec(setBucket, int64(w.bucket), w.key)
+		if err != nil {
+			return nil, err
+		}
+	}
 	n := c.count(w.key)
 	n.places[table.Ready] -= len(found)
 	n.places[table.Running] += len(found)

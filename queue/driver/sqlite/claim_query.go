@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
@@ -26,7 +25,7 @@ func newClaimQuery(conn *ownConnection, closed <-chan struct{}) *claimQuery {
 
 // run reports whether a claim would change anything, and if not, when the next one may.
 // It reads everything that was written before the call.
-func (q *claimQuery) run(ctx context.Context, req driver.ClaimRequest) (found bool, next time.Time, err error) {
+func (q *claimQuery) run(ctx context.Context, req claimRequest) (found bool, next later, err error) {
 	err = q.ended(ctx)
 	if err != nil {
 		return false, next, err
@@ -42,7 +41,7 @@ func (q *claimQuery) run(ctx context.Context, req driver.ClaimRequest) (found bo
 }
 
 // runOn waits until ctx ends for a process that has locked the file exclusively.
-func (q *claimQuery) runOn(ctx context.Context, conn *ownConnection, req driver.ClaimRequest) (found bool, next time.Time, err error) {
+func (q *claimQuery) runOn(ctx context.Context, conn *ownConnection, req claimRequest) (found bool, next later, err error) {
 	for err == nil {
 		found, next, err = newChanges(conn, nil).findWork(req)
 		if resultCode(err) != codeBusy {
@@ -67,9 +66,9 @@ func (q *claimQuery) ended(ctx context.Context) error {
 func (q *claimQuery) close() error { return (<-q.conn).close() }
 
 // findWork runs in a transaction, so that a record that moves is found once.
-func (c *changes) findWork(req driver.ClaimRequest) (found bool, next time.Time, err error) {
+func (c *changes) findWork(req claimRequest) (found bool, more later, err error) {
 	if _, err = c.exec(beginReading); err != nil {
-		return false, next, err
+		return false, more, err
 	}
 	defer func() {
 		_, endErr := c.exec(rollback)
@@ -77,26 +76,27 @@ func (c *changes) findWork(req driver.ClaimRequest) (found bool, next time.Time,
 	}()
 	due, expires, left, err := c.nextTimes()
 	if errors.Is(err, errDamagedRow) {
-		return true, next, nil // a claim parks it
+		return true, more, nil // a claim parks it
 	}
 	if err != nil {
-		return false, next, err
+		return false, more, err
 	}
 	if now := req.Now.UnixNano(); left || isDue(due, now) || hasExpired(expires, now) {
-		return true, next, nil
+		return true, more, nil
 	}
 	work, err := c.work(req)
 	if err != nil {
-		return false, next, err
+		return false, more, err
 	}
-	err = c.findEligible(work, req)
+	setBacklogs(work)
+	err = c.findEligible(work, req.ClaimRequest)
 	if err != nil {
-		return false, next, err
+		return false, more, err
 	}
 	for _, w := range work {
-		if w.overdue > 0 || (req.Limit > 0 && w.claimable() > 0) {
-			return true, next, nil
+		if w.overdue > 0 || w.mustReset() || (req.Limit > 0 && w.claimable() > 0) {
+			return true, more, nil
 		}
 	}
-	return false, table.Earliest(due, expires), nil
+	return false, later{next: table.Earliest(due, expires), waits: waits(work)}, nil
 }

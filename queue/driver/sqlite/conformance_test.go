@@ -22,6 +22,7 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
 		Open:      func(t *testing.T) driver.Driver { return s.open(t, s.newPath(t)) },
 		Elapse:    s.elapse,
+		StepClock: s.stepClock,
 		Reopen:    s.reopen,
 		Share:     func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.paths[d]) },
 		Break:     func(t *testing.T, d driver.Driver) (repair func()) { return lock(t, s.paths[d]) },
@@ -76,11 +77,20 @@ func (s *stores) open(t *testing.T, path string) driver.Driver {
 	return d
 }
 
-// elapse advances the lease clock of all drivers that share the file of d.
+// elapse advances the clocks of all drivers that share the file of d.
 func (s *stores) elapse(_ *testing.T, d driver.Driver, by time.Duration) {
+	s.eachBeside(d, func(other *sqlite.Driver) { sqlite.Elapse(other, by) })
+}
+
+// stepClock sets the clock of rates of all drivers that share the file of d.
+func (s *stores) stepClock(_ *testing.T, d driver.Driver, by time.Duration) {
+	s.eachBeside(d, func(other *sqlite.Driver) { sqlite.StepClock(other, by) })
+}
+
+func (s *stores) eachBeside(d driver.Driver, do func(*sqlite.Driver)) {
 	for other, path := range s.paths {
 		if path == s.paths[d] {
-			sqlite.Elapse(other.(*sqlite.Driver), by)
+			do(other.(*sqlite.Driver))
 		}
 	}
 }

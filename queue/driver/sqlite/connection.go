@@ -10,6 +10,7 @@ import (
 	zombiezen "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
@@ -104,6 +105,8 @@ func bindOne(prepared *zombiezen.Stmt, param int, arg any) error {
 		prepared.BindInt64(param, v)
 	case int:
 		prepared.BindInt64(param, int64(v))
+	case float64:
+		prepared.BindFloat(param, v)
 	case table.Place:
 		prepared.BindInt64(param, int64(v))
 	case bool:
@@ -218,6 +221,7 @@ type row struct {
 type columns interface {
 	kind(column int) zombiezen.ColumnType
 	integer(column int) int64
+	real(column int) float64
 	text(column int) string
 	bytes(column int) []byte
 }
@@ -227,6 +231,7 @@ type currentRow struct{ *zombiezen.Stmt }
 
 func (r currentRow) kind(column int) zombiezen.ColumnType { return r.ColumnType(column) }
 func (r currentRow) integer(column int) int64             { return r.ColumnInt64(column) }
+func (r currentRow) real(column int) float64              { return r.ColumnFloat(column) }
 func (r currentRow) text(column int) string               { return r.ColumnText(column) }
 
 func (r currentRow) bytes(column int) []byte {
@@ -254,6 +259,7 @@ func (r scannedRow) kind(column int) zombiezen.ColumnType {
 }
 
 func (r scannedRow) integer(column int) int64 { return r[column].(int64) }
+func (r scannedRow) real(column int) float64  { return r[column].(float64) }
 func (r scannedRow) text(column int) string   { return r[column].(string) }
 func (r scannedRow) bytes(column int) []byte  { return r[column].([]byte) }
 
@@ -304,6 +310,19 @@ func (r *row) integer() int64 {
 
 func (r *row) int() int   { return int(r.integer()) }
 func (r *row) bool() bool { return r.integer() != 0 }
+
+// rate reads a rate and its burst; nil if the rate is NULL.
+func (r *row) rate() *amboy.Rate {
+	var read *amboy.Rate
+	if column, ok := r.next(zombiezen.TypeFloat); ok {
+		read = &amboy.Rate{PerSecond: r.columns.real(column)}
+	}
+	burst := r.int()
+	if read != nil {
+		read.Burst = burst
+	}
+	return read
+}
 
 // time reads a time.
 func (r *row) time() table.Instant {

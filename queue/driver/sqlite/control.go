@@ -16,13 +16,13 @@ func (c *changes) control(queue int64) (control driver.Control, err error) {
 }
 
 func (r *row) control() driver.Control {
-	return driver.Control{Paused: r.bool(), Draining: r.bool(), MaxRunning: r.int()}
+	return driver.Control{Paused: r.bool(), Draining: r.bool(), MaxRunning: r.int(), Rate: r.rate()}
 }
 
-// Control implements driver.Driver. It returns an error if MaxRunning is negative.
+// Control implements driver.Driver. It returns an error if a setting is out of range.
 func (d *Driver) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
-	if change.MaxRunning != nil && *change.MaxRunning < 0 {
-		return driver.Control{}, fmt.Errorf("controlling queue %q: MaxRunning must not be negative (is %d)", queue, *change.MaxRunning)
+	if err := change.Validate(); err != nil {
+		return driver.Control{}, fmt.Errorf("controlling queue %q: %w", queue, err)
 	}
 	if change == (driver.ControlChange{}) {
 		control, err := d.readControl(ctx, queue)
@@ -50,7 +50,12 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 			return err
 		}
 		control = wanted.Apply(control)
-		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, time.Now().UnixNano(), key)
+		var perSecond any
+		burst := 0
+		if control.Rate != nil {
+			perSecond, burst = control.Rate.PerSecond, control.Rate.Burst
+		}
+		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, perSecond, burst, time.Now().UnixNano(), key)
 		return err
 	}})
 	if err != nil {

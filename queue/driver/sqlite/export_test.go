@@ -80,10 +80,17 @@ func IndexedStates() (states []amboy.JobState) {
 	return states
 }
 
-// Elapse advances the clock by which a driver measures leases.
+// Elapse advances the clocks by which a driver measures leases and rates.
 func Elapse(d *Driver, by time.Duration) {
 	was := d.elapsed
 	d.elapsed = func() time.Duration { return was() + by }
+	StepClock(d, by)
+}
+
+// StepClock sets the clock by which a driver measures rates.
+func StepClock(d *Driver, by time.Duration) {
+	was := d.rateNow
+	d.rateNow = func() int64 { return was() + int64(by) }
 }
 
 // SetBoot sets the boot ID of the machine, until restore is called.

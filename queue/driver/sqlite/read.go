@@ -296,7 +296,7 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) (leases []dri
 }
 
 // queueColumns are the columns of a queue.
-const queueColumns = `name, paused, draining, max_running, waiting, scheduled, postponed, scope_blocked, ready, parked,
+const queueColumns = `name, ` + controlColumns + `, waiting, scheduled, postponed, scope_blocked, ready, parked,
 	running, retrying, ended, used`
 
 // sumColumns are the sums of the counts of queues, in the order of queueColumns.

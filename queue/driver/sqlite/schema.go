@@ -21,6 +21,7 @@ var migrations = []migration{
 	{text: schemaV4, fill: fillManagers},
 	{text: schemaV5, fill: fillGroups},
 	{text: schemaV6},
+	{text: schemaV7},
 }
 
 // migration consists of the statements of a step, and a function for what SQL can't do.
@@ -228,6 +229,13 @@ CREATE INDEX queues_empty ON queues (used) WHERE
 
 CREATE TABLE prunings (number INTEGER NOT NULL);
 INSERT INTO prunings (number) VALUES (0);
+`
+
+// The rate of a queue is NULL if it has none, and bucket is its rate.Bucket.
+const schemaV7 = `
+ALTER TABLE queues ADD COLUMN rate REAL;
+ALTER TABLE queues ADD COLUMN burst INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE queues ADD COLUMN bucket INTEGER NOT NULL DEFAULT 0;
 `
 
 // fillGroups forms the groups of the records that wait for a scope.

@@ -96,6 +96,8 @@ type Driver struct {
 	// elapsed is the clock that measures leases, and seen holds the leases that this
 	// driver has observed.
 	elapsed func() time.Duration
+	// rateNow is the clock that measures rates, in nanoseconds, which all processes share.
+	rateNow func() int64
 	seen    sightings.Log[lease]
 
 	watch       *watch
@@ -133,6 +135,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	}
 	opened := time.Now()
 	d.elapsed = func() time.Duration { return time.Since(opened) }
+	d.rateNow = func() int64 { return time.Now().UnixNano() }
 	d.reads = newReader(f.reads, d.isClosed)
 	d.claimQuery = newClaimQuery(f.claimReads, d.closed)
 	d.writer, err = newWriter(ctx, f.path, f.writes, d.subscribers.Notify)

@@ -19,6 +19,7 @@ const (
 	addCounts
 	readControl
 	setControl
+	setBucket
 	dropQueue
 	countPruning
 	prunings
@@ -156,11 +157,13 @@ var statementTexts = [statements]string{
 			scope_blocked = scope_blocked + ?, ready = ready + ?, parked = parked + ?, running = running + ?,
 			retrying = retrying + ?, finished = finished + ?, overdue = overdue + ?, ended = ended + ?, used = coalesce(?, used)
 		WHERE id = ?`,
-	readControl: `SELECT paused, draining, max_running FROM queues WHERE id = ?`,
-	setControl:  `UPDATE queues SET paused = ?, draining = ?, max_running = ?, used = ? WHERE id = ?`,
+	readControl: `SELECT ` + controlColumns + ` FROM queues WHERE id = ?`,
+	setControl: `UPDATE queues SET paused = ?1, draining = ?2, max_running = ?3, rate = ?4, burst = ?5,
+			bucket = CASE WHEN ?4 IS NULL THEN 0 ELSE bucket END, used = ?6 WHERE id = ?7`,
+	setBucket: `UPDATE queues SET bucket = ? WHERE id = ?`,
 	// The counts say that nothing refers to the queue; the rest is checked because what would
 	// refer to it would belong to the next queue that gets its number.
-	dropQueue: `DELETE FROM queues WHERE id = ?1 AND used < ?2 AND ` + isEmpty + `
+	dropQueue: `DELETE FROM queues WHERE id = ?1 AND used < ?2 AND ` + isEmpty + ` AND rate IS NULL
 		AND NOT EXISTS (SELECT 1 FROM jobs WHERE queue = ?1)
 		AND NOT EXISTS (SELECT 1 FROM leftovers WHERE queue = ?1)
 		AND NOT EXISTS (SELECT 1 FROM scope_groups WHERE queue = ?1)
@@ -315,6 +318,9 @@ var statementTexts = [statements]string{
 	dropNote:       `DELETE FROM notes WHERE kind = ? AND key = ?`,
 	dropEndedNotes: `DELETE FROM notes WHERE (kind, key) IN (SELECT kind, key FROM notes WHERE until <= ? ORDER BY until LIMIT ? + 0)`,
 }
+
+// controlColumns are the settings of a queue.
+const controlColumns = `paused, draining, max_running, rate, burst`
 
 // listedColumns are the columns of listed.
 const listedColumns = `seq, edges IS NOT NULL, tags`

@@ -1,0 +1,148 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/mongodb/grip/message"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/rate"
+)
+
+// The tokens of a queue with a rate are in a document of its own, which is not announced to other
+// processes. A claim reserves tokens with one command before it takes candidates, and gives back
+// those that it did not use. If the answer to a command is lost, its tokens are too.
+
+// rateKey returns the _id of the bucket of a queue.
+func rateKey(queue string) string { return "rate/" + queue }
+
+// bucketDocument is a rate.Bucket after a reservation. Its times are milliseconds of the
+// server's clock since 1970.
+type bucketDocument struct {
+	From    float64 `bson:"from"`    // the bucket
+	Now     float64 `bson:"now"`     // when the reservation was made
+	Granted int     `bson:"granted"` // the number of tokens that it got
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// reserve takes up to n tokens of a queue.
+func (d *Driver) reserve(ctx context.Context, queue string, r amboy.Rate, n int) (stored bucketDocument, err error) {
+	interval := milliseconds(rate.Interval(r))
+	op := func(name string, args ...any) bson.D { return field(name, bson.A(args)) }
+	set := func(name string, value any) bson.D { return field("$set", field(name, value)) }
+	// See rate.Bucket, which does the same.
+	reservation := mongo.Pipeline{
+		set("now", op("$subtract", serverNow, primitive.DateTime(0))),
+		set("from", op("$ifNull", "$from", op("$subtract", "$now", interval))),
+		set("from", op("$cond", op("$gt", "$from", op("$add", "$now", milliseconds(rate.MaxAhead))), "$now",
+			op("$max", "$from", op("$subtract", "$now", milliseconds(rate.Capacity(r)))))),
+		set("granted", op("$max", 0, op("$min", n, r.MaxBurst(), field("$floor",
+			op("$add", rate.Epsilon, op("$multiply", r.PerSecond/1000, op("$subtract", "$now", "$from"))))))),
+		set("from", op("$add", "$from", op("$multiply", "$granted", interval))),
+	}
+	opts := options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)
+	err = attempts(ctx, func() error {
+		return d.control.FindOneAndUpdate(ctx, field("_id", rateKey(queue)), reservation, opts).Decode(&stored)
+	}, mongo.IsDuplicateKeyError)
+	if err != nil {
+		return stored, fmt.Errorf("reserving %d starts of queue %q: %w", n, queue, err)
+	}
+	return stored, nil
+}
+
+// wait returns how long to wait for more tokens.
+func (b bucketDocument) wait(r amboy.Rate) time.Duration {
+	return rate.Wait(r, time.Duration(math.Floor((b.Now-b.From)*float64(time.Millisecond))))
+}
+
+// giveBack returns tokens of a queue that were not used.
+func (d *Driver) giveBack(ctx context.Context, queue string, r amboy.Rate, n int) {
+	_, err := d.control.UpdateOne(ctx, field("_id", rateKey(queue)),
+		field("$inc", field("from", -float64(n)*milliseconds(rate.Interval(r)))))
+	if err != nil {
+		logging.Warning(ctx, message.Fields{
+			"message":    "could not give back unused starts of a queue with a rate, which are lost",
+			"collection": d.jobs.Name(),
+			"queue":      queue,
+			"starts":     n,
+			"error":      err.Error(),
+		})
+	}
+}
+
+// dropBucket removes the bucket of a queue that has no rate any more.
+func (d *Driver) dropBucket(ctx context.Context, queue string) error {
+	_, err := d.control.DeleteOne(ctx, field("_id", rateKey(queue)))
+	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+		return unknown(fmt.Errorf("removing the unused starts of the rate: %w", err))
+	}
+	return nil
+}
+
+// reserveStarts reserves tokens for the candidates of the queues with a rate. giveBack must be
+// called when candidates were taken.
+func (c *claim) reserveStarts(ctx context.Context, v *view) (giveBack func(context.Context), err error) {
+	reserved := map[string]int{}
+	before := c.startedIn()
+	giveBack = func(ctx context.Context) {
+		for queue, n := range reserved {
+			if unused := n - (c.startedIn()[queue] - before[queue]); unused > 0 {
+				c.giveBack(ctx, queue, *v.controls[queue].Rate, unused)
+			}
+		}
+	}
+	for queue, control := range v.controls {
+		delete(c.waits, queue)
+		want := min(len(v.ready[queue]), c.left[queue], c.req.Limit-c.ready)
+		room, limited := c.room[queue]
+		if limited {
+			want = min(want, room)
+		}
+		if control.Rate == nil || control.IsStopped() || want <= 0 {
+			continue
+		}
+		bucket, err := c.reserve(ctx, queue, *control.Rate, want)
+		if err != nil {
+			giveBack(ctx)
+			return nil, err
+		}
+		reserved[queue], c.room[queue] = bucket.Granted, bucket.Granted
+		if bucket.Granted < want {
+			if c.waits == nil {
+				c.waits = map[string]time.Duration{}
+			}
+			c.waits[queue] = bucket.wait(*control.Rate)
+		}
+	}
+	return giveBack, nil
+}
+
+// startedIn counts the claimed records that have not expired, by queue.
+func (c *claim) startedIn() map[string]int {
+	n := map[string]int{}
+	for _, g := range c.given {
+		if g.inTime {
+			n[g.doc.Group]++
+		}
+	}
+	return n
+}
+
+// rateWaits returns the queues that have used up their tokens.
+func (c *claim) rateWaits() (waits []driver.RateWait) {
+	for queue, wait := range c.waits {
+		waits = append(waits, driver.RateWait{Queue: queue, For: wait})
+	}
+	return waits
+}
