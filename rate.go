@@ -7,11 +7,11 @@ import (
 	"math"
 )
 
-// The bounds of a Rate.
+// The bounds of a Rate. The smallest rate but 0 is about one job in twelve days.
 const (
-	minRate  = 1e-6 // about one job in twelve days
-	maxRate  = 1e6
-	maxBurst = 1_000_000
+	MinRate  = 1e-6
+	MaxRate  = 1e6
+	MaxBurst = 1_000_000
 )
 
 // Rate limits how many jobs of a queue start in a time. The limit is a token bucket: each
@@ -36,17 +36,17 @@ type Rate struct {
 // Validate returns an error if a field is out of range.
 func (r Rate) Validate() error {
 	var errs []error
-	if math.IsNaN(r.PerSecond) || (r.PerSecond != 0 && (r.PerSecond < minRate || r.PerSecond > maxRate)) {
+	if math.IsNaN(r.PerSecond) || (r.PerSecond != 0 && (r.PerSecond < MinRate || r.PerSecond > MaxRate)) {
 		errs = append(errs, fmt.Errorf("PerSecond must be 0, or between 0.000001 and 1000000 (is %v)", r.PerSecond))
 	}
-	if r.Burst < 0 || r.Burst > maxBurst {
-		errs = append(errs, fmt.Errorf("Burst must be between 0 and %d (is %d)", maxBurst, r.Burst))
+	if r.Burst < 0 || r.Burst > MaxBurst {
+		errs = append(errs, fmt.Errorf("Burst must be between 0 and %d (is %d)", MaxBurst, r.Burst))
 	}
 	return errors.Join(errs...)
 }
 
-// MaxBurst returns Burst, or its default.
-func (r Rate) MaxBurst() int {
+// BurstOrDefault returns Burst, or its default.
+func (r Rate) BurstOrDefault() int {
 	if r.Burst > 0 {
 		return r.Burst
 	}
@@ -58,7 +58,7 @@ func (r Rate) String() string {
 	if r.PerSecond == 0 {
 		return "0/s"
 	}
-	return fmt.Sprintf("%v/s, bursts of %d", r.PerSecond, r.MaxBurst())
+	return fmt.Sprintf("%v/s, bursts of %d", r.PerSecond, r.BurstOrDefault())
 }
 
 // RateController is implemented by queues whose rate an operator can set. If the queue has a

@@ -14,6 +14,14 @@ func (c ControlChange) Validate() error {
 	if c.MaxRunning != nil && *c.MaxRunning < 0 {
 		errs = append(errs, invalid("max_running", fmt.Sprint(*c.MaxRunning), "must not be negative"))
 	}
+	if c.Rate != nil {
+		if err := c.Rate.Validate(); err != nil {
+			errs = append(errs, invalid("rate", c.Rate.String(), err.Error()))
+		}
+		if c.NoRate {
+			errs = append(errs, invalid("no_rate", "true", "must not be set together with rate"))
+		}
+	}
 	if c.Workers != nil && (*c.Workers < 0 || *c.Workers > MaxWorkers) {
 		errs = append(errs, invalid("workers", fmt.Sprint(*c.Workers), fmt.Sprintf("must be from 0 to %d", MaxWorkers)))
 	}
@@ -39,7 +47,7 @@ func (i *inspector) SetControl(ctx context.Context, queue string, change Control
 
 func (i *inspector) setControl(ctx context.Context, queue string, change ControlChange) (Control, error) {
 	control, err := i.store.Admin().Control(ctx, queue, driver.ControlChange{
-		Paused: change.Paused, Draining: change.Draining, MaxRunning: change.MaxRunning,
+		Paused: change.Paused, Draining: change.Draining, MaxRunning: change.MaxRunning, Rate: change.Rate, NoRate: change.NoRate,
 	})
 	if err != nil {
 		return Control{}, err

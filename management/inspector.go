@@ -123,6 +123,8 @@ type Control struct {
 	// MaxRunning is the maximum number of running jobs, over all processes; 0 means no
 	// limit.
 	MaxRunning int `json:"max_running"`
+	// Rate limits how many jobs start in a time, over all processes; nil means no limit.
+	Rate *amboy.Rate `json:"rate,omitempty"`
 	// Workers is the number of workers that each process has for the queue; 0 means the
 	// number that the process was configured with. Other processes apply it within a
 	// minute.
@@ -134,7 +136,10 @@ type ControlChange struct {
 	Paused     *bool `json:"paused,omitempty"`
 	Draining   *bool `json:"draining,omitempty"`
 	MaxRunning *int  `json:"max_running,omitempty"`
-	Workers    *int  `json:"workers,omitempty"`
+	// Rate replaces the rate, and NoRate removes it.
+	Rate    *amboy.Rate `json:"rate,omitempty"`
+	NoRate  bool        `json:"no_rate,omitempty"`
+	Workers *int        `json:"workers,omitempty"`
 }
 
 // MaxWorkers is the largest number of workers of a process for a queue.

@@ -35,7 +35,8 @@ type QueueMeasures struct {
 	Ready, Scheduled, Blocked, Parked int
 	// Running counts the running jobs, and Retrying the attempts that await a retry.
 	Running, Retrying int
-	// Paused is true if no job may start, and MaxRunning is the number of jobs that may run
+	// Paused is true if no job may start, because the queue is paused or its rate is 0, and
+	// MaxRunning is the number of jobs that may run
 	// at once, over all processes; 0 means no limit.
 	Paused     bool
 	MaxRunning int
@@ -126,7 +127,7 @@ func measuresOf(info driver.QueueInfo) QueueMeasures {
 		Parked:    info.Parked,
 		Running:   s.Running,
 		Retrying:  s.Retrying,
-		Paused:    info.Control.Paused,
+		Paused:    info.Control.IsStopped(),
 
 		MaxRunning: info.Control.MaxRunning,
 	}

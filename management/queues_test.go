@@ -65,7 +65,9 @@ func TestSetControl(t *testing.T) {
 			{management.ControlChange{Paused: new(true), MaxRunning: new(3)}, func() { want.Paused, want.MaxRunning = true, 3 }},
 			{management.ControlChange{Draining: new(true)}, func() { want.Draining = true }},
 			{management.ControlChange{Workers: new(5)}, func() { want.Workers = 5 }},
+			{management.ControlChange{Rate: &amboy.Rate{PerSecond: 0.1, Burst: 2}}, func() { want.Rate = &amboy.Rate{PerSecond: 0.1, Burst: 2} }},
 			{management.ControlChange{}, func() {}},
+			{management.ControlChange{NoRate: true}, func() { want.Rate = nil }},
 			{management.ControlChange{Workers: new(0), Paused: new(false)}, func() { want.Workers, want.Paused = 0, false }},
 			{management.ControlChange{Draining: new(false)}, func() { want.Draining = false }},
 		} {

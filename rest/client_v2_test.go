@@ -172,6 +172,14 @@ func TestClientActs(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, management.Control{Paused: true, MaxRunning: 3}, control)
 
+	limited := management.Control{Paused: true, MaxRunning: 3, Rate: &amboy.Rate{PerSecond: 0.1, Burst: 2}}
+	control, err = client.SetControl(ctx, "_tenant", management.ControlChange{Rate: limited.Rate})
+	require.NoError(t, err)
+	assert.Equal(t, limited, control)
+	control, err = client.SetControl(ctx, "_tenant", management.ControlChange{NoRate: true})
+	require.NoError(t, err)
+	assert.Nil(t, control.Rate)
+
 	for _, id := range inspectortest.OddIDs {
 		var acted management.Acted
 		acted, err = client.ActOn(ctx, "a/b ü", id, management.Action{Kind: management.Park, Reason: "later"})

@@ -47,7 +47,7 @@ func (d *Driver) reserve(ctx context.Context, queue string, r amboy.Rate, n int)
 		set("from", op("$ifNull", "$from", op("$subtract", "$now", interval))),
 		set("from", op("$cond", op("$gt", "$from", op("$add", "$now", milliseconds(rate.MaxAhead))), "$now",
 			op("$max", "$from", op("$subtract", "$now", milliseconds(rate.Capacity(r)))))),
-		set("granted", op("$max", 0, op("$min", n, r.MaxBurst(), field("$floor",
+		set("granted", op("$max", 0, op("$min", n, r.BurstOrDefault(), field("$floor",
 			op("$add", rate.Epsilon, op("$multiply", r.PerSecond/1000, op("$subtract", "$now", "$from"))))))),
 		set("from", op("$add", "$from", op("$multiply", "$granted", interval))),
 	}

@@ -29,7 +29,7 @@ func Interval(r amboy.Rate) time.Duration { return span(1 / r.PerSecond) }
 
 // Capacity returns the time in which a bucket becomes full. The rate must not be 0.
 func Capacity(r amboy.Rate) time.Duration {
-	return span(float64(r.MaxBurst())/r.PerSecond) + min(Interval(r)/2, Tolerance)
+	return span(float64(r.BurstOrDefault())/r.PerSecond) + min(Interval(r)/2, Tolerance)
 }
 
 func span(seconds float64) time.Duration {
@@ -63,7 +63,7 @@ func (b Bucket) Tokens(r amboy.Rate, now int64) int {
 	if r.PerSecond == 0 {
 		return 0
 	}
-	return max(0, min(r.MaxBurst(), int(float64(now-int64(b.at(r, now)))/float64(time.Second)*r.PerSecond+Epsilon)))
+	return max(0, min(r.BurstOrDefault(), int(float64(now-int64(b.at(r, now)))/float64(time.Second)*r.PerSecond+Epsilon)))
 }
 
 // Take takes the tokens of n jobs that start. There must be as many.

@@ -66,7 +66,7 @@ func (f *fake) Queues(context.Context) ([]management.Queue, error) {
 	queues := []management.Queue{
 		{
 			Name: f.or("billing"), OldestPending: f.ago(11*time.Minute + 20*time.Second),
-			Control: management.Control{MaxRunning: 40},
+			Control: management.Control{MaxRunning: 40, Rate: &amboy.Rate{PerSecond: 25.5, Burst: 3}},
 			Counts:  management.Counts{Pending: 4213, Blocked: 120, Running: 40, Retrying: 310, Completed: 991_203, Total: 995_766},
 		},
 		{

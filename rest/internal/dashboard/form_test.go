@@ -183,6 +183,9 @@ func TestControl(t *testing.T) {
 		{url.Values{"draining": {"true"}}, management.ControlChange{Draining: &yes}},
 		{url.Values{"max_running": {"5"}}, management.ControlChange{MaxRunning: &five}},
 		{url.Values{"workers": {"5"}}, management.ControlChange{Workers: &five}},
+		{url.Values{"rate": {"0.1"}, "burst": {""}}, management.ControlChange{Rate: &amboy.Rate{PerSecond: 0.1}}},
+		{url.Values{"rate": {"100"}, "burst": {"5"}}, management.ControlChange{Rate: &amboy.Rate{PerSecond: 100, Burst: 5}}},
+		{url.Values{"no_rate": {"true"}}, management.ControlChange{NoRate: true}},
 	} {
 		f := newFake()
 		s := newSite(f, "/ops")
@@ -222,6 +225,10 @@ func TestInvalidFormsAreRefused(t *testing.T) {
 		{"/queues/a/control", url.Values{}, 400, "paused"},
 		{"/queues/a/control", url.Values{"paused": {"maybe"}}, 400, "paused"},
 		{"/queues/a/control", url.Values{"workers": {"many"}}, 400, "workers"},
+		{"/queues/a/control", url.Values{"rate": {"fast"}}, 400, "rate"},
+		{"/queues/a/control", url.Values{"rate": {"1"}, "burst": {"many"}}, 400, "burst"},
+		{"/queues/a/control", url.Values{"burst": {"3"}}, 400, "burst"},
+		{"/queues/a/control", url.Values{"no_rate": {"maybe"}}, 400, "no_rate"},
 		{"/queues/a/control", url.Values{"x": {"1"}}, 400, "x"},
 		{"/theme", url.Values{"theme": {"pink"}}, 400, "theme"},
 		{"/theme", url.Values{"theme": {"dark"}, "back": {"//evil.example.com"}}, 400, "back"},

@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -187,7 +189,7 @@ func (d *Dashboard) queue(w http.ResponseWriter, r *http.Request) error {
 
 // control changes the controls of a queue.
 func (d *Dashboard) control(w http.ResponseWriter, r *http.Request) error {
-	err := refuseUnknown(r.PostForm, "paused", "draining", "max_running", "workers")
+	err := refuseUnknown(r.PostForm, "paused", "draining", "max_running", "rate", "burst", "no_rate", "workers")
 	if err != nil {
 		return err
 	}
@@ -229,8 +231,38 @@ func parseControl(form url.Values) (management.ControlChange, error) {
 		}
 		*set = &n
 	}
+	err := parseRate(form, &change)
+	if err != nil {
+		return change, err
+	}
 	if change == (management.ControlChange{}) {
-		return change, invalid("paused", "", ", draining, max_running or workers is required")
+		return change, invalid("paused", "", ", draining, max_running, rate, no_rate or workers is required")
 	}
 	return change, nil
+}
+
+// parseRate parses a rate and its burst, which is optional.
+func parseRate(form url.Values, change *management.ControlChange) error {
+	switch value := form.Get("no_rate"); value {
+	case "":
+	case "true":
+		change.NoRate = true
+	default:
+		return invalid("no_rate", value, "must be true")
+	}
+	if form.Get("rate") == "" {
+		if form.Get("burst") != "" {
+			return invalid("burst", form.Get("burst"), "needs a rate")
+		}
+		return nil
+	}
+	perSecond, err := strconv.ParseFloat(strings.TrimSpace(form.Get("rate")), 64)
+	if err != nil {
+		return invalid("rate", form.Get("rate"), "must be a number")
+	}
+	change.Rate = &amboy.Rate{PerSecond: perSecond}
+	if form.Get("burst") != "" {
+		change.Rate.Burst, err = parseInt(form, "burst")
+	}
+	return err
 }

@@ -194,6 +194,10 @@ func bound(params jsonschema.InterceptPropParams) {
 		schema.WithMinimum(1).WithMaximum(management.MaxActLimit)
 	case params.Name == "max_running":
 		schema.WithMinimum(0)
+	case params.Name == "per_second":
+		schema.WithMinimum(0).WithMaximum(amboy.MaxRate)
+	case params.Name == "burst":
+		schema.WithMinimum(0).WithMaximum(amboy.MaxBurst)
 	case params.Name == "workers":
 		schema.WithMinimum(0).WithMaximum(management.MaxWorkers)
 	case params.Name == "reason":

@@ -122,7 +122,7 @@ func (f *fake) Queue(ctx context.Context, name string) (management.Queue, error)
 
 func (f *fake) SetControl(_ context.Context, _ string, change management.ControlChange) (management.Control, error) {
 	f.control = change
-	control := management.Control{MaxRunning: 10}
+	control := management.Control{MaxRunning: 10, Rate: change.Rate}
 	for _, c := range []struct{ to, from *bool }{{&control.Paused, change.Paused}, {&control.Draining, change.Draining}} {
 		if c.from != nil {
 			*c.to = *c.from

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -82,6 +83,9 @@ func controlText(c management.Control) string {
 	if c.MaxRunning > 0 {
 		set = append(set, fmt.Sprintf("max-running %d", c.MaxRunning))
 	}
+	if c.Rate != nil {
+		set = append(set, "rate "+c.Rate.String())
+	}
 	if c.Workers > 0 {
 		set = append(set, fmt.Sprintf("workers %d", c.Workers))
 	}
@@ -132,19 +136,23 @@ func (p *program) changeQueue(name, short string, change management.ControlChang
 }
 
 func (p *program) setQueue() *cobra.Command {
-	var maxRunning, workers int
+	var maxRunning, workers, burst int
+	var rate string
 	cmd := &cobra.Command{
 		Use:   "set QUEUE",
-		Short: "Set the running limit and the number of workers of a queue",
-		Long: "Set the running limit and the number of workers of a queue, for all processes. 0 removes\n" +
-			"the limit, or restores the configured number of workers. Other processes apply a\n" +
-			"number of workers within a minute.",
+		Short: "Set the running limit, the rate and the number of workers of a queue",
+		Long: "Set the running limit, the rate and the number of workers of a queue, for all processes.\n" +
+			"0 removes the running limit, or restores the configured number of workers; a rate of 0\n" +
+			"starts no job, and \"none\" removes the rate. Other processes apply a number of workers\n" +
+			"within a minute.",
 		Args:              exactly(1),
 		ValidArgsFunction: p.completeQueue,
 	}
 	cmd.Flags().IntVar(&maxRunning, "max-running", 0, "the maximum number of running jobs, over all processes; 0 for no limit")
+	cmd.Flags().StringVar(&rate, "rate", "", "the number of jobs that start per second, over all processes, such as 0.1; none for no limit")
+	cmd.Flags().IntVar(&burst, "burst", 0, "with --rate: the number of jobs that may start at once; 0 for a tenth of a second's, at least one")
 	cmd.Flags().IntVar(&workers, "workers", 0, "the number of workers in each process; 0 for the configured number")
-	cmd.MarkFlagsOneRequired("max-running", "workers")
+	cmd.MarkFlagsOneRequired("max-running", "rate", "workers")
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, args []string) error {
 		var change management.ControlChange
 		if cmd.Flags().Changed("max-running") {
@@ -153,9 +161,35 @@ func (p *program) setQueue() *cobra.Command {
 		if cmd.Flags().Changed("workers") {
 			change.Workers = &workers
 		}
+		if err := setRate(&change, rate, burst); err != nil {
+			return err
+		}
 		return p.control(ctx, inspector, args[0], change)
 	})
 	return cmd
+}
+
+// setRate adds the change of a rate, unless the text is empty.
+func setRate(change *management.ControlChange, text string, burst int) error {
+	switch text {
+	case "":
+		if burst != 0 {
+			return usage("--burst needs --rate")
+		}
+		return nil
+	case "none":
+		if burst != 0 {
+			return usage("--burst needs a number as --rate (is %q)", text)
+		}
+		change.NoRate = true
+		return nil
+	}
+	perSecond, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return usage("--rate must be a number, or none (is %q)", text)
+	}
+	change.Rate = &amboy.Rate{PerSecond: perSecond, Burst: burst}
+	return nil
 }
 
 func (p *program) control(ctx context.Context, inspector management.Inspector, queue string, change management.ControlChange) error {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/filewatch"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -37,6 +38,14 @@ type live struct {
 type queueConfig struct {
 	// MaxRunning is how many jobs of the queue run at once, over all processes; 0 for no limit.
 	MaxRunning *int `json:"max_running"`
+	// Rate limits how many jobs of the queue start in a time, over all processes. NoRate
+	// removes the limit.
+	Rate   *amboy.Rate `json:"rate"`
+	NoRate bool        `json:"no_rate"`
+}
+
+func (c queueConfig) change() driver.ControlChange {
+	return driver.ControlChange{MaxRunning: c.MaxRunning, Rate: c.Rate, NoRate: c.NoRate}
 }
 
 // parseConfig parses a configuration file.
@@ -50,11 +59,15 @@ func parseConfig(content []byte) (c fileConfig, err error) {
 		return c, errors.New("the configuration must be a single JSON object")
 	}
 	for name, q := range c.Queues {
-		switch {
-		case q.MaxRunning == nil:
-			return c, fmt.Errorf("queue %q must have max_running", name)
-		case *q.MaxRunning < 0:
+		switch change := q.change(); {
+		case change == driver.ControlChange{}:
+			return c, fmt.Errorf("queue %q must have max_running, rate or no_rate", name)
+		case q.MaxRunning != nil && *q.MaxRunning < 0:
 			return c, fmt.Errorf("max_running of queue %q must not be negative (is %d)", name, *q.MaxRunning)
+		default:
+			if err = change.Validate(); err != nil {
+				return c, fmt.Errorf("queue %q: %w", name, err)
+			}
 		}
 	}
 	return c, nil
@@ -136,8 +149,8 @@ func (r *reloading) apply(ctx context.Context, content []byte) error {
 	defer cancel()
 	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
 		q := c.Queues[name]
-		if _, err = r.store.Control(ctx, name, driver.ControlChange{MaxRunning: q.MaxRunning}); err != nil {
-			return fmt.Errorf("setting max_running of queue %q: %w", name, err)
+		if _, err = r.store.Control(ctx, name, q.change()); err != nil {
+			return fmt.Errorf("changing the settings of queue %q: %w", name, err)
 		}
 	}
 	if r.pinlater != nil {

@@ -72,8 +72,10 @@ func TestConfigurationFileIsReloaded(t *testing.T) {
 		`{`:                        "unexpected EOF",
 		`{"unknown": 1}`:           `unknown field "unknown"`,
 		`{} {}`:                    "single JSON object",
-		`{"queues": {"mail": {}}}`: `queue "mail" must have max_running`,
+		`{"queues": {"mail": {}}}`: `queue "mail" must have max_running, rate or no_rate`,
 		`{"queues": {"mail": {"max_running": -1}}}`: "must not be negative (is -1)",
+
+		`{"queues": {"mail": {"rate": {"per_second": -1}}}}`: "PerSecond must be 0, or between",
 	} {
 		write(t, file, content)
 		said := r.hangUp()
