@@ -49,7 +49,7 @@ func ExamplePause() {
 	must(amboy.Resume(ctx, front))
 	amboy.Wait(ctx, back)
 	// Output:
-	// {Paused:true Draining:false MaxRunning:0}
+	// {Paused:true Draining:false MaxRunning:0 Rate:<nil>}
 	// 1
 	// running waits
 }
@@ -93,6 +93,28 @@ func ExampleSetMaxRunning() {
 	// Output:
 	// 1
 	// true
+}
+
+// The rate applies to all processes that share a store.
+func ExampleSetRate() {
+	ctx := context.Background()
+	q, err := queue.NewLocalLimitedSizeSerializable(4, 1000)
+	must(err)
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+
+	must(amboy.SetRate(ctx, q, &amboy.Rate{PerSecond: 0.001})) // a job in 1,000 seconds
+	must(putStep(ctx, q, "first"))
+	must(putStep(ctx, q, "second"))
+	control, err := amboy.ControlOf(ctx, q)
+	must(err)
+	fmt.Println(control.Rate)
+	must(amboy.SetRate(ctx, q, nil)) // takes it back
+	amboy.Wait(ctx, q)
+	// Unordered output:
+	// running first
+	// 0.001/s, bursts of 1
+	// running second
 }
 
 // Jobs are found by their tags, states and types.

@@ -15,9 +15,11 @@ const (
 	// Tolerance is the maximum time by which a claim may come too late without slowing down
 	// the rate. It is at most half of what a token takes, so that it does not add a token.
 	Tolerance = 20 * time.Millisecond
-	// MinWait is the shortest wait for tokens, unless the bucket would be full before: if
-	// tokens come faster, one claim waits for several of them.
-	MinWait = 10 * time.Millisecond
+	// MinWait is the shortest wait for tokens, unless the bucket would be half full before: if
+	// tokens come faster, one claim waits for several of them. All processes with free workers
+	// wait for the same token, so that they would otherwise keep a server busy with claims
+	// that get nothing.
+	MinWait = 40 * time.Millisecond
 	// maxSpan limits all times, so that they can be added.
 	maxSpan = float64(100 * 365 * 24 * time.Hour / 2)
 	// Epsilon is the part of a token that may be missing, because times are rounded.
