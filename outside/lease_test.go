@@ -444,6 +444,28 @@ func TestWaitingLeaseGetsAScheduledJobWhenItIsDue(t *testing.T) {
 	})
 }
 
+// TestLeaseWaitsForTheRate also raises the rate while a worker waits for hours.
+func TestLeaseWaitsForTheRate(t *testing.T) {
+	inMemory(t, outside.Options{}, func(f *fixture) {
+		require.NoError(f, amboy.SetRate(f.ctx, f.queue(), &amboy.Rate{PerSecond: 0.1}))
+		for i := range 4 {
+			f.put(fmt.Sprint(i), `1`)
+		}
+		began := time.Now()
+		for i := range 3 {
+			assert.Equal(f, fmt.Sprint(i), f.leaseOne().ID)
+			assert.Equal(f, time.Duration(i)*10*time.Second, time.Since(began).Truncate(time.Second))
+		}
+		require.NoError(f, amboy.SetRate(f.ctx, f.queue(), &amboy.Rate{PerSecond: 0.001}))
+		var waiting sync.WaitGroup
+		waiting.Go(func() { assert.Equal(f, "3", f.leaseOne().ID) })
+		synctest.Wait()
+		require.NoError(f, amboy.SetRate(f.ctx, f.queue(), &amboy.Rate{PerSecond: 1}))
+		waiting.Wait()
+		assert.Less(f, time.Since(began), 25*time.Second)
+	})
+}
+
 func TestWorkersAreServedInTheirOrder(t *testing.T) {
 	inMemory(t, outside.Options{}, func(f *fixture) {
 		const workers = 50

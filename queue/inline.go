@@ -50,7 +50,12 @@ var (
 // valid.
 func NewInline(opts InlineOptions) (*Inline, error) {
 	q := &Inline{clock: newInlineClock(opts.Time), runs: pool.NewInline()}
-	store, err := memory.New(memory.Options{KeepFinished: defaultKeepFinished, Now: q.clock.Now})
+	start := q.clock.Now()
+	store, err := memory.New(memory.Options{
+		KeepFinished: defaultKeepFinished,
+		Now:          q.clock.Now,
+		RateElapsed:  func() time.Duration { return q.clock.Now().Sub(start) },
+	})
 	if err != nil {
 		return nil, fmt.Errorf("making an inline queue: %w", err)
 	}
@@ -156,8 +161,8 @@ func (q *Inline) RunUntil(ctx context.Context, t time.Time) (ran int) {
 // Now returns the queue's time. Times of jobs that are put should be relative to it.
 func (q *Inline) Now() time.Time { return q.clock.Now() }
 
-// NextTime returns the earliest time at which a scheduled job or a retry may run. It
-// returns false if there is none. The time is known once RunNext has returned false.
+// NextTime returns the earliest time at which a scheduled job, a retry or a job that waits for
+// the queue's rate may run. It returns false if there is none. The time is known once RunNext has returned false.
 func (q *Inline) NextTime() (time.Time, bool) {
 	due := q.engine.nextDue()
 	if retry, ok := q.retries.nextDue(); ok && (due.IsZero() || retry.Before(due)) {

@@ -98,3 +98,21 @@ func TestInlineQueueIsSafeForConcurrentUse(t *testing.T) {
 	assert.True(t, amboy.Wait(t.Context(), q))
 	assert.EqualValues(t, jobs, ran.Load())
 }
+
+// TestInlineQueueStartsJobsAtItsRate advances only the queue's clock.
+func TestInlineQueueStartsJobsAtItsRate(t *testing.T) {
+	q := newInlineQueue(t, queue.InlineOptions{})
+	setRate(t, q, 0.1, 1)
+	var r journal
+	put(t, q, recorded(t, &r, "one"), recorded(t, &r, "two"), recorded(t, &r, "three"))
+	assert.Equal(t, 1, q.RunAll(t.Context()))
+	next, ok := q.NextTime()
+	require.True(t, ok)
+	assert.Equal(t, 10*time.Second, next.Sub(q.Now()).Round(time.Second))
+	assert.Zero(t, q.RunUntil(t.Context(), q.Now().Add(9*time.Second)))
+	assert.Equal(t, 1, q.RunUntil(t.Context(), q.Now().Add(2*time.Second)))
+	assert.True(t, q.WaitComplete(t.Context()))
+	assert.Equal(t, []string{"one", "two", "three"}, r.all())
+	_, ok = q.NextTime()
+	assert.False(t, ok, "there is nothing to wait for")
+}

@@ -273,7 +273,7 @@ func (c *Core) claimed(e Claimed) {
 	}
 	c.exhaust(call, e.Err == nil && call.limit > 0 && started+left >= call.limit)
 	c.dueAt(c.afterClaim(e))
-	c.awaitRates(call, e.Waits)
+	c.awaitRates(call, e)
 	if e.Err != nil {
 		c.do(Report{"could not claim jobs", e.Err})
 		c.timers.set(pollTimer, c.now.Mono+claimRetry)

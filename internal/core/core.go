@@ -237,8 +237,17 @@ func (c *Core) QuietFor(l *Line) bool {
 	return true
 }
 
-// Due returns when more jobs may become claimable because a time comes; zero for never.
-func (c *Core) Due() time.Time { return c.due }
+// Due returns when more jobs may become claimable because a time comes or a rate allows it;
+// zero for never.
+func (c *Core) Due() time.Time {
+	if len(c.rated) > 0 {
+		at := c.now.Wall.Add(c.rated[0].ratedFrom - c.now.Mono)
+		if c.due.IsZero() || at.Before(c.due) {
+			return at
+		}
+	}
+	return c.due
+}
 
 // heartbeat is the interval between renewals. One or two late renewals lose no lease.
 func (c *Core) heartbeat() time.Duration { return c.config.LeaseTime / 4 }

@@ -3,8 +3,6 @@ package core
 import (
 	"container/heap"
 	"time"
-
-	"github.com/mongodb/amboy/queue/driver"
 )
 
 // rated are the lines of queues whose rate lets no more jobs start for a while, as a heap by the
@@ -13,11 +11,18 @@ type rated []*Line
 
 // awaitRates makes sure that queues are claimed from when their rates let jobs start. A wait
 // counts from when the claim was answered, so that it is never too short.
-func (c *Core) awaitRates(call *call, waits []driver.RateWait) {
-	if call.givenUp {
-		return // a later claim knows more
+func (c *Core) awaitRates(call *call, e Claimed) {
+	if call.givenUp || e.Err != nil {
+		return // another claim knows more
 	}
-	for _, w := range waits {
+	if len(c.rated) > 0 {
+		for _, a := range call.asks {
+			if a.want > 0 {
+				c.rated.remove(a.line)
+			}
+		}
+	}
+	for _, w := range e.Waits {
 		if l := c.lines[w.Queue]; l != nil && !l.stopped {
 			c.rated.set(l, c.now.Mono+max(w.For, minRateWait))
 		}

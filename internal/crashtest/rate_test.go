@@ -169,6 +169,7 @@ func checkRate(t *testing.T, starts []time.Duration) {
 	mean := float64(sum) / float64(len(seconds))
 	t.Logf("%d processes, rate %d/s, %s: %.2f starts/s; in a second %d to %d, in any second at most %d",
 		ratedProcesses, ratedPerSecond, *rateTime, mean, slices.Min(seconds), slices.Max(seconds), most)
+	t.Logf("starts by second: %v", seconds)
 	assert.InDelta(t, ratedPerSecond, mean, 2)
 	assert.LessOrEqual(t, slices.Max(seconds), 110)
 }

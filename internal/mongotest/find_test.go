@@ -34,6 +34,10 @@ func TestProjections(t *testing.T) {
 		`{"b.c": 0, "l.y": 0}`:       `{"_id":1,"a":1,"b":{"d":3},"l":[{"x":1},5]}`,
 		`{"_id": 0, "l": 0}`:         `{"a":1,"b":{"c":2,"d":3}}`,
 		`{"n": {"$add": ["$a", 1]}}`: `{"_id":1,"n":2}`,
+
+		`{"n": {"$floor": {"$multiply": ["$a", -1.5]}}}`: `{"_id":1,"n":-2.0}`,
+		`{"n": {"$floor": "$a"}}`:                        `{"_id":1,"n":1}`,
+		`{"n": {"$floor": "$none"}}`:                     `{"_id":1,"n":null}`,
 	} {
 		cursor, err := c.Find(t.Context(), bson.D{}, options.Find().SetProjection(parse(t, projection)))
 		assert.Equal(t, []string{want}, all(t, cursor, err), projection)

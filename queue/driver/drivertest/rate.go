@@ -2,6 +2,8 @@ package drivertest
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -31,6 +33,7 @@ var rateRules = []rule{
 	{"a queue with a rate takes scopes as any other", rateScopes},
 	{"Work leaves out a queue with a rate of 0", rateWork},
 	{"a queue without jobs keeps its rate", rateStays},
+	{"concurrent claims hold the rate, and each that gets too few says when to come again", rateRace},
 }
 
 // rateClockRules are about the clock that measures rates.
@@ -74,7 +77,7 @@ func (f *fixture) jobs(from, to int) {
 	f.Helper()
 	var specs []spec
 	for i := from; i < to; i++ {
-		specs = append(specs, spec{id: fmt.Sprintf("job%02d", i)})
+		specs = append(specs, spec{id: fmt.Sprintf("job%04d", i)})
 	}
 	f.insert(specs...)
 }
@@ -395,4 +398,32 @@ func rateClockForth(f *fixture) {
 		f.elapseUnseen(hours(1))
 		f.rated(10, 1, true)
 	}
+}
+
+// rateRace claims at a rate at which tokens come while a claim is under way. A claim that said
+// nothing left its queue without a claim.
+func rateRace(f *fixture) {
+	f.unchecked = true
+	const claimers, claims, limit = 4, 25, 10
+	f.jobs(0, claimers*claims*limit)
+	f.rateOf(1000, 3)
+	began := time.Now()
+	var wait sync.WaitGroup
+	var taken atomic.Int64
+	for i := range claimers {
+		wait.Go(func() {
+			for range claims {
+				claimed, err := f.driver.Claim(f.ctx, f.request(fmt.Sprint("owner", i), time.Now(), limit))
+				if !assert.NoError(f, err) {
+					return
+				}
+				taken.Add(int64(len(claimed.Records)))
+				if len(claimed.Records) < limit && (claimed.Next.IsZero() || claimed.Next.After(time.Now())) {
+					assert.NotEmpty(f, claimed.Waits, "after %d records", len(claimed.Records))
+				}
+			}
+		})
+	}
+	wait.Wait()
+	assert.LessOrEqual(f, float64(taken.Load()), 3+1000*(time.Since(began)+20*time.Millisecond).Seconds())
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/rate"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
@@ -20,7 +21,11 @@ type turn struct {
 func (d *Driver) newTurn(q *queue, want int) turn {
 	t := turn{queue: q, left: want}
 	if r := q.control.Rate; r != nil {
-		t.tokens = q.bucket.Tokens(*r, d.rateNow())
+		now := d.rateNow()
+		if q.bucket.IsAhead(now) {
+			q.bucket = rate.Bucket(now)
+		}
+		t.tokens = q.bucket.Tokens(*r, now)
 		t.left = min(want, t.tokens)
 	}
 	return t
@@ -42,7 +47,7 @@ func (d *Driver) settle(t *turn) time.Duration {
 }
 
 // rateNow is the time by which rates are measured.
-func (d *Driver) rateNow() int64 { return rateEpoch + int64(d.opts.Elapsed()) }
+func (d *Driver) rateNow() int64 { return rateEpoch + int64(d.opts.RateElapsed()) }
 
 // rateEpoch is added to times so that no bucket looks like a new one.
 const rateEpoch = int64(100 * 365 * 24 * time.Hour)

@@ -27,10 +27,13 @@ type Options struct {
 	// Now is the clock, for tests that move it. It must be safe for concurrent use.
 	// Default: time.Now.
 	Now func() time.Time
-	// Elapsed is the clock by which leases and rates are measured, counted from any moment,
+	// Elapsed is the clock by which leases are measured, counted from any moment,
 	// for tests that move it. It must never jump, and must be safe for concurrent use.
 	// Default: the monotonic clock of the process.
 	Elapsed func() time.Duration
+	// RateElapsed is the clock by which rates are measured, counted from any moment, for
+	// tests that move it. It must be safe for concurrent use. Default: Elapsed.
+	RateElapsed func() time.Duration
 }
 
 // Driver keeps records in memory, for any number of queues in this process. It
@@ -89,6 +92,9 @@ func New(opts Options) (*Driver, error) {
 	if opts.Elapsed == nil {
 		start := time.Now()
 		opts.Elapsed = func() time.Duration { return time.Since(start) }
+	}
+	if opts.RateElapsed == nil {
+		opts.RateElapsed = opts.Elapsed
 	}
 	d := &Driver{opts: opts, queues: map[string]*queue{}, duties: map[string]heldDuty{}, marks: map[markKey]time.Time{}}
 	d.index.busy = map[*queue]struct{}{}

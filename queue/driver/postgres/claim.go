@@ -375,13 +375,18 @@ func (w *work) readBucket(r *row) {
 	w.rate, w.bucket, w.now = r.rate(), rate.Bucket(r.integer()), r.integer()
 }
 
-// noteWait notes how long a queue waits for tokens after some of its jobs were taken.
+// noteWait notes how long a queue waits for tokens after some of its jobs were taken. If tokens
+// came after the claim was planned, the next claim takes them.
 func (cl *claim) noteWait(w *work, taken int) {
 	delete(cl.waits, w.queue.id)
-	if w.rate == nil || w.tokens() > 0 || w.backlog <= taken {
+	if w.rate == nil || w.backlog <= taken {
 		return
 	}
-	if wait := w.bucket.Wait(*w.rate, w.now); wait > 0 {
+	wait := w.bucket.Wait(*w.rate, w.now)
+	if w.tokens() > 0 {
+		wait = time.Millisecond
+	}
+	if wait > 0 {
 		if cl.waits == nil {
 			cl.waits = map[int32]time.Duration{}
 		}
@@ -599,7 +604,9 @@ func (cl *claim) applyRate(ctx context.Context, w *work) error {
 	}
 	w.backlog = w.most
 	w.most = min(w.most, w.tokens())
-	cl.noteWait(w, 0)
+	if w.most == 0 {
+		cl.noteWait(w, 0)
+	}
 	return nil
 }
 
