@@ -37,10 +37,10 @@ type Rate struct {
 func (r Rate) Validate() error {
 	var errs []error
 	if math.IsNaN(r.PerSecond) || (r.PerSecond != 0 && (r.PerSecond < MinRate || r.PerSecond > MaxRate)) {
-		errs = append(errs, fmt.Errorf("PerSecond must be 0, or between 0.000001 and 1000000 (is %v)", r.PerSecond))
+		errs = append(errs, fmt.Errorf("rate: PerSecond must be 0, or between 0.000001 and 1000000 (is %v)", r.PerSecond))
 	}
 	if r.Burst < 0 || r.Burst > MaxBurst {
-		errs = append(errs, fmt.Errorf("Burst must be between 0 and %d (is %d)", MaxBurst, r.Burst))
+		errs = append(errs, fmt.Errorf("rate: Burst must be between 0 and %d (is %d)", MaxBurst, r.Burst))
 	}
 	return errors.Join(errs...)
 }

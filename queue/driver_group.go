@@ -144,7 +144,7 @@ func (o DriverQueueOptions) validateChange() error {
 	}
 	if o.Rate != nil {
 		if err := o.Rate.Validate(); err != nil {
-			return fmt.Errorf("Rate: %w", err)
+			return err
 		}
 	}
 	return errors.Join(o.Retention.Validate(), o.Retryable.Validate())

@@ -84,7 +84,7 @@ func (o *DriverQueueOptions) Validate() error {
 	}
 	if o.Rate != nil {
 		if err := o.Rate.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("invalid driver queue options: Rate: %w", err))
+			errs = append(errs, fmt.Errorf("invalid driver queue options: %w", err))
 		}
 	}
 	if !o.Format.IsValid() {

@@ -109,9 +109,13 @@ func TestRateHoldsOverAllProcesses(t *testing.T) {
 					}
 					q, err := queue.NewDriverQueue(opts)
 					require.NoError(t, err)
-					defer q.Close(context.Background())
 					queues = append(queues, q)
 				}
+				defer func() {
+					for _, q := range queues {
+						q.Close(context.Background())
+					}
+				}()
 				s := newStartTimes()
 				require.NoError(t, queues[0].PutMany(t.Context(), s.jobs(t, "job", 1000)))
 				for _, q := range queues {

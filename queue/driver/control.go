@@ -34,12 +34,10 @@ func (c ControlChange) Validate() error {
 		errs = append(errs, fmt.Errorf("MaxRunning must not be negative (is %d)", *c.MaxRunning))
 	}
 	if c.Rate != nil && c.NoRate {
-		errs = append(errs, errors.New("Rate and NoRate exclude each other"))
+		errs = append(errs, errors.New("either Rate or NoRate may be set, and not both"))
 	}
 	if c.Rate != nil {
-		if err := c.Rate.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("Rate: %w", err))
-		}
+		errs = append(errs, c.Rate.Validate())
 	}
 	return errors.Join(errs...)
 }

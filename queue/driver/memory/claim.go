@@ -104,9 +104,9 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 		for _, e := range q.schedule.Advance(req.Now) {
 			claimed.Records = append(claimed.Records, d.claim(e, req, e.EnqueueScopes))
 		}
-		turn := d.newTurn(q, demand.Limit)
-		turns = append(turns, turn)
-		unsettled = unsettled || turn.left > 0 && q.mayRun() && q.schedule.Unsettled()
+		t := d.newTurn(q, demand.Limit)
+		turns = append(turns, t)
+		unsettled = unsettled || t.left > 0 && q.mayRun() && q.schedule.Unsettled()
 	}
 	var except *schedule.Except
 	if len(req.Except) > 0 {

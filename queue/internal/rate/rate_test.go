@@ -13,9 +13,17 @@ import (
 )
 
 var rates = []amboy.Rate{
-	{PerSecond: amboy.MinRate}, {PerSecond: 0.1}, {PerSecond: 1.0 / 3}, {PerSecond: 3, Burst: 7}, {PerSecond: 10}, {PerSecond: 100},
-	{PerSecond: 100, Burst: 1}, {PerSecond: 12_345.678}, {PerSecond: amboy.MaxRate}, {PerSecond: amboy.MaxRate, Burst: amboy.MaxBurst},
+	{PerSecond: amboy.MinRate},
 	{PerSecond: amboy.MinRate, Burst: amboy.MaxBurst},
+	{PerSecond: 0.1},
+	{PerSecond: 1.0 / 3},
+	{PerSecond: 3, Burst: 7},
+	{PerSecond: 10},
+	{PerSecond: 100},
+	{PerSecond: 100, Burst: 1},
+	{PerSecond: 12_345.678},
+	{PerSecond: amboy.MaxRate},
+	{PerSecond: amboy.MaxRate, Burst: amboy.MaxBurst},
 }
 
 const start = int64(1_700_000_000_000_000_000)
