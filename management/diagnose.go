@@ -182,7 +182,7 @@ func (d *diagnosis) checkLeases() {
 }
 
 // covers reports whether this inspector has a queue.
-func (d *diagnosis) covers(queue string) bool { return isNamed(d.store.Queues(), queue) }
+func (d *diagnosis) covers(name string) bool { return isNamed(d.store.Queues(), name) }
 
 // checkProcesses reads the reports of processes, and finds old ones.
 func (d *diagnosis) checkProcesses(ctx context.Context) error {
@@ -428,8 +428,8 @@ func (d *diagnosis) checkDrained(ctx context.Context, waiting []driver.QueueInfo
 	return nil
 }
 
-func (d *diagnosis) controlText(ctx context.Context, queue, what string) (string, error) {
-	entry, err := d.lastControl(ctx, queue, what)
+func (d *diagnosis) controlText(ctx context.Context, name, what string) (string, error) {
+	entry, err := d.lastControl(ctx, name, what)
 	return sinceText(entry, d.now), err
 }
 
@@ -447,11 +447,11 @@ func sinceText(entry AuditEntry, now time.Time) string {
 
 // lastControl returns the latest entry of the audit list by which a queue was paused or drained.
 // Its Time is zero if there is none among the latest entries of the queue.
-func (d *diagnosis) lastControl(ctx context.Context, queue, what string) (AuditEntry, error) {
-	prefix := auditSharePrefix(queue)
+func (d *diagnosis) lastControl(ctx context.Context, name, what string) (AuditEntry, error) {
+	prefix := auditSharePrefix(name)
 	notes, err := d.store.Admin().Notes(ctx, driver.NoteRequest{Kind: auditQueueKind, From: prefix, To: prefix + "\x7f", Limit: controlEntries, Last: true})
 	if err != nil {
-		return AuditEntry{}, fmt.Errorf("reading the audit list of queue %q: %w", queue, err)
+		return AuditEntry{}, fmt.Errorf("reading the audit list of queue %q: %w", name, err)
 	}
 	for _, note := range notes {
 		var entry AuditEntry
@@ -640,17 +640,21 @@ func aheadText(by time.Duration) string {
 
 // agoText formats a duration in its two largest units.
 func agoText(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d >= day:
-		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
-	case d >= time.Hour:
-		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d >= time.Minute:
-		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
-	default:
-		return fmt.Sprintf("%ds", d/time.Second)
+	units := []struct {
+		length time.Duration
+		name   string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
+	for n, unit := range units {
+		if d < unit.length && n < len(units)-1 {
+			continue
+		}
+		text := fmt.Sprint(int64(d/unit.length), unit.name)
+		if n+1 < len(units) && d%unit.length >= units[n+1].length {
+			text += fmt.Sprint(int64(d%unit.length/units[n+1].length), units[n+1].name)
+		}
+		return text
 	}
+	return "" // not reached: the last unit is always used
 }
 
 func plural(n int, one, many string) string { return pluralCount(Count{Count: n}, one, many) }

@@ -223,14 +223,18 @@ func inIll(s management.Subject) management.Subject {
 
 var faults = map[string]fault{
 	"no live process": {
-		inMemory, func(p *patient) { time.Sleep(10 * time.Minute) },
-		management.NoProcess, management.Subject{}, "3 jobs have not ended",
+		inMemory, func(*patient) { time.Sleep(10 * time.Minute) },
+		management.NoProcess,
+		management.Subject{},
+		"3 jobs have not ended",
 	},
 	"a queue that no process has started": {
 		inMemory, func(p *patient) {
 			p.insertIn("orphans", "waits", func(r *driver.Record) { r.TimeInfo.Created = time.Now().Add(-time.Hour) })
 		},
-		management.NoProcess, management.Subject{InQueue: true, Queue: "orphans"}, "has waited for 1h0m",
+		management.NoProcess,
+		management.Subject{InQueue: true, Queue: "orphans"},
+		"has waited for 1h",
 	},
 	"a type that no process has registered": {
 		inMemory, func(p *patient) {
@@ -244,14 +248,14 @@ var faults = map[string]fault{
 			p.control(ill, management.ControlChange{Paused: new(true)})
 			p.later(2 * time.Hour)
 		},
-		management.PausedQueue, inIll(management.Subject{}), "paused since 2h0m by ada; its oldest job has waited for 2h0m",
+		management.PausedQueue, inIll(management.Subject{}), "paused since 2h by ada; its oldest job has waited for 2h",
 	},
 	"a drained queue": {
 		inMemory, func(p *patient) {
 			p.control(ill, management.ControlChange{Draining: new(true)})
 			p.later(2 * time.Hour)
 		},
-		management.DrainingQueue, inIll(management.Subject{}), "draining since 2h0m by ada",
+		management.DrainingQueue, inIll(management.Subject{}), "draining since 2h by ada",
 	},
 	"a job that was parked long ago": {
 		inMemory, func(p *patient) {
@@ -260,7 +264,7 @@ var faults = map[string]fault{
 			require.Equal(p, 1, acted.Done)
 			p.later(3 * time.Hour)
 		},
-		management.ParkedJobs, inIll(management.Subject{JobID: "pending", Type: "alpha"}), "1 job is parked; the oldest, pending, was put or ran 3h0m ago: it \x1b[31mfails",
+		management.ParkedJobs, inIll(management.Subject{JobID: "pending", Type: "alpha"}), "1 job is parked; the oldest, pending, was put or ran 3h ago: it \x1b[31mfails",
 	},
 	"a job that does not return": {
 		inMemory, func(p *patient) {
@@ -272,7 +276,7 @@ var faults = map[string]fault{
 			stuck := driver.LeaseOf(p.record(ill, "stuck", running))
 			require.NoError(p, p.SetProgress(p.Context(), stuck, driver.Progress{Stuck: &amboy.StuckRun{Since: time.Now().Add(-time.Hour), Cause: "canceled"}}))
 		},
-		management.StuckJob, inIll(management.Subject{JobID: "stuck", Type: "alpha", Process: process}), "should have ended 1h0m ago",
+		management.StuckJob, inIll(management.Subject{JobID: "stuck", Type: "alpha", Process: process}), "should have ended 1h ago",
 	},
 	"a schedule that fails": {
 		inMemory, func(p *patient) {
@@ -284,11 +288,13 @@ var faults = map[string]fault{
 		inMemory, func(p *patient) {
 			p.keep(presence.Schedule{Queue: ill, Name: "digest", Next: time.Now().Add(-time.Hour), Seen: time.Now()}.Note())
 		},
-		management.MissedSchedule, inIll(management.Subject{Schedule: "digest"}), "passed 1h0m ago",
+		management.MissedSchedule, inIll(management.Subject{Schedule: "digest"}), "passed 1h ago",
 	},
 	"a process with an older version of the library": {
 		inMemory, func(p *patient) { p.live(func(here *presence.Process) { here.Types = nil }) },
-		management.OldProcess, management.Subject{Process: process}, "does not report which types",
+		management.OldProcess,
+		management.Subject{Process: process},
+		"does not report which types",
 	},
 	"a process with an older version of the service": {
 		inMemory, func(p *patient) {
@@ -296,7 +302,9 @@ var faults = map[string]fault{
 			p.live(func(here *presence.Process) { here.Unknown = []driver.Kind{met} })
 			p.live(func(here *presence.Process) { here.ID, here.Types = "new", []presence.Type{{Name: "alpha", To: 2}} })
 		},
-		management.OldProcess, management.Subject{Process: process}, `started 1h0m ago, knows only older versions of job type "alpha" version 2`,
+		management.OldProcess,
+		management.Subject{Process: process},
+		`started 1h ago, knows only older versions of job type "alpha" version 2`,
 	},
 	"a process that does not report itself": {
 		inMemory, func(p *patient) {
@@ -305,28 +313,36 @@ var faults = map[string]fault{
 				r.Status.Owner, r.TimeInfo.Start = "legacy", time.Now().Add(-time.Hour)
 			})
 		},
-		management.OldProcess, management.Subject{Process: "legacy"}, "does not report itself",
+		management.OldProcess,
+		management.Subject{Process: "legacy"},
+		"does not report itself",
 	},
 	"SQLite: a lease that is not renewed": {
 		onSQLite, func(p *patient) {
 			p.execFile("UPDATE jobs SET mod_time = ?, lease_until = ? WHERE job_id = 'running'", time.Now().Add(-time.Hour).UnixNano(), time.Now().Add(-50*time.Minute).UnixNano())
 		},
-		management.ExpiredLease, inIll(management.Subject{JobID: "running", Process: process}), "ran out 50m0s ago",
+		management.ExpiredLease, inIll(management.Subject{JobID: "running", Process: process}), "ran out 50m ago",
 	},
 	"SQLite: an index is missing": {
 		onSQLite, func(p *patient) { p.execFile("DROP INDEX edges_to") },
-		management.MissingIndex, management.Subject{Name: "edges_to"}, "edges_to does not exist",
+		management.MissingIndex,
+		management.Subject{Name: "edges_to"},
+		"edges_to does not exist",
 	},
 	"SQLite: a large log": {
 		onSQLite, func(p *patient) { require.NoError(p, os.Truncate(p.file+"-wal", 100<<20)) },
-		management.LargeLog, management.Subject{Name: "jobs.db-wal"}, "has 100 MB",
+		management.LargeLog,
+		management.Subject{Name: "jobs.db-wal"},
+		"has 100 MB",
 	},
 	"SQLite: free space": {
 		onSQLite, func(p *patient) {
 			p.execFile("INSERT INTO notes VALUES ('x', 'x', 0, zeroblob(70000000))")
 			p.execFile("DELETE FROM notes WHERE kind = 'x'; PRAGMA wal_checkpoint(TRUNCATE)")
 		},
-		management.Bloat, management.Subject{Name: "jobs.db"}, "66 of the 66 MB",
+		management.Bloat,
+		management.Subject{Name: "jobs.db"},
+		"66 of the 66 MB",
 	},
 	"PostgreSQL: a lease that is not renewed": {
 		onPostgres, func(p *patient) {
@@ -337,13 +353,17 @@ var faults = map[string]fault{
 	},
 	"PostgreSQL: an index is missing": {
 		onPostgres, func(p *patient) { p.execServer("DROP INDEX jobs_due") },
-		management.MissingIndex, management.Subject{Name: "jobs_due"}, "jobs_due does not exist",
+		management.MissingIndex,
+		management.Subject{Name: "jobs_due"},
+		"jobs_due does not exist",
 	},
 	"PostgreSQL: an index is not valid": {
 		onPostgres, func(p *patient) {
 			p.execServer("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'jobs_due'::regclass")
 		},
-		management.MissingIndex, management.Subject{Name: "jobs_due"}, "is not valid",
+		management.MissingIndex,
+		management.Subject{Name: "jobs_due"},
+		"is not valid",
 	},
 	"PostgreSQL: dead rows": {
 		onPostgres, func(p *patient) {
@@ -353,7 +373,9 @@ var faults = map[string]fault{
 			p.execServer("SELECT pg_stat_force_next_flush()")
 			p.execServer("SELECT 1")
 		},
-		management.Bloat, management.Subject{Name: "marks"}, "101000 dead rows and 0 live ones",
+		management.Bloat,
+		management.Subject{Name: "marks"},
+		"101000 dead rows and 0 live ones",
 	},
 	"PostgreSQL: endless retention": {
 		onPostgres, func(p *patient) {
@@ -365,14 +387,20 @@ var faults = map[string]fault{
 		management.EndlessRetention, inIll(management.Subject{}), "10000 finished jobs or more; 100 of the latest 100",
 	},
 	"PostgreSQL: a process whose clock is ahead": {
-		onPostgres, func(p *patient) { p.live(func(here *presence.Process) { here.Seen = time.Now().Add(time.Minute + time.Second) }) },
-		management.ClockSkew, management.Subject{Process: process}, "is 1m0s ahead of the clock of the store",
+		onPostgres, func(p *patient) {
+			p.live(func(here *presence.Process) { here.Seen = time.Now().Add(time.Minute + time.Second) })
+		},
+		management.ClockSkew,
+		management.Subject{Process: process},
+		"is 1m ahead of the clock of the store",
 	},
 	"PostgreSQL: a process whose clock is behind": {
 		onPostgres, func(p *patient) {
 			p.execServer("UPDATE jobs SET mod_time = mod_time - $1 WHERE job_id = 'running'", int64(time.Hour))
 		},
-		management.ClockSkew, management.Subject{Process: process}, "behind the clock of the store",
+		management.ClockSkew,
+		management.Subject{Process: process},
+		"behind the clock of the store",
 	},
 	"MongoDB: a lease that is not renewed": {
 		onMongo, func(p *patient) {
@@ -385,11 +413,17 @@ var faults = map[string]fault{
 			_, err := p.mongodb.Collection("jobs.group").Indexes().DropOne(p.Context(), "due")
 			require.NoError(p, err)
 		},
-		management.MissingIndex, management.Subject{Name: "due"}, "no index with the keys line.due:1",
+		management.MissingIndex,
+		management.Subject{Name: "due"},
+		"no index with the keys line.due:1",
 	},
 	"MongoDB: a process whose clock is ahead": {
-		onMongo, func(p *patient) { p.live(func(here *presence.Process) { here.Seen = time.Now().Add(time.Minute + time.Second) }) },
-		management.ClockSkew, management.Subject{Process: process}, "is 1m0s ahead of the clock of the store",
+		onMongo, func(p *patient) {
+			p.live(func(here *presence.Process) { here.Seen = time.Now().Add(time.Minute + time.Second) })
+		},
+		management.ClockSkew,
+		management.Subject{Process: process},
+		"is 1m ahead of the clock of the store",
 	},
 }
 
@@ -415,21 +449,18 @@ func TestDiagnosisNamesTheFaultAndNothingElse(t *testing.T) {
 				assert.NotEmpty(p, found[0].Severity)
 				assert.NotEmpty(p, found[0].Why)
 				assert.NotEmpty(p, found[0].Remedy)
-				assert.FileExists(p, filepath.Join("..", page(found[0].Docs)))
+				page, heading, _ := strings.Cut(found[0].Docs, "#")
+				text, err := os.ReadFile(filepath.Join("..", page))
+				require.NoError(p, err)
+				assert.Contains(p, strings.ReplaceAll(strings.ToLower(string(text)), " ", "-"), "#-"+heading)
 			})
 		})
 	}
 }
 
-// page returns the file of a page, without the heading.
-func page(docs string) string {
-	file, _, _ := strings.Cut(docs, "#")
-	return file
-}
-
 // A queue in ordinary use has no findings, whatever its kind.
 func TestDiagnosisOfAHealthyQueue(t *testing.T) {
-	inspectEach(t, []view{ofQueue, ofGroup, ofDatabase}, func(f *inspected) {
+	inspectEach(t, []view{ofQueue, ofGroup, ofDatabase, ofClient}, func(f *inspected) {
 		f.put(newTask("done", "alpha"), f.fail("failed", "beta"))
 		f.wait("done", "failed")
 		f.hold("running", "alpha", "ledger")
@@ -460,6 +491,7 @@ func TestDiagnosisOfManyJobs(t *testing.T) {
 			list := strings.Join(columns, ", ")
 			p.execFile("INSERT INTO jobs (name, job_id, "+list+") WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?) SELECT name || n, job_id || n, "+list+" FROM jobs, n WHERE job_id = ?", number, id)
 			p.execFile("UPDATE queues SET "+place+" = "+place+" + ?", number)
+			p.execFile("PRAGMA wal_checkpoint(TRUNCATE)") // the log of the copy is large
 		},
 		"PostgreSQL": func(p *patient, id, _ string) {
 			p.execServer(`INSERT INTO jobs SELECT (jsonb_populate_record(j, jsonb_build_object('seq', nextval('arrivals'), 'job_id', j.job_id || n))).*
@@ -495,4 +527,36 @@ func (p *patient) queryFile(into *[]string, query string) {
 		*into = append(*into, text)
 	}
 	require.NoError(p, rows.Err())
+}
+
+// The command of a finding is pasted into a shell: a name that a user made up must not become a
+// part of it.
+func TestAttackTheCommandOfAFindingRunsAnother(t *testing.T) {
+	for name, want := range map[string]string{
+		"mail":              "amboy queues resume mail",
+		"":                  "amboy queues resume ''",
+		"a b":               "amboy queues resume 'a b'",
+		"x; rm -rf ~":       "amboy queues resume 'x; rm -rf ~'",
+		"x'; rm -rf ~; '":   `amboy queues resume 'x'\''; rm -rf ~; '\'''`,
+		"$(rm -rf ~)`id`":   "amboy queues resume '$(rm -rf ~)`id`'",
+		"x\nrm -rf ~":       "",
+		"x\x1b[2J":          "",
+		"--url=http://evil": "",
+	} {
+		inMemory(t, func(p *patient) {
+			p.insertIn(name, "waits", nil)
+			p.control(name, management.ControlChange{Paused: new(true)})
+			time.Sleep(time.Hour) // fake time
+			p.live(func(here *presence.Process) {
+				here.Queues = append(here.Queues, presence.Queue{Name: name, Started: true})
+			})
+			var commands []string
+			for _, f := range p.diagnose() {
+				if f.Kind == management.PausedQueue {
+					commands = append(commands, f.Command)
+				}
+			}
+			assert.Equal(p, []string{want}, commands, name)
+		})
+	}
 }

@@ -61,6 +61,7 @@ var samples = map[string][]sample{
 	"GET /v2/scopes":       {{action: rest.ActionRead, target: "/v2/scopes", all: true}, {action: rest.ActionRead, target: "/v2/scopes?queue=QUEUE"}},
 	"GET /v2/processes":    {{action: rest.ActionRead, target: "/v2/processes", all: true}},
 	"GET /v2/activity":     {{action: rest.ActionRead, target: "/v2/activity", all: true, sum: `"succeeded":1,"failed":0`}, {action: rest.ActionRead, target: "/v2/activity?queue=QUEUE"}},
+	"GET /v2/diagnosis":    {{action: rest.ActionRead, target: "/v2/diagnosis", all: true}},
 	"GET /v2/schedules":    {{action: rest.ActionRead, target: "/v2/schedules", all: true}},
 	"GET /v2/audit":        {{action: rest.ActionRead, target: "/v2/audit", all: true}, {action: rest.ActionRead, target: "/v2/audit?queue=QUEUE"}},
 	"GET /v2/events":       {{action: rest.ActionRead, target: "/v2/events", all: true}},

@@ -41,6 +41,11 @@ type examined struct {
 // Examine implements driver.Examiner. It reads the catalog, the statistics of the server, and
 // jobs of the latest leases.
 func (d *Driver) Examine(ctx context.Context) (driver.Condition, error) {
+	return d.examine(ctx, oldTransaction)
+}
+
+// examine finds transactions that have been open for longer than old.
+func (d *Driver) examine(ctx context.Context, old time.Duration) (driver.Condition, error) {
 	condition := driver.Condition{OwnersAhead: map[string]time.Duration{}}
 	valid := map[string]bool{}
 	add := func(defect driver.Defect) { condition.Defects = append(condition.Defects, defect) }
@@ -49,7 +54,8 @@ func (d *Driver) Examine(ctx context.Context) (driver.Condition, error) {
 		{
 			"reading the indexes", `SELECT c.relname::text, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 				JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1`,
-			[]any{d.opts.Schema}, func(r *row) error {
+			[]any{d.opts.Schema},
+			func(r *row) error {
 				valid[r.text()] = r.bool()
 				return nil
 			},
@@ -57,7 +63,8 @@ func (d *Driver) Examine(ctx context.Context) (driver.Condition, error) {
 		{
 			"reading the numbers of dead rows", `SELECT relname::text, n_dead_tup, n_live_tup FROM pg_stat_user_tables
 				WHERE schemaname = $1 AND n_dead_tup >= $2 AND n_dead_tup > n_live_tup ORDER BY 1`,
-			[]any{d.opts.Schema, manyDead}, func(r *row) error {
+			[]any{d.opts.Schema, manyDead},
+			func(r *row) error {
 				add(d.bloat(r.text(), r.int(), r.int()))
 				return nil
 			},
@@ -66,7 +73,8 @@ func (d *Driver) Examine(ctx context.Context) (driver.Condition, error) {
 			"reading the ages of transactions", `SELECT pid::bigint, extract(epoch FROM clock_timestamp() - xact_start)::bigint FROM pg_stat_activity
 				WHERE datname = current_database() AND backend_type = 'client backend' AND xact_start < clock_timestamp() - make_interval(secs => $1)
 				ORDER BY xact_start LIMIT 10`,
-			[]any{oldTransaction.Seconds()}, func(r *row) error {
+			[]any{old.Seconds()},
+			func(r *row) error {
 				add(transactionDefect(r.int(), time.Duration(r.int())*time.Second))
 				return nil
 			},
@@ -74,7 +82,8 @@ func (d *Driver) Examine(ctx context.Context) (driver.Condition, error) {
 		{
 			"reading the replication slots", `SELECT slot_name::text, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots
 				WHERE NOT active AND restart_lsn IS NOT NULL AND pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) >= $1::bigint ORDER BY 1 LIMIT 10`,
-			[]any{muchRetained}, func(r *row) error {
+			[]any{muchRetained},
+			func(r *row) error {
 				add(slotDefect(r.text(), r.int()))
 				return nil
 			},
@@ -86,7 +95,8 @@ func (d *Driver) Examine(ctx context.Context) (driver.Condition, error) {
 			"comparing the clocks", d.inSchema(`SELECT owner, max(mod_time - (lease_until - lease_time)), max(lease_time) FROM {s}.jobs
 				WHERE place = 6 AND lease_time > 0 AND seq IN (SELECT unnest(seqs) FROM (SELECT seqs FROM {s}.leases ORDER BY until DESC LIMIT $1) AS latest)
 				GROUP BY owner`),
-			[]any{measuredLeases}, func(r *row) error {
+			[]any{measuredLeases},
+			func(r *row) error {
 				owner, ahead, leaseTime := r.text(), time.Duration(r.integer()), time.Duration(r.integer())
 				if ahead >= 0 || -ahead > leaseTime/2 {
 					condition.OwnersAhead[owner] = ahead
@@ -99,7 +109,8 @@ func (d *Driver) Examine(ctx context.Context) (driver.Condition, error) {
 				WHERE place = 6 AND lease_until + lease_time + lease_time / 2 + $1::bigint < ` + serverNow + `
 				AND seq IN (SELECT unnest(seqs) FROM (SELECT seqs FROM {s}.leases WHERE until < ` + serverNow + ` - $1::bigint ORDER BY until LIMIT 1000) AS first)
 				ORDER BY lease_until LIMIT $2`),
-			[]any{int64(driver.ExpiredGrace(0)), driver.MaxExpired}, func(r *row) error {
+			[]any{int64(driver.ExpiredGrace(0)), driver.MaxExpired},
+			func(r *row) error {
 				condition.Expired = append(condition.Expired, driver.ExpiredLease{
 					Queue: r.text(), JobID: r.text(), Owner: r.text(), Ended: table.TimeOf(r.time()),
 				})
@@ -165,13 +176,13 @@ func (d *Driver) missingIndexes(valid map[string]bool) (missing []driver.Defect)
 	return missing
 }
 
-func (d *Driver) bloat(table string, dead, live int) driver.Defect {
+func (d *Driver) bloat(name string, dead, live int) driver.Defect {
 	return driver.Defect{
 		Kind:    driver.Bloat,
-		Name:    table,
-		Detail:  fmt.Sprintf("The table %s has %d dead rows and %d live ones.", table, dead, live),
+		Name:    name,
+		Detail:  fmt.Sprintf("The table %s has %d dead rows and %d live ones.", name, dead, live),
 		Remedy:  "Remove what keeps autovacuum from the table: that it is turned off or too slow, or an old transaction. Then vacuum the table once.",
-		Command: "VACUUM (VERBOSE) " + pgx.Identifier{d.opts.Schema, table}.Sanitize() + ";",
+		Command: "VACUUM (VERBOSE) " + pgx.Identifier{d.opts.Schema, name}.Sanitize() + ";",
 	}
 }
 

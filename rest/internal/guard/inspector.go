@@ -324,7 +324,7 @@ func (g *guarded) Diagnose(ctx context.Context) (management.Diagnosis, error) {
 	}
 	diagnostician, ok := g.inner.(management.Diagnostician)
 	if !ok {
-		return management.Diagnosis{}, fmt.Errorf("a %T makes no diagnosis: %w", g.inner, management.ErrUnsupported)
+		return management.Diagnosis{}, fmt.Errorf("making a diagnosis: %w", management.ErrUnsupported)
 	}
 	diagnosis, err := diagnostician.Diagnose(ctx)
 	if g.opts.Tenant != "" {
