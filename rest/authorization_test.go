@@ -73,6 +73,7 @@ var samples = map[string][]sample{
 	"GET /queues/{queue}":           {{action: rest.ActionRead, target: "/queues/QUEUE"}},
 	"GET /queues/{queue}/jobs/{id}": {{action: rest.ActionRead, target: "/queues/QUEUE/jobs/one"}},
 	"GET /workers":                  {{action: rest.ActionRead, target: "/workers", all: true}},
+	"GET /diagnosis":                {{action: rest.ActionRead, target: "/diagnosis", all: true}},
 	"GET /schedules":                {{action: rest.ActionRead, target: "/schedules", all: true}},
 	"GET /scopes":                   {{action: rest.ActionRead, target: "/scopes", all: true}},
 	"GET /audit":                    {{action: rest.ActionRead, target: "/audit", all: true}},
