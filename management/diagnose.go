@@ -23,6 +23,8 @@ const (
 	maxDiagnosed = 10_000
 	// longWait is how long jobs may wait before what keeps them waiting is a finding.
 	longWait = 15 * time.Minute
+	// soonServed is within what time a live process opens a queue whose jobs become due.
+	soonServed = time.Minute
 	// longParked is how long jobs may be parked.
 	longParked = time.Hour
 	// longDrained is how long a queue may be drained.
@@ -195,7 +197,7 @@ func (d *diagnosis) checkProcesses(ctx context.Context) error {
 			continue
 		}
 		d.reports = append(d.reports, report)
-		if report.Alive(d.now) && slices.ContainsFunc(report.Queues, func(q presence.Queue) bool { return q.Started && ours(q) }) {
+		if d.isAlive(report) && slices.ContainsFunc(report.Queues, func(q presence.Queue) bool { return q.Started && ours(q) }) {
 			d.alive = append(d.alive, report)
 		}
 	}
@@ -293,22 +295,13 @@ func (d *diagnosis) checkQueues(ctx context.Context) error {
 		return err
 	}
 	var waiting []driver.QueueInfo
-	unfinished := 0
+	begun, ready := 0, 0
 	for _, info := range d.infos {
-		unfinished += info.Unfinished() - info.Parked
+		begun += info.Stats.Running + info.Stats.Retrying
+		ready += max(0, readyIn(info))
 		if readyIn(info) > 0 || info.Scheduled > 0 {
 			waiting = append(waiting, info)
 		}
-	}
-	if unfinished > 0 && len(d.alive)+len(d.unreported) == 0 {
-		d.add(Finding{
-			Kind: NoProcess, Severity: Critical,
-			Detail:  fmt.Sprintf("%s not ended, and no live process has a started queue.", plural(unfinished, "job has", "jobs have")),
-			Why:     "Nothing runs until a process starts.",
-			Remedy:  "Start the service. If it runs, see whether its clock is right and whether it can write to the store.",
-			Command: "amboy processes",
-			Docs:    "docs/diagnosing-a-store.md#processes",
-		})
 	}
 	// Paused and drained queues come first, and then those with the most jobs.
 	slices.SortStableFunc(waiting, func(a, b driver.QueueInfo) int {
@@ -320,13 +313,56 @@ func (d *diagnosis) checkQueues(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	longest := time.Duration(-1)
 	for _, q := range queues {
+		if !q.OldestPending.IsZero() {
+			longest = max(longest, d.now.Sub(q.OldestPending))
+		}
 		if err := d.checkQueue(ctx, q); err != nil {
 			return err
 		}
 	}
+	d.checkServed(begun, ready, longest)
 	return d.checkDrained(ctx, waiting)
 }
+
+// checkServed finds that no process runs jobs, although some have begun or are ready. longest is
+// how long a job has been ready; negative if none is. A process that is alive without a started
+// queue may be about to open one: a group does so when a job becomes due.
+func (d *diagnosis) checkServed(begun, ready int, longest time.Duration) {
+	switch {
+	case len(d.alive)+len(d.unreported) > 0:
+		return
+	case begun == 0 && ready == 0 && longest < 0:
+		return // no job can run now
+	case begun == 0 && d.isAnyAlive() && longest < soonServed:
+		return
+	}
+	var jobs []string
+	if ready > 0 {
+		jobs = append(jobs, plural(ready, "job is ready", "jobs are ready"))
+	}
+	if begun > 0 {
+		jobs = append(jobs, plural(begun, "job has not ended", "jobs have not ended"))
+	}
+	if len(jobs) == 0 {
+		jobs = []string{"scheduled jobs are due"}
+	}
+	d.add(Finding{
+		Kind: NoProcess, Severity: Critical,
+		Detail:  "No live process has a started queue: " + strings.Join(jobs, ", and ") + ".",
+		Why:     "Nothing runs until a process starts.",
+		Remedy:  "Start the service. If it runs, see whether its clock is right and whether it can write to the store.",
+		Command: "amboy processes",
+		Docs:    "docs/diagnosing-a-store.md#processes",
+	})
+}
+
+func (d *diagnosis) isAnyAlive() bool { return slices.ContainsFunc(d.reports, d.isAlive) }
+
+// isAlive reports whether a process has reported itself lately, by the clock of the store: the one
+// of this process may be wrong.
+func (d *diagnosis) isAlive(p presence.Process) bool { return p.Alive(d.now.Add(d.condition.ClockAhead)) }
 
 // readQueues reads the counts and the controls of the queues.
 func (d *diagnosis) readQueues(ctx context.Context) (err error) {

@@ -226,7 +226,7 @@ var faults = map[string]fault{
 		inMemory, func(*patient) { time.Sleep(10 * time.Minute) },
 		management.NoProcess,
 		management.Subject{},
-		"3 jobs have not ended",
+		"1 job is ready, and 1 job has not ended",
 	},
 	"a queue that no process has started": {
 		inMemory, func(p *patient) {
@@ -527,6 +527,31 @@ func (p *patient) queryFile(into *[]string, query string) {
 		*into = append(*into, text)
 	}
 	require.NoError(p, rows.Err())
+}
+
+// A group closes the queues of idle tenants: a process is not missing while their jobs are
+// scheduled, or have just become due.
+func TestIdleGroupTakenForAMissingProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := memory.New(memory.Options{KeepFinished: 100})
+		require.NoError(t, err)
+		i, err := management.NewStoreInspector(d)
+		require.NoError(t, err)
+		p := &patient{T: t, Driver: d, inspector: i}
+		defer func() { assert.NoError(t, d.Close(t.Context())) }()
+		idle := func(here *presence.Process) { here.Queues = nil }
+		p.insert("scheduled", func(r *driver.Record) { r.TimeInfo.WaitUntil = time.Now().Add(time.Hour) })
+		assert.Empty(t, p.diagnose(), "no process has had work yet")
+		time.Sleep(time.Hour + time.Second) // fake time
+		p.live(idle)
+		assert.Empty(t, p.diagnose(), "the job has just become due")
+		time.Sleep(2 * time.Minute)
+		p.live(idle)
+		found := p.diagnose()
+		require.Len(t, found, 1)
+		assert.Equal(t, management.NoProcess, found[0].Kind)
+		assert.Equal(t, management.Subject{}, found[0].Subject)
+	})
 }
 
 // The command of a finding is pasted into a shell: a name that a user made up must not become a

@@ -129,6 +129,6 @@ func ExampleNewStoreInspector() {
 	}
 	// Output:
 	// critical no-process
-	// 1 job has not ended, and no live process has a started queue.
+	// No live process has a started queue: 1 job is ready.
 	// amboy processes
 }

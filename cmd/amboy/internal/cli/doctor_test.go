@@ -92,7 +92,7 @@ func checkStore(t *testing.T, d driver.Driver, examine func() result) {
 	require.NoError(t, errs[0])
 	got = examine()
 	assert.Equal(t, 1, got.code, got.errOut)
-	assert.Contains(t, got.out, "CRITICAL  no-process\n  1 job has not ended, and no live process has a started queue.\n")
+	assert.Contains(t, got.out, "CRITICAL  no-process\n  No live process has a started queue: 1 job is ready.\n")
 	assert.Contains(t, got.out, "\n1 finding in the store and 1 of its queues.\n")
 }
 
