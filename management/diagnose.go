@@ -362,7 +362,9 @@ func (d *diagnosis) isAnyAlive() bool { return slices.ContainsFunc(d.reports, d.
 
 // isAlive reports whether a process has reported itself lately, by the clock of the store: the one
 // of this process may be wrong.
-func (d *diagnosis) isAlive(p presence.Process) bool { return p.Alive(d.now.Add(d.condition.ClockAhead)) }
+func (d *diagnosis) isAlive(p presence.Process) bool {
+	return p.Alive(d.now.Add(d.condition.ClockAhead))
+}
 
 // readQueues reads the counts and the controls of the queues.
 func (d *diagnosis) readQueues(ctx context.Context) (err error) {
