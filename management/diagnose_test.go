@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
 	_ "modernc.org/sqlite" // the "sqlite" driver of database/sql
 
 	"github.com/mongodb/amboy"
@@ -417,6 +421,10 @@ var faults = map[string]fault{
 		management.Subject{Name: "due"},
 		"no index with the keys line.due:1",
 	},
+	"MongoDB: endless retention": {
+		onMongo, func(p *patient) { p.copyFinished(10_000) },
+		management.EndlessRetention, inIll(management.Subject{}), "10000 finished jobs or more; 100 of the latest 100",
+	},
 	"MongoDB: a process whose clock is ahead": {
 		onMongo, func(p *patient) {
 			p.live(func(here *presence.Process) { here.Seen = time.Now().Add(time.Minute + time.Second) })
@@ -425,6 +433,52 @@ var faults = map[string]fault{
 		management.Subject{Process: process},
 		"is 1m ahead of the clock of the store",
 	},
+}
+
+// copyFinished stores copies of a job that has succeeded, which are kept for ever.
+func (p *patient) copyFinished(number int) {
+	p.Helper()
+	var job bson.M
+	jobs := p.mongodb.Collection("jobs.group")
+	require.NoError(p, jobs.FindOne(p.Context(), bson.M{"job_id": "succeeded"}).Decode(&job))
+	delete(job, "forget_at")
+	copies := make([]any, number)
+	for n := range copies {
+		one := maps.Clone(job)
+		one["job_id"] = fmt.Sprint("kept ", n)
+		one["_id"] = ill + "." + one["job_id"].(string)
+		one["order"] = job["order"].(int64) + int64(n) + 1_000_000
+		copies[n] = one
+	}
+	_, err := jobs.InsertMany(p.Context(), copies)
+	require.NoError(p, err)
+}
+
+// An index that only operators use keeps no job from running.
+func TestMissingIndexForListsTakenForACriticalOne(t *testing.T) {
+	onMongo(t, func(p *patient) {
+		for name, severity := range map[string]management.Severity{"created": management.Warning, "next_job": management.Critical} {
+			_, err := p.mongodb.Collection("jobs.group").Indexes().DropOne(p.Context(), name)
+			require.NoError(p, err)
+			found := p.diagnose()
+			require.NotEmpty(p, found)
+			assert.True(p, slices.ContainsFunc(found, func(f management.Finding) bool { return f.Subject.Name == name && f.Severity == severity }), name)
+		}
+		assert.Equal(p, management.Critical, p.diagnose()[0].Severity, "the most severe findings come first")
+	})
+}
+
+// The legacy library can make the server remove jobs by their age.
+func TestServerThatRemovesJobsTakenForOneThatKeepsThem(t *testing.T) {
+	onMongo(t, func(p *patient) {
+		p.copyFinished(10_000)
+		require.Len(p, p.diagnose(), 1)
+		_, err := p.mongodb.Collection("jobs.group").Indexes().CreateOne(p.Context(), mongo.IndexModel{
+			Keys: bson.D{{Key: "time_info.end", Value: 1}}, Options: options.Index().SetExpireAfterSeconds(86_400),
+		})
+		require.NoError(p, err)
+		assert.Empty(p, p.diagnose())
+	})
 }
 
 func (p *patient) updateRunning(set bson.M) {

@@ -65,6 +65,8 @@ const (
 // Defect is something that is wrong with a store.
 type Defect struct {
 	Kind DefectKind
+	// Minor is true if jobs run as well without what is missing, and only operators wait longer.
+	Minor bool
 	// Name is the name of the index, the table or the file.
 	Name string
 	// Detail describes the defect in a sentence, with its numbers.

@@ -84,6 +84,7 @@ func (d *Driver) expired(ctx context.Context, now time.Time) (leases []driver.Ex
 func (d *Driver) missingIndex(i *index) (driver.Defect, error) {
 	defect := driver.Defect{
 		Kind:   driver.MissingIndex,
+		Minor:  i.use == reporting,
 		Name:   i.label(),
 		Detail: fmt.Sprintf("The collection %s has no index with the keys %s.", d.jobs.Name(), strings.TrimSuffix(i.keyText(), ",")),
 		Remedy: "Build the index, or start a service without SkipIndexes, which builds all that are missing.",
