@@ -106,3 +106,29 @@ func ExampleNewInspector() {
 	// would retry 1 and did 1
 	// bob retry 1
 }
+
+// Find out what is wrong with a store. Here, a job waits, and no process runs.
+func ExampleNewStoreInspector() {
+	ctx := context.Background()
+	store, err := memory.New(memory.Options{KeepFinished: 100})
+	must(err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, Name: "mail", NumWorkers: 1})
+	must(err)
+	defer q.Close(ctx)
+	_, err = brokenMail.Put(ctx, q, "ann") // but the queue is not started
+	must(err)
+
+	inspector, err := management.NewStoreInspector(store) // the store of a driver, without a queue
+	must(err)
+	diagnosis, err := inspector.(management.Diagnostician).Diagnose(ctx)
+	must(err)
+	for _, f := range diagnosis.Findings {
+		fmt.Println(f.Severity, f.Kind)
+		fmt.Println(f.Detail)
+		fmt.Println(f.Command)
+	}
+	// Output:
+	// critical no-process
+	// No live process has a started queue: 1 job is ready.
+	// amboy processes
+}

@@ -11,8 +11,8 @@ import (
 )
 
 // Inspector shows and changes the jobs of one queue, of the queues of a group, or of a
-// whole store. NewInspector, NewGroupInspector and NewDBInspector return one, and
-// rest.NewClient returns one that calls another process. The Managers of this package
+// whole store. NewInspector, NewGroupInspector, NewStoreInspector and NewDBInspector return one,
+// and rest.NewClient returns one that calls another process. The Managers of this package
 // are Inspectors too.
 //
 // A job is identified by its queue and its ID. For a retryable job the methods use the

@@ -86,6 +86,16 @@ func NewGroupInspector(group amboy.QueueGroup) (Inspector, error) {
 	return &inspector{store: s}, nil
 }
 
+// NewStoreInspector returns an Inspector of all queues in the store of a driver, without opening
+// a queue. The caller must close the driver, and must not use the Inspector afterwards. It
+// returns an *InvalidArgumentError for a nil driver.
+func NewStoreInspector(d driver.Driver) (Inspector, error) {
+	if d == nil {
+		return nil, fmt.Errorf("making an inspector of a store: %w", invalid("driver", "nil", "must not be nil"))
+	}
+	return &inspector{store: queue.StoreOfDriver(d)}, nil
+}
+
 // NewDBInspector returns an Inspector of jobs in a MongoDB, without opening a queue. It
 // lives, connects, blocks and fails as NewDBQueueManager does, and has a method Close too.
 func NewDBInspector(ctx context.Context, opts DBQueueManagerOptions) (Inspector, error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -54,14 +55,9 @@ func (i *inspector) processes(ctx context.Context) ([]Process, error) {
 func (i *inspector) reportedProcesses(ctx context.Context) (map[string]*Process, error) {
 	allowed := i.store.Queues()
 	found := map[string]*Process{}
-	for note, err := range i.notes(ctx, presence.ProcessKind, "") {
+	for report, err := range i.presences(ctx) {
 		if err != nil {
 			return nil, err
-		}
-		var report presence.Process
-		if err := presence.Decode(note, &report); err != nil {
-			logUnreadableNote(ctx, note, err)
-			continue
 		}
 		p := &Process{
 			ID: report.ID, Host: report.Host, PID: report.PID, Started: report.Started, Seen: report.Seen,
@@ -80,31 +76,59 @@ func (i *inspector) reportedProcesses(ctx context.Context) (map[string]*Process,
 	return found, nil
 }
 
+// presences yields the reports of processes. After an error it yields nothing more.
+func (i *inspector) presences(ctx context.Context) iter.Seq2[presence.Process, error] {
+	return func(yield func(presence.Process, error) bool) {
+		for note, err := range i.notes(ctx, presence.ProcessKind, "") {
+			if err != nil {
+				yield(presence.Process{}, err)
+				return
+			}
+			var report presence.Process
+			if err := presence.Decode(note, &report); err != nil {
+				logUnreadableNote(ctx, note, err)
+				continue
+			}
+			if !yield(report, nil) {
+				return
+			}
+		}
+	}
+}
+
 // addRunning adds the running jobs to their processes. It adds processes that have not
 // reported themselves.
 func (i *inspector) addRunning(ctx context.Context, found map[string]*Process) error {
-	query := driver.Query{Queues: i.store.Queues(), States: []amboy.JobState{amboy.StateRunning}, Latest: true}
-	seen, more := 0, false
-	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: MaxLimit}) {
-		if err != nil {
-			return err
-		}
-		if seen == maxScanned {
-			more = true
-			break
-		}
-		seen++
+	more, err := i.eachRunning(ctx, func(r *driver.Record) {
 		p := found[r.Status.Owner]
 		if p == nil {
 			p = &Process{ID: r.Status.Owner, Queues: []ProcessQueue{}, Running: []JobSummary{}}
 			found[p.ID] = p
 		}
 		i.addRun(p, r)
-	}
+	})
 	for _, p := range found {
 		p.RunningCount.More = more
 	}
-	return nil
+	return err
+}
+
+// eachRunning calls visit for the running jobs, up to maxScanned. more is true if there are
+// more.
+func (i *inspector) eachRunning(ctx context.Context, visit func(*driver.Record)) (more bool, err error) {
+	query := driver.Query{Queues: i.store.Queues(), States: []amboy.JobState{amboy.StateRunning}, Latest: true}
+	seen := 0
+	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: MaxLimit}) {
+		if err != nil {
+			return false, err
+		}
+		if seen == maxScanned {
+			return true, nil
+		}
+		seen++
+		visit(r)
+	}
+	return false, nil
 }
 
 func (i *inspector) addRun(p *Process, r *driver.Record) {

@@ -47,14 +47,9 @@ func (i *inspector) setUnknown(ctx context.Context, queues []Queue) error {
 func (i *inspector) unknownKinds(ctx context.Context) ([]driver.Kind, error) {
 	var alive []presence.Process
 	met := map[driver.Kind]bool{}
-	for note, err := range i.notes(ctx, presence.ProcessKind, "") {
+	for report, err := range i.presences(ctx) {
 		if err != nil {
 			return nil, err
-		}
-		var report presence.Process
-		if err := presence.Decode(note, &report); err != nil {
-			logUnreadableNote(ctx, note, err)
-			continue
 		}
 		if !report.Alive(i.store.Now()) {
 			continue

@@ -26,6 +26,15 @@ type driverStore struct {
 // noQueue is the queue function of stores without a queue in this process.
 func noQueue(string) *driverQueue { return nil }
 
+// StoreOfDriver returns the store of all queues of a driver, without opening a queue. The caller
+// must close the driver, and must not use the store afterwards.
+func StoreOfDriver(d driver.Driver) *Store {
+	retention := Retention{
+		Succeeded: DefaultKeepSucceeded, Failed: DefaultKeepOthers, Canceled: DefaultKeepOthers, Expired: DefaultKeepOthers,
+	}
+	return driverStore{driver: d, now: time.Now, queue: noQueue, retention: retention}.withQueues(amboy.LockTimeout)
+}
+
 // withQueues returns a Store that is restricted to the named queues, or covers all queues
 // if none are named.
 func (s driverStore) withQueues(leaseTime time.Duration, queues ...string) *Store {

@@ -21,7 +21,10 @@ import (
 // for concurrent use.
 type Client struct{ remote remote }
 
-var _ management.Inspector = (*Client)(nil)
+var (
+	_ management.Inspector     = (*Client)(nil)
+	_ management.Diagnostician = (*Client)(nil)
+)
 
 // ClientOption configures a Client.
 type ClientOption func(*Client)
@@ -287,6 +290,11 @@ func (c *Client) Activity(ctx context.Context, req management.ActivityRequest) (
 func (c *Client) Schedules(ctx context.Context) ([]management.Schedule, error) {
 	list, err := get[api.ScheduleList](ctx, c, "/v2/schedules")
 	return list.Schedules, err
+}
+
+// Diagnose reports what is wrong with the store of the service.
+func (c *Client) Diagnose(ctx context.Context) (management.Diagnosis, error) {
+	return get[management.Diagnosis](ctx, c, "/v2/diagnosis")
 }
 
 // Audit returns a page of the entries of the audit list that a filter selects, the latest first.

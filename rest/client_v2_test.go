@@ -54,6 +54,11 @@ func TestClientReturnsWhatTheInspectorReturns(t *testing.T) {
 			return i.Scopes(t.Context(), management.ScopeFilter{Queues: inspectortest.Queues[:1], Name: "ledger"}, management.PageRequest{})
 		},
 		"schedules": func(i management.Inspector) (any, error) { return i.Schedules(t.Context()) },
+		"diagnosis": func(i management.Inspector) (any, error) {
+			diagnosis, err := i.(management.Diagnostician).Diagnose(t.Context())
+			diagnosis.Time = time.Time{}
+			return diagnosis, err
+		},
 		"audit": func(i management.Inspector) (any, error) {
 			page, err := i.Audit(t.Context(), management.AuditFilter{}, management.PageRequest{Limit: 3})
 			page.Next = withoutRandom(page.Next)

@@ -185,6 +185,14 @@ func (i *tenants) Schedules(context.Context) ([]management.Schedule, error) {
 	}), nil
 }
 
+func (i *tenants) Diagnose(context.Context) (management.Diagnosis, error) {
+	findings := of(func(queue string) management.Finding {
+		return management.Finding{Kind: management.PausedQueue, Severity: management.Critical, Subject: management.Subject{InQueue: true, Queue: queue}, Detail: "queue " + queue}
+	})
+	findings = append(findings, management.Finding{Kind: management.OldProcess, Severity: management.Warning, Subject: management.Subject{Process: "process of theirs"}})
+	return management.Diagnosis{Time: newYear, Queues: 2, Findings: findings}, nil
+}
+
 func (i *tenants) Audit(_ context.Context, _ management.AuditFilter, page management.PageRequest) (management.AuditPage, error) {
 	if page.Cursor != "" {
 		return management.AuditPage{Entries: []management.AuditEntry{{Time: newYear, What: "retry", Queue: mine, JobID: "old"}}}, nil

@@ -35,6 +35,7 @@ var pages = []struct{ name, path string }{
 	{"job-running", "queues/globex/jobs/bill-0"},
 	{"workers", "workers"},
 	{"schedules", "schedules"},
+	{"diagnosis", "diagnosis"},
 	{"scopes", "scopes"},
 	{"audit", "audit"},
 	{"not-found", "queues/nobody"},

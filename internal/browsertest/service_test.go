@@ -150,7 +150,8 @@ func newBusyService(t *testing.T) *service {
 	return s
 }
 
-// keepSchedule schedules bills to be printed each night.
+// keepSchedule schedules bills to be printed each night. Another schedule fails, so that the
+// diagnosis has a finding.
 func (s *service) keepSchedule(tenant string) {
 	s.t.Helper()
 	scheduler, err := schedule.New(s.queue(tenant), schedule.Options{})
@@ -161,4 +162,6 @@ func (s *service) keepSchedule(tenant string) {
 	require.NoError(s.t, scheduler.Add("nightly-bills", nightly, bill, schedule.CatchUpLatest))
 	require.NoError(s.t, scheduler.Start(s.t.Context()))
 	s.t.Cleanup(scheduler.Close)
+	failing := amboy.ScheduleInfo{Name: "hourly-reminders", Spec: "@hourly", Next: time.Now().Add(-time.Minute), Error: "the queue is full"}
+	require.NoError(s.t, s.queue(tenant).(amboy.ScheduleTeller).TellSchedules(s.t.Context(), failing))
 }

@@ -147,6 +147,12 @@ func (i *Inspector) Schedules(ctx context.Context) ([]management.Schedule, error
 	return put(i, schedules, err)
 }
 
+// Diagnose returns the diagnosis with its texts replaced.
+func (i *Inspector) Diagnose(ctx context.Context) (management.Diagnosis, error) {
+	diagnosis, err := i.Inspector.(management.Diagnostician).Diagnose(ctx)
+	return put(i, diagnosis, err)
+}
+
 // Audit returns the audit list with its texts replaced.
 func (i *Inspector) Audit(ctx context.Context, filter management.AuditFilter, p management.PageRequest) (management.AuditPage, error) {
 	page, err := i.Inspector.Audit(ctx, filter, p)

@@ -228,14 +228,14 @@ func (d *Driver) presentIndexes(ctx context.Context) (keys []string, building []
 		Unique bool   `bson:"unique"`
 	}
 	var all []struct {
-		specification `bson:",inline"`
-		Spec          bson.D `bson:"spec"` // of an index that is being built
+		Built specification `bson:",inline"`
+		Spec  bson.D        `bson:"spec"` // of an index that is being built
 	}
 	if err := cursor.All(ctx, &all); err != nil {
 		return nil, nil, err
 	}
 	for _, one := range all {
-		spec := one.specification
+		spec := one.Built
 		if len(one.Spec) > 0 {
 			raw, err := bson.Marshal(one.Spec)
 			if err == nil {

@@ -91,6 +91,25 @@ func TestIndexes(t *testing.T) {
 	assert.Equal(t, all, count())
 }
 
+// The keys of existing indexes were not read, so that each Open built all indexes again, and
+// Open with SkipIndexes logged all of them as missing.
+func TestExistingIndexesCountedAsMissing(t *testing.T) {
+	s := newStore(t)
+	s.open()
+	d := s.open(func(o *mongodb.Options) { o.SkipIndexes = true })
+	condition, err := d.Examine(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, condition.Defects)
+	_, err = s.jobs(true).Indexes().DropOne(t.Context(), "job_id")
+	require.NoError(t, err)
+	condition, err = d.Examine(t.Context())
+	require.NoError(t, err)
+	require.Len(t, condition.Defects, 1)
+	assert.Equal(t, "job_id", condition.Defects[0].Name)
+	assert.Equal(t, `db.runCommand({"createIndexes":"`+s.jobs(true).Name()+`","indexes":[{"key":{"group":1,"job_id":1},"name":"job_id","unique":true,"partialFilterExpression":{"job_id":{"$exists":true}}}]})`,
+		condition.Defects[0].Command)
+}
+
 // TestIndexThatIsNotUnique creates a plain index with the keys of a unique one.
 func TestIndexThatIsNotUnique(t *testing.T) {
 	s := newStore(t)

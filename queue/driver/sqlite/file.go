@@ -155,6 +155,12 @@ func openAll(ctx context.Context, db *sql.DB, n int) error {
 func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 	source := dataSource(path, opts, openTime)
 	_, err = os.Stat(path)
+	if opts.SkipMigrations {
+		if err != nil {
+			return err
+		}
+		return checkFile(ctx, source+"&mode=rw")
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		var model string
 		model, err = newModel(path)
@@ -193,6 +199,28 @@ func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 		return err
 	}
 	return noteBoot(ctx, conn)
+}
+
+// checkFile returns an error unless the file has the current schema. It changes nothing.
+func checkFile(ctx context.Context, source string) (err error) {
+	db, err := sql.Open("sqlite", source)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	version, err := schemaVersion(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if version != currentVersion() {
+		return fmt.Errorf("it has schema version %d, and this library needs version %d: a service with this version of the library migrates the file when it opens it", version, currentVersion())
+	}
+	return checkTables(ctx, conn)
 }
 
 // newModel makes a file beside path that only its owner can read and write. SQLite makes a

@@ -51,6 +51,9 @@ type Options struct {
 	// refuses otherwise. There, machines that use the file at the same time lose jobs or
 	// damage the file; a single machine may do so when it loses the connection.
 	AllowNetworkFileSystem bool
+	// SkipMigrations makes Open neither create nor migrate the file, and return an error unless
+	// it exists and has the schema of this version.
+	SkipMigrations bool
 }
 
 // withDefaults validates the options and fills in the defaults.
@@ -112,7 +115,7 @@ type Driver struct {
 var _ driver.Driver = (*Driver)(nil)
 
 // Open opens the file, creates it if it does not exist, and migrates it to the schema
-// of this version. A new file can be read and written by its owner only; the mode of a
+// of this version, unless Options.SkipMigrations is set. A new file can be read and written by its owner only; the mode of a
 // file that exists stays. Open returns an error if the options are invalid, a
 // *NewerSchemaError if a newer version of this library wrote the file, an error that wraps
 // ErrNetworkFileSystem if it is on a network file system, one that wraps ErrDamaged if it is

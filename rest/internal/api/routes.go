@@ -40,6 +40,7 @@ func Routes() []Route {
 		{Method: http.MethodGet, Pattern: "/v2/processes", Actions: read, Name: "listProcesses", Summary: "Lists the processes that run queues", Input: new(none), Answers: answers(ProcessList{}), serve: listProcesses},
 		{Method: http.MethodGet, Pattern: "/v2/activity", Actions: read, Name: "getActivity", Summary: "Reports what the queues have done recently", Input: new(activityInput), Answers: answers(management.Activity{}), serve: getActivity},
 		{Method: http.MethodGet, Pattern: "/v2/schedules", Actions: read, Name: "listSchedules", Summary: "Lists the schedules that processes run", Input: new(none), Answers: answers(ScheduleList{}), serve: listSchedules},
+		{Method: http.MethodGet, Pattern: "/v2/diagnosis", Actions: read, Name: "getDiagnosis", Summary: "Reports what is wrong with the store, with remedies", Input: new(none), Answers: answers(management.Diagnosis{}), serve: getDiagnosis},
 		{Method: http.MethodGet, Pattern: "/v2/audit", Actions: read, Name: "listAudit", Summary: "Lists a page of the audit list, the latest entry first", Input: new(auditInput), Answers: answers(management.AuditPage{}), serve: listAudit},
 		{Method: http.MethodGet, Pattern: "/v2/events", Actions: read, Name: "watchQueues", Summary: "Sends the queues, or the busiest of more than 1000, now and after changes, as server-sent events with the name \"queues\" and a QueuePage as data", Input: new(eventsInput), Answers: map[int]any{http.StatusOK: nil}, serve: watchQueues},
 		{Method: http.MethodGet, Pattern: "/v2/openapi.json", Actions: read, Name: "getDescription", Summary: "Describes this interface", Input: new(none), Answers: map[int]any{http.StatusOK: nil}, serve: describe},
@@ -380,6 +381,15 @@ func listSchedules(c *call) (answer, error) {
 	}
 	schedules, err := c.Schedules(c.r.Context())
 	return ok(ScheduleList{notNil(schedules)}), err
+}
+
+func getDiagnosis(c *call) (answer, error) {
+	if err := c.input(new(none), nil); err != nil {
+		return answer{}, err
+	}
+	diagnosis, err := c.Inspector.(management.Diagnostician).Diagnose(c.r.Context()) // that of a guard
+	diagnosis.Findings = notNil(diagnosis.Findings)
+	return ok(diagnosis), err
 }
 
 func listAudit(c *call) (answer, error) {

@@ -73,6 +73,7 @@ func (d *Dashboard) Routes() []Route {
 		{"GET", "/queues/{queue}/jobs/{id}", read, "one job", d.page(d.job)},
 		{"GET", "/workers", read, "processes and what they run", d.page(d.workers)},
 		{"GET", "/schedules", read, "schedules that processes run", d.page(d.schedules)},
+		{"GET", "/diagnosis", read, "what is wrong with the store", d.page(d.diagnosis)},
 		{"GET", "/scopes", read, "scopes that are held", d.page(d.scopes)},
 		{"GET", "/audit", read, "audit list", d.page(d.audit)},
 		{"GET", "/live", read, "server-sent events after changes", d.page(d.live)},

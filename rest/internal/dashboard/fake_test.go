@@ -412,6 +412,26 @@ func (f *fake) Activity(_ context.Context, req management.ActivityRequest) (mana
 	return activity, nil
 }
 
+func (f *fake) Diagnose(context.Context) (management.Diagnosis, error) {
+	if f.err != nil || f.empty {
+		return management.Diagnosis{Time: f.now}, f.err
+	}
+	return management.Diagnosis{Time: f.now, Queues: 3, MoreQueues: true, Findings: []management.Finding{
+		{
+			Kind: management.ExpiredLease, Severity: management.Critical,
+			Subject: management.Subject{InQueue: true, Queue: "billing", JobID: "running", Process: f.or("host-2.12")},
+			Detail:  f.or("1 lease has not been renewed."), Why: f.or("The process is dead."), Remedy: f.or("Start a process."),
+			Command: f.or("amboy jobs abandon billing running"), Docs: "docs/diagnosing-a-store.md#leases",
+		},
+		{
+			Kind: management.FailingSchedule, Severity: management.Critical, Subject: management.Subject{InQueue: true, Queue: f.or(""), Schedule: f.or("digest")},
+			Detail: f.or("The job could not be put."), Docs: "docs/schedules.md",
+		},
+		{Kind: management.UnknownType, Severity: management.Critical, Subject: management.Subject{InQueue: true, Queue: "mail", Type: f.or("send")}},
+		{Kind: management.MissingIndex, Severity: management.Warning, Subject: management.Subject{Name: f.or("next_job")}, Command: f.or("CREATE INDEX")},
+	}}, nil
+}
+
 func (f *fake) Schedules(context.Context) ([]management.Schedule, error) {
 	if f.err != nil || f.empty {
 		return nil, f.err

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -52,6 +53,38 @@ func (d *Dashboard) schedules(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return d.show(w, http.StatusOK, "schedules", d.view(r, "schedules", "Schedules", schedules))
+}
+
+// finding is a finding of the page of the diagnosis.
+type finding struct {
+	management.Finding
+	Job management.JobRef
+}
+
+// diagnosisData is the data of the page of the diagnosis.
+type diagnosisData struct {
+	management.Diagnosis
+	Findings []finding
+}
+
+func (d *Dashboard) diagnosis(w http.ResponseWriter, r *http.Request) error {
+	err := refuseUnknown(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	diagnostician, ok := d.options.Inspector(r).(management.Diagnostician)
+	if !ok {
+		return fmt.Errorf("making a diagnosis: %w", management.ErrUnsupported)
+	}
+	diagnosis, err := diagnostician.Diagnose(r.Context())
+	if err != nil {
+		return err
+	}
+	data := diagnosisData{Diagnosis: diagnosis}
+	for _, f := range diagnosis.Findings {
+		data.Findings = append(data.Findings, finding{f, management.JobRef{Queue: f.Subject.Queue, ID: f.Subject.JobID}})
+	}
+	return d.show(w, http.StatusOK, "diagnosis", d.view(r, "overview", "Diagnosis", data))
 }
 
 // scopesData is the data of the page of scopes.

@@ -31,7 +31,7 @@ var addresses = []string{
 	"/queues/billing", "/queues/mail?did=control",
 	"/queues/billing/jobs/failed", "/queues/billing/jobs/running?did=retry&done=1&skipped=0", "/queues/billing/jobs/close-month?distance=5",
 	"/queues/_/jobs/a%2Fb%20c%3Fd%23e", "/queues/billing/jobs/_..", "/queues/billing/jobs/bare",
-	"/workers", "/schedules", "/scopes", "/scopes?name=a&queue=b&cursor=c", "/audit", "/audit?cursor=c",
+	"/workers", "/schedules", "/diagnosis", "/scopes", "/scopes?name=a&queue=b&cursor=c", "/audit", "/audit?cursor=c",
 }
 
 func TestPages(t *testing.T) {
@@ -188,6 +188,7 @@ func TestEmptyPages(t *testing.T) {
 		"/queues":            "No queues yet",
 		"/workers":           "No process is known",
 		"/schedules":         "No process runs a schedule",
+		"/diagnosis":         "Nothing is wrong with the store",
 		"/scopes":            "No scope is held",
 		"/scopes?name=a":     "No such scope is held",
 		"/audit":             "No actions yet",
@@ -211,7 +212,7 @@ func TestErrorPages(t *testing.T) {
 	} {
 		t.Run(c.err.Error(), func(t *testing.T) {
 			s := newSite(&fake{err: c.err}, "/ops")
-			for _, address := range []string{"/", "/jobs", "/queues", "/queues/a", "/queues/a/jobs/b", "/workers", "/schedules", "/scopes", "/audit", "/live"} {
+			for _, address := range []string{"/", "/jobs", "/queues", "/queues/a", "/queues/a/jobs/b", "/workers", "/schedules", "/diagnosis", "/scopes", "/audit", "/live"} {
 				w := s.get(address)
 				assert.Equal(t, c.status, w.Code, address)
 				assert.Contains(t, parse(t, w.Body.String()).one(t, "main").words(), c.text)
@@ -245,6 +246,7 @@ func TestInvalidAddressesAreRefused(t *testing.T) {
 		"/queues/billing?x=1":                 "x",
 		"/workers?x=1":                        "x",
 		"/schedules?x=1":                      "x",
+		"/diagnosis?x=1":                      "x",
 		"/scopes?x=1":                         "x",
 		"/audit?x=1":                          "x",
 		"/live?x=1":                           "x",

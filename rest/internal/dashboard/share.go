@@ -17,7 +17,8 @@ import (
 const shareTime = time.Second
 
 // Share returns an Inspector that wraps another, and shares the answers to expensive
-// queries among open pages for a second: the queues, their activity, and counts of jobs.
+// queries among open pages for a second: the queues, their activity, counts of jobs, and the
+// diagnosis.
 // A change made through it is visible at once.
 //
 // It does not distinguish clients. Access checks must wrap it.
@@ -30,6 +31,7 @@ func Share(inspector management.Inspector) management.Inspector {
 		queue:     newCache[management.Queue](),
 		activity:  newCache[management.Activity](),
 		counts:    newCache[management.Count](),
+		diagnosis: newCache[management.Diagnosis](),
 	}
 }
 
@@ -42,6 +44,8 @@ type shared struct {
 	queue    *cache[management.Queue]
 	activity *cache[management.Activity]
 	counts   *cache[management.Count]
+	// diagnosis has one answer.
+	diagnosis *cache[management.Diagnosis]
 }
 
 func (s *shared) Queues(ctx context.Context) ([]management.Queue, error) {
@@ -81,6 +85,18 @@ func (s *shared) CountJobs(ctx context.Context, filter management.JobFilter, mos
 	return s.counts.get(ctx, key(filter, most), func(ctx context.Context) (management.Count, error) {
 		return s.Inspector.CountJobs(ctx, filter, most)
 	})
+}
+
+// Diagnose returns an error that wraps management.ErrUnsupported if the Inspector makes no
+// diagnosis.
+func (s *shared) Diagnose(ctx context.Context) (management.Diagnosis, error) {
+	diagnostician, ok := s.Inspector.(management.Diagnostician)
+	if !ok {
+		return management.Diagnosis{}, fmt.Errorf("making a diagnosis: %w", management.ErrUnsupported)
+	}
+	diagnosis, err := s.diagnosis.get(ctx, "", diagnostician.Diagnose)
+	diagnosis.Findings = slices.Clone(diagnosis.Findings)
+	return diagnosis, err
 }
 
 // Watch clears the caches before it yields a change, so that a page that is loaded because
@@ -125,6 +141,7 @@ func (s *shared) forget() {
 	s.queue.forget()
 	s.activity.forget()
 	s.counts.forget()
+	s.diagnosis.forget()
 }
 
 // key returns a key that identifies a request.

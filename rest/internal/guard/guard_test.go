@@ -105,6 +105,36 @@ func TestMaskArgsIsNotCalledWithoutArgs(t *testing.T) {
 	assert.Equal(t, "the job runs", job.ArgsHidden)
 }
 
+// illStore is an Inspector with findings about two queues and the store.
+type illStore struct{ management.Inspector }
+
+func (illStore) Diagnose(context.Context) (management.Diagnosis, error) {
+	return management.Diagnosis{Queues: 7, MoreQueues: true, Findings: []management.Finding{
+		{Kind: management.PausedQueue, Subject: management.Subject{InQueue: true, Queue: "a"}},
+		{Kind: management.PausedQueue, Subject: management.Subject{InQueue: true, Queue: "b"}},
+		{Kind: management.MissingIndex, Subject: management.Subject{Name: "next_job"}},
+		{Kind: management.OldProcess, Subject: management.Subject{Process: "host-1"}},
+	}}, nil
+}
+
+func TestDiagnosisForATenantIsAboutItsQueue(t *testing.T) {
+	diagnose := func(inspector management.Inspector, tenant string, authorize guard.Authorize) (management.Diagnosis, error) {
+		g := guard.New(guard.Options{Inspector: inspector, Tenant: tenant, Authorize: authorize})
+		return g.Inspector(request(t)).(management.Diagnostician).Diagnose(t.Context())
+	}
+	all, err := diagnose(illStore{}, "", everything)
+	require.NoError(t, err)
+	assert.Len(t, all.Findings, 4)
+	own, err := diagnose(illStore{}, "a", everything)
+	require.NoError(t, err)
+	assert.Equal(t, management.Diagnosis{Queues: 1, Findings: all.Findings[:1]}, own)
+	_, err = diagnose(illStore{}, "", nil)
+	var denied *guard.DeniedError
+	require.ErrorAs(t, err, &denied)
+	_, err = diagnose(oneJob{}, "", everything)
+	require.ErrorIs(t, err, management.ErrUnsupported)
+}
+
 func TestPanicOfAuthorizeDeniesAccess(t *testing.T) {
 	g := guard.New(guard.Options{Inspector: oneJob{}, Authorize: func(*http.Request, guard.Access) error { panic("no") }})
 	_, err := g.Inspector(request(t)).Job(t.Context(), "q", "one")

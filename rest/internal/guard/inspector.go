@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"reflect"
 	"slices"
@@ -13,7 +14,10 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-var _ management.Inspector = (*guarded)(nil)
+var (
+	_ management.Inspector     = (*guarded)(nil)
+	_ management.Diagnostician = (*guarded)(nil)
+)
 
 func (g *guarded) Queues(ctx context.Context) ([]management.Queue, error) {
 	if err := g.allow(ctx, Read); err != nil {
@@ -311,6 +315,25 @@ func (g *guarded) Schedules(ctx context.Context) ([]management.Schedule, error) 
 	}
 	schedules, err := g.inner.Schedules(ctx)
 	return onlyOwn(g, schedules, func(s management.Schedule) string { return s.Queue }), err
+}
+
+// Diagnose shows a tenant the findings about its queue.
+func (g *guarded) Diagnose(ctx context.Context) (management.Diagnosis, error) {
+	if err := g.allow(ctx, Read); err != nil {
+		return management.Diagnosis{}, err
+	}
+	diagnostician, ok := g.inner.(management.Diagnostician)
+	if !ok {
+		return management.Diagnosis{}, fmt.Errorf("making a diagnosis: %w", management.ErrUnsupported)
+	}
+	diagnosis, err := diagnostician.Diagnose(ctx)
+	if g.opts.Tenant != "" {
+		diagnosis.Queues, diagnosis.MoreQueues = 1, false
+		diagnosis.Findings = slices.DeleteFunc(diagnosis.Findings, func(f management.Finding) bool {
+			return !f.Subject.InQueue || !g.isOwn(f.Subject.Queue)
+		})
+	}
+	return diagnosis, err
 }
 
 func (g *guarded) Audit(ctx context.Context, filter management.AuditFilter, page management.PageRequest) (management.AuditPage, error) {

@@ -108,6 +108,10 @@ func (*empty) Activity(context.Context, management.ActivityRequest) (management.
 	return management.Activity{}, nil
 }
 
+func (*empty) Diagnose(context.Context) (management.Diagnosis, error) {
+	return management.Diagnosis{}, nil
+}
+
 func (*empty) Audit(context.Context, management.AuditFilter, management.PageRequest) (management.AuditPage, error) {
 	return management.AuditPage{}, nil
 }

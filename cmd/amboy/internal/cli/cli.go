@@ -84,7 +84,7 @@ func (p *program) root() *cobra.Command {
 	complete(root, "output", fixed(p.output.allowed...))
 	p.addConnectionFlags(root)
 	root.AddCommand(
-		p.queues(), p.jobs(), p.scopes(), p.processes(), p.schedules(), p.activity(), p.audit(), p.migrate(), p.backup(), p.serve(), p.pinlater(), p.version(),
+		p.queues(), p.jobs(), p.scopes(), p.processes(), p.schedules(), p.activity(), p.audit(), p.doctor(), p.migrate(), p.backup(), p.serve(), p.pinlater(), p.version(),
 	)
 	return root
 }

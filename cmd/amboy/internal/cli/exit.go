@@ -22,6 +22,7 @@ const (
 	exitNotAllowed  = 5
 	exitUnconfirmed = 6
 	exitJobFailed   = 7
+	exitUnread      = 8
 	exitInterrupted = 130
 )
 

@@ -318,6 +318,35 @@ func (f *fake) Audit(context.Context, management.AuditFilter, management.PageReq
 	}}, f.err
 }
 
+// Diagnose finds a queue that is paused and a lease that ran out. It makes no diagnosis if the
+// fake fails, and finds nothing if there are no jobs.
+func (f *fake) Diagnose(context.Context) (management.Diagnosis, error) {
+	diagnosis := management.Diagnosis{Time: start, Queues: 2, Findings: []management.Finding{}}
+	if f.err != nil || len(f.jobs) == 0 {
+		return diagnosis, f.err
+	}
+	diagnosis.Findings = []management.Finding{
+		{
+			Kind: management.ExpiredLease, Severity: management.Critical,
+			Subject: management.Subject{InQueue: true, Queue: "mail", JobID: "digest", Process: "host-2.12"},
+			Detail:  "1 lease has not been renewed by host-2.12; the first, of digest, ran out 40m ago.",
+			Why:     "The process is dead or hangs, and no live process has taken its jobs back: they hold their scopes, and do not end.",
+			Remedy:  "Start a process that runs the queue: it takes the jobs back within one and a half times their leases. To let one run at once, abandon its run.",
+			Command: "amboy jobs abandon mail digest",
+			Docs:    "docs/diagnosing-a-store.md#leases",
+		},
+		{
+			Kind: management.PausedQueue, Severity: management.Critical, Subject: management.Subject{InQueue: true, Queue: ""},
+			Detail:  "The queue is paused since 2h by ada; its oldest job has waited for 2h.",
+			Why:     "No job of the queue starts until it is resumed.",
+			Remedy:  "Resume the queue if the reason for the pause is gone.",
+			Command: "amboy queues resume ''",
+			Docs:    "docs/steering-a-queue.md",
+		},
+	}
+	return diagnosis, nil
+}
+
 func refusal(status int) error {
 	return fmt.Errorf("listing: %w", &rest.ResponseError{
 		Method: http.MethodGet, URL: "http://jobs.example/v2/queues", StatusCode: status, Message: "not for you",

@@ -135,5 +135,7 @@ func TestOutput(t *testing.T) {
 }
 
 func TestManualShowsWhatCommandsPrint(t *testing.T) {
-	checkGolden(t, "../../../../docs/command-line.md")
+	for _, page := range []string{"command-line.md", "diagnosing-a-store.md"} {
+		checkGolden(t, "../../../../docs/"+page)
+	}
 }

@@ -185,7 +185,7 @@ func TestInvalidTokenIsAUsageError(t *testing.T) {
 func TestHelpNamesAllCommands(t *testing.T) {
 	got := run(t, newFake(), "--help")
 	require.Zero(t, got.code)
-	for _, name := range []string{"queues", "jobs", "scopes", "processes", "schedules", "activity", "audit", "completion"} {
+	for _, name := range []string{"queues", "jobs", "scopes", "processes", "schedules", "activity", "audit", "doctor", "completion"} {
 		assert.Contains(t, got.out, "\n  "+name+" ")
 	}
 	jobs := run(t, newFake(), "jobs", "--help")

@@ -1,0 +1,78 @@
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Examiner is implemented by a Driver that can describe the condition of its store.
+type Examiner interface {
+	// Examine describes the condition of the store. It only reads, and its cost does not grow
+	// with the number of records. It stops with an error when ctx ends.
+	Examine(ctx context.Context) (Condition, error)
+}
+
+// Condition is the condition of a store.
+type Condition struct {
+	// SharesClock is true if all processes on the store use the clock of one machine.
+	// Otherwise ClockAhead is by how much the clock of the store is ahead of the clock of
+	// this process, exact to half a round trip, which is not counted.
+	SharesClock bool
+	ClockAhead  time.Duration
+	// OwnersAhead is, by the owners of running records, by how much their clocks are ahead of
+	// the clock of the store. Owners are left out if the store does not know that.
+	OwnersAhead map[string]time.Duration
+	// Expired are running records whose leases ran out so long ago that a live process would
+	// have recovered them: at most MaxExpired, in the order of the ends of their leases.
+	Expired []ExpiredLease
+	// Bounded is true if the store removes finished records by itself, for instance beyond a
+	// number.
+	Bounded bool
+	// Defects are what is wrong with the store itself.
+	Defects []Defect
+}
+
+// MaxExpired is the largest number of leases in a Condition.
+const MaxExpired = 100
+
+// ExpiredLease is the lease of a running record that ran out.
+type ExpiredLease struct {
+	Queue, JobID, Owner string
+	// Ended is when it ran out, by the clock of the store; zero if that is unknown.
+	Ended time.Time
+}
+
+// ExpiredGrace returns how long a lease of a length may have run out before it counts as
+// expired in a Condition: a driver that was just opened may have to observe the lease for all
+// of its length, and recovers leases every quarter of it.
+func ExpiredGrace(length time.Duration) time.Duration { return length + length/2 + time.Minute }
+
+// DefectKind is what is wrong with a store.
+type DefectKind string
+
+// The kinds of defects.
+const (
+	// MissingIndex is an index that the driver needs and that does not exist, or is not valid.
+	MissingIndex DefectKind = "missing index"
+	// LargeLog is a write-ahead log that grows because something keeps it from being reused.
+	LargeLog DefectKind = "large log"
+	// Bloat is space that is neither used nor given back.
+	Bloat DefectKind = "bloat"
+	// OldTransaction is a transaction that keeps the store from cleaning up.
+	OldTransaction DefectKind = "old transaction"
+)
+
+// Defect is something that is wrong with a store.
+type Defect struct {
+	Kind DefectKind
+	// Minor is true if jobs run as well without what is missing, and only operators wait longer.
+	Minor bool
+	// Name is the name of the index, the table or the file.
+	Name string
+	// Detail describes the defect in a sentence, with its numbers.
+	Detail string
+	// Remedy is what to do, in a sentence.
+	Remedy string
+	// Command is a command for a client of the store that does it; empty if there is none.
+	Command string
+}
