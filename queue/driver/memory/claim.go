@@ -57,7 +57,7 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 		}
 		d.touch(q)
 		for _, e := range q.schedule.Advance(req.Now) {
-			claimed.Records = append(claimed.Records, d.claim(e, req, e.EnqueueScopes))
+			claimed.Records = append(claimed.Records, d.claim(e, req, e.Scopes.AtPut()))
 		}
 		turns = append(turns, turn{queue: q, left: demand.Limit})
 		unsettled = unsettled || demand.Limit > 0 && q.mayRun() && q.schedule.Unsettled()
@@ -89,7 +89,7 @@ func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn, except *sche
 				return records
 			}
 			if e := t.next(except); e != nil {
-				records = append(records, d.claim(e, req, e.Scopes))
+				records = append(records, d.claim(e, req, e.Scopes.Names()))
 				again = append(again, t)
 			}
 		}
