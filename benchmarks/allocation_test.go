@@ -38,8 +38,8 @@ func TestPutToCompleteMemory(t *testing.T) {
 
 	allocated := sendOneByOne(t, q)
 
-	assert.LessOrEqual(t, allocated.objects, uint64(8), "allocations for each job")
-	assert.LessOrEqual(t, allocated.bytes, uint64(1024), "bytes for each job")
+	assert.LessOrEqual(t, allocated.objects, uint64(4), "allocations for each job")
+	assert.LessOrEqual(t, allocated.bytes, uint64(850), "bytes for each job")
 }
 
 const jobsOneByOne = 10_000

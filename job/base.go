@@ -33,15 +33,13 @@ type Base struct {
 	// RequiredScopes are the job's scopes.
 	RequiredScopes []string `bson:"required_scopes" json:"required_scopes" yaml:"required_scopes"`
 
-	mu               sync.Mutex
-	priority         int
-	status           amboy.JobStatusInfo
-	times            amboy.JobTimeInfo
-	retry            amboy.JobRetryInfo
-	enqueueAllScopes bool
-	enqueueScopes    []string
-	always           dependency.Always
-	dependency       dependency.Manager
+	mu         sync.Mutex
+	priority   int
+	status     amboy.JobStatusInfo
+	times      amboy.JobTimeInfo
+	retry      *amboy.JobRetryInfo // nil for the zero value, which most jobs have
+	always     dependency.Always
+	dependency dependency.Manager
 	// extras is nil for most jobs. It is set under the lock, and can be read without it.
 	extras atomic.Pointer[extras]
 }
@@ -147,7 +145,7 @@ func (b *Base) Unlock(owner string, timeout time.Duration) {
 
 // lockedByOther reports whether another owner holds a lock that is not stale.
 func (b *Base) lockedByOther(owner string, timeout time.Duration) bool {
-	active := b.status.InProgress || (b.status.Completed && b.retry.ShouldRetry())
+	active := b.status.InProgress || (b.status.Completed && b.retryInfo().ShouldRetry())
 	fresh := time.Since(b.status.ModificationTime) < timeout
 	return active && fresh && b.status.Owner != "" && b.status.Owner != owner
 }
@@ -216,7 +214,7 @@ func (b *Base) UpdateTimeInfo(times amboy.JobTimeInfo) {
 func (b *Base) RetryInfo() amboy.JobRetryInfo {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	info := b.retry
+	info := b.retryInfo()
 	if info.Retryable {
 		info.BaseJobID = b.Name
 	}
@@ -227,15 +225,36 @@ func (b *Base) RetryInfo() amboy.JobRetryInfo {
 func (b *Base) UpdateRetryInfo(opts amboy.JobRetryOptions) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	set(&b.retry.Retryable, opts.Retryable)
-	set(&b.retry.NeedsRetry, opts.NeedsRetry)
-	set(&b.retry.CurrentAttempt, opts.CurrentAttempt)
-	set(&b.retry.MaxAttempts, opts.MaxAttempts)
-	set(&b.retry.DispatchBy, opts.DispatchBy)
-	set(&b.retry.WaitUntil, opts.WaitUntil)
-	set(&b.retry.Start, opts.Start)
-	set(&b.retry.End, opts.End)
-	set(&b.retry.MaxInterruptions, opts.MaxInterruptions)
+	info := b.retryInfo()
+	set(&info.Retryable, opts.Retryable)
+	set(&info.NeedsRetry, opts.NeedsRetry)
+	set(&info.CurrentAttempt, opts.CurrentAttempt)
+	set(&info.MaxAttempts, opts.MaxAttempts)
+	set(&info.DispatchBy, opts.DispatchBy)
+	set(&info.WaitUntil, opts.WaitUntil)
+	set(&info.Start, opts.Start)
+	set(&info.End, opts.End)
+	set(&info.MaxInterruptions, opts.MaxInterruptions)
+	b.setRetryInfo(info)
+}
+
+// retryInfo returns how the job is retried. The caller holds the lock.
+func (b *Base) retryInfo() amboy.JobRetryInfo {
+	if b.retry == nil {
+		return amboy.JobRetryInfo{}
+	}
+	return *b.retry
+}
+
+// setRetryInfo changes how the job is retried. The caller holds the lock.
+func (b *Base) setRetryInfo(info amboy.JobRetryInfo) {
+	switch {
+	case b.retry != nil:
+		*b.retry = info
+	case info != amboy.JobRetryInfo{}:
+		stored := info // so that only such a value is allocated
+		b.retry = &stored
+	}
 }
 
 func set[T any](field, value *T) {
@@ -248,7 +267,8 @@ func set[T any](field, value *T) {
 func (b *Base) IsLastAttempt() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.retry.ShouldRetry() || b.retry.GetRemainingAttempts() == 0
+	info := b.retryInfo()
+	return !info.ShouldRetry() || info.GetRemainingAttempts() == 0
 }
 
 // Dependency returns the manager that was set. By default it is one that is always ready,
@@ -297,11 +317,15 @@ func (b *Base) EnqueueScopes() []string {
 	if len(b.RequiredScopes) == 0 {
 		return nil
 	}
-	if b.enqueueAllScopes {
+	r := b.extras.Load()
+	if r == nil {
+		return nil
+	}
+	if r.enqueueAllScopes {
 		return slices.Clone(b.RequiredScopes)
 	}
 	var scopes []string
-	for _, scope := range b.enqueueScopes {
+	for _, scope := range r.enqueueScopes {
 		if slices.Contains(b.RequiredScopes, scope) {
 			scopes = append(scopes, scope)
 		}
@@ -313,21 +337,26 @@ func (b *Base) EnqueueScopes() []string {
 func (b *Base) SetEnqueueScopes(scopes ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.enqueueScopes = unique(scopes)
+	if len(scopes) > 0 || b.extras.Load() != nil {
+		b.ensureExtras().enqueueScopes = unique(scopes)
+	}
 }
 
 // EnqueueAllScopes reports whether Put takes all scopes.
 func (b *Base) EnqueueAllScopes() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.enqueueAllScopes
+	r := b.extras.Load()
+	return r != nil && r.enqueueAllScopes
 }
 
 // SetEnqueueAllScopes sets whether Put takes all scopes. It must be called before Put.
 func (b *Base) SetEnqueueAllScopes(all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.enqueueAllScopes = all
+	if all || b.extras.Load() != nil {
+		b.ensureExtras().enqueueAllScopes = all
+	}
 }
 
 // unique returns the names in order and without duplicates, or nil if there are none.

@@ -19,6 +19,9 @@ type extras struct {
 	metadata map[string]string
 	tags     []string
 	progress *attemptProgress // nil if the job reported none
+
+	enqueueAllScopes bool
+	enqueueScopes    []string
 }
 
 // ensureExtras returns the extras and creates them if necessary. The caller holds the lock.
@@ -43,7 +46,8 @@ func (b *Base) report(err error, retry bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.status.AddError(err, b.retry.CurrentAttempt, time.Now())
+	info := b.retryInfo()
+	b.status.AddError(err, info.CurrentAttempt, time.Now())
 	r := b.ensureExtras()
 	r.causes = append(r.causes, err)
 	var canceled *amboy.CancelError
@@ -51,7 +55,8 @@ func (b *Base) report(err error, retry bool) {
 		b.status.Outcome = amboy.OutcomeCanceled
 	}
 	r.final = r.final || amboy.IsNonRetryable(err)
-	b.retry.NeedsRetry = (b.retry.NeedsRetry || retry) && !r.final
+	info.NeedsRetry = (info.NeedsRetry || retry) && !r.final
+	b.setRetryInfo(info)
 }
 
 // Snooze asks for the job to run again at until, once this run has ended without an error.

@@ -27,7 +27,7 @@ func (b *Base) Progress() *amboy.JobProgress {
 func (b *Base) SetProgress(progress amboy.JobProgress) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ensureExtras().progress = &attemptProgress{progress.Clone(), b.retry.CurrentAttempt}
+	b.ensureExtras().progress = &attemptProgress{progress.Clone(), b.retryInfo().CurrentAttempt}
 }
 
 // updateProgress applies a change to the progress and returns a copy.
@@ -35,7 +35,7 @@ func (b *Base) updateProgress(change func(*amboy.JobProgress)) amboy.JobProgress
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.currentProgress() == nil {
-		b.ensureExtras().progress = &attemptProgress{attempt: b.retry.CurrentAttempt}
+		b.ensureExtras().progress = &attemptProgress{attempt: b.retryInfo().CurrentAttempt}
 	}
 	p := b.currentProgress()
 	change(&p.JobProgress)
@@ -45,7 +45,7 @@ func (b *Base) updateProgress(change func(*amboy.JobProgress)) amboy.JobProgress
 // currentProgress returns the progress unless it belongs to an earlier attempt.
 func (b *Base) currentProgress() *attemptProgress {
 	r := b.extras.Load()
-	if r == nil || r.progress == nil || r.progress.attempt != b.retry.CurrentAttempt {
+	if r == nil || r.progress == nil || r.progress.attempt != b.retryInfo().CurrentAttempt {
 		return nil
 	}
 	return r.progress

@@ -227,13 +227,15 @@ func (s *settings) apply(j *typedBase, q amboy.Queue) error {
 	if s.delay > 0 {
 		j.times.WaitUntil = amboy.Now(q).Add(s.delay)
 	}
-	j.retry.Retryable = s.maxAttempts > 1 || (s.maxAttempts == 0 && s.retries)
-	j.retry.MaxAttempts = s.maxAttempts
-	j.retry.MaxInterruptions = s.maxInterruptions
+	j.setRetryInfo(amboy.JobRetryInfo{
+		Retryable:        s.maxAttempts > 1 || (s.maxAttempts == 0 && s.retries),
+		MaxAttempts:      s.maxAttempts,
+		MaxInterruptions: s.maxInterruptions,
+	})
 	if s.scopes != nil {
 		j.RequiredScopes = s.scopes
 	}
-	j.enqueueAllScopes = s.enqueueScopes
+	j.SetEnqueueAllScopes(s.enqueueScopes)
 	j.SetTags(s.tags)
 	for key, value := range s.metadata {
 		j.SetMetadata(key, value)

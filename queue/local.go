@@ -77,6 +77,8 @@ type localJob struct {
 	preset bool                     // put as completed or as in progress
 	// ending is set by the one call that ends the attempt.
 	ending atomic.Bool
+	// first is the first run, which most jobs have and no other.
+	first localRun
 }
 
 type localEntry = schedule.Entry[localJob]
@@ -239,11 +241,10 @@ func (q *local) describe(j amboy.Job) (*localEntry, error) {
 		Priority:   amboy.PriorityOf(j),
 		WaitUntil:  times.WaitUntil,
 		DispatchBy: times.DispatchBy,
-		Scopes:     j.Scopes(),
 		Unique:     schedule.NewUnique(key, until),
 	}
-	if len(e.Scopes) > 0 {
-		e.EnqueueScopes = j.EnqueueScopes()
+	if scopes := j.Scopes(); len(scopes) > 0 {
+		e.Scopes = schedule.NewScopes(scopes, j.EnqueueScopes())
 	}
 	status := j.Status()
 	e.Job.preset = status.Completed || (status.InProgress && q.now().Before(lockEnds(&status)))

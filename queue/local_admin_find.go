@@ -64,7 +64,7 @@ func (w *localWalk) following(q *local) *localEntry {
 func (w *localWalk) mayMatch(q *local, e *localEntry) bool {
 	return hasAllTags(q.tags.of(e.ID), w.Tags) &&
 		(!w.Holding || q.schedule.HoldsAny(e)) &&
-		(w.Scope == "" || slices.Contains(e.Scopes, w.Scope)) &&
+		(w.Scope == "" || slices.Contains(e.Scopes.Names(), w.Scope)) &&
 		w.Due.Contains(e.WaitUntil) &&
 		(w.ID == "" || pattern.Matches(w.ID, e.ID)) &&
 		(len(w.States) == 0 || e.Place() == schedule.Finished || slices.Contains(w.States, unendedState(e, w.now)))

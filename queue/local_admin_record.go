@@ -31,7 +31,7 @@ func (q *local) view(e *localEntry) localView {
 		waitUntil:       e.WaitUntil,
 		dispatchBy:      e.DispatchBy,
 		held:            q.schedule.Held(e),
-		scopes:          e.Scopes,
+		scopes:          e.Scopes.Names(),
 		failed:          e.Failed(),
 		unique:          e.Unique,
 		cancelRequested: cancelRequested,

@@ -35,10 +35,11 @@ func (q *local) ReportStuck(_ context.Context, j amboy.Job, stuck amboy.StuckRun
 // JobContext derives a context that ends when the job is canceled, or is completed by
 // another call while it runs.
 func (q *local) JobContext(ctx context.Context, j amboy.Job) (context.Context, context.CancelFunc) {
-	run := &localRun{parent: ctx}
-	e, begun := q.begin(j.ID(), run)
-	if !begun {
-		e = q.beginLocked(j.ID(), run)
+	id := j.ID()
+	e := q.taken.get(id)
+	run := newLocalRun(ctx, e)
+	if !q.begin(e, run) {
+		e = q.beginLocked(id, run)
 	}
 	if e != nil && e.Job.ending.Load() {
 		run.cancel(amboy.ErrLeaseLost) // the call that ends the attempt may have missed this run
@@ -49,9 +50,8 @@ func (q *local) JobContext(ctx context.Context, j amboy.Job) (context.Context, c
 // begin sets the run of a job without taking the lock. It returns false if beginLocked
 // must do it. A cancellation first increments q.canceling and then loads the run, so
 // either it finds this run, or begin sees the count.
-func (q *local) begin(id string, run *localRun) (e *localEntry, begun bool) {
-	e = q.taken.get(id)
-	return e, e != nil && e.Job.run.CompareAndSwap(nil, run) && q.canceling.Load() == 0
+func (q *local) begin(e *localEntry, run *localRun) bool {
+	return e != nil && e.Job.run.CompareAndSwap(nil, run) && q.canceling.Load() == 0
 }
 
 // beginLocked sets the run of a job. It ends the run's context if the job is canceled or
@@ -79,8 +79,24 @@ func (q *local) beginLocked(id string, run *localRun) *localEntry {
 // cancelable context is made only when it is needed.
 type localRun struct {
 	parent     context.Context
-	over       atomic.Bool                   // the job has returned
+	state      atomic.Uint32                 // runOver when the job has returned
 	cancelable atomic.Pointer[cancelableRun] // nil until it is needed
+}
+
+// The states of a localRun.
+const (
+	runUnused uint32 = iota
+	runBegun
+	runOver
+)
+
+// newLocalRun returns a run, which is part of the entry if it is the first one. e may be nil.
+func newLocalRun(parent context.Context, e *localEntry) *localRun {
+	if e == nil || !e.Job.first.state.CompareAndSwap(runUnused, runBegun) {
+		return &localRun{parent: parent}
+	}
+	e.Job.first.parent = parent
+	return &e.Job.first
 }
 
 // cancelableRun is a context that can be canceled.
@@ -98,7 +114,7 @@ func (r *localRun) cancel(cause error) {
 
 // end is called when the run is over.
 func (r *localRun) end() {
-	r.over.Store(true)
+	r.state.Store(runOver)
 	if made := r.cancelable.Load(); made != nil {
 		made.cancel(context.Canceled)
 	}
@@ -106,7 +122,7 @@ func (r *localRun) end() {
 
 // isOver reports whether the job has returned. It returns true for nil, a run without a
 // call of JobContext.
-func (r *localRun) isOver() bool { return r == nil || r.over.Load() }
+func (r *localRun) isOver() bool { return r == nil || r.state.Load() == runOver }
 
 // makeCancelable returns the cancelable context, and makes it if needed. A concurrent end
 // of the run either finds it, or makeCancelable sees that the run is over.

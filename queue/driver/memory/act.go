@@ -137,7 +137,7 @@ func (d *Driver) restart(e *entry, now time.Time) {
 		dependency.Failed = nil
 		r.Dependency = &dependency
 	}
-	r.Scopes = e.EnqueueScopes
+	r.Scopes = e.Scopes.AtPut()
 	e.Job.reason = ""
 	e.Job.queue.schedule.Restart(e, now)
 }

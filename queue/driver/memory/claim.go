@@ -102,7 +102,7 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 		}
 		d.touch(q)
 		for _, e := range q.schedule.Advance(req.Now) {
-			claimed.Records = append(claimed.Records, d.claim(e, req, e.EnqueueScopes))
+			claimed.Records = append(claimed.Records, d.claim(e, req, e.Scopes.AtPut()))
 		}
 		t := d.newTurn(q, demand.Limit)
 		turns = append(turns, t)
@@ -142,7 +142,7 @@ func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn, except *sche
 				return records
 			}
 			if e := t.next(except); e != nil {
-				records = append(records, d.claim(e, req, e.Scopes))
+				records = append(records, d.claim(e, req, e.Scopes.Names()))
 				again = append(again, t)
 			}
 		}

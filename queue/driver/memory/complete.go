@@ -27,7 +27,7 @@ func (d *Driver) complete(c driver.Completion) (news driver.Change, err error) {
 	q.schedule.SetType(e, c.Record.Type)
 	if e.Job.record.RetryInfo.ShouldRetry() {
 		d.stop(e)
-		e.Job.record.Scopes = e.EnqueueScopes
+		e.Job.record.Scopes = e.Scopes.AtPut()
 		q.schedule.Retry(e)
 		d.wakeOne(q)
 	} else {

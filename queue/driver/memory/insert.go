@@ -14,15 +14,14 @@ import (
 // newEntry returns the entry of a record.
 func newEntry(r *driver.Record) *entry {
 	e := &entry{
-		Job:           &item{record: *r},
-		ID:            r.JobID(),
-		Type:          unique.Make(r.Type),
-		Priority:      r.Priority,
-		WaitUntil:     r.TimeInfo.WaitUntil,
-		DispatchBy:    r.TimeInfo.DispatchBy,
-		Scopes:        r.RequiredScopes,
-		EnqueueScopes: r.EnqueueScopes,
-		Unique:        schedule.NewUnique(r.UniqueKey, r.UniqueUntil),
+		Job:        &item{record: *r},
+		ID:         r.JobID(),
+		Type:       unique.Make(r.Type),
+		Priority:   r.Priority,
+		WaitUntil:  r.TimeInfo.WaitUntil,
+		DispatchBy: r.TimeInfo.DispatchBy,
+		Scopes:     schedule.NewScopes(r.RequiredScopes, r.EnqueueScopes),
+		Unique:     schedule.NewUnique(r.UniqueKey, r.UniqueUntil),
 	}
 	if r.Dependency != nil && isPending(r) {
 		e.Edges = r.Dependency.Edges
@@ -169,7 +168,7 @@ func (d *Driver) addPreset(q *queue, e *entry) error {
 	d.store(q, e)
 	switch place {
 	case schedule.Running:
-		r.Scopes = e.Scopes
+		r.Scopes = e.Scopes.Names()
 		e.Job.lease(d.opts.Elapsed(), r.LeaseTime)
 		d.leases.add(e)
 	case schedule.Finished:
@@ -183,7 +182,7 @@ func (d *Driver) addPreset(q *queue, e *entry) error {
 func (d *Driver) store(q *queue, e *entry) {
 	d.inserted++
 	e.Job.queue, e.Job.number = q, d.inserted
-	e.Job.record.Scopes = e.EnqueueScopes
+	e.Job.record.Scopes = e.Scopes.AtPut()
 	q.byName[e.Job.record.Name] = e
 	q.records.Add(e.Job.number, e)
 	d.records.Add(e.Job.number, e)

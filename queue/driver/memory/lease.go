@@ -125,7 +125,7 @@ func (d *Driver) handBack(e *entry, h driver.HandBack) {
 	d.leases.remove(e)
 	r.Status.Owner, r.Status.InProgress, r.Status.Reason = "", false, ""
 	r.TimeInfo.Start = time.Time{}
-	r.Scopes = e.EnqueueScopes
+	r.Scopes = e.Scopes.AtPut()
 	e.Job.reason = h.Reason
 	if h.Park {
 		e.Job.queue.schedule.Park(e)

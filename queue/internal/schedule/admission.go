@@ -1,33 +1,11 @@
 package schedule
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // A scope is in one of three states: held by an entry, promised to a Ready entry, or free
 // with no entry waiting for it. So every Ready entry can be started at once, however many
 // wait for a scope, and waiting entries cost nothing until it is their turn. A promise goes
 // to the entry that runs first, and is revoked when an entry comes that runs before it.
-
-// dispatchScopes returns the scopes that are taken when the entry starts, each once.
-func (e *Entry[J]) dispatchScopes() []string {
-	if len(e.Scopes) == 1 && len(e.EnqueueScopes) == 0 {
-		return e.Scopes
-	}
-	return without(e.Scopes, e.EnqueueScopes)
-}
-
-// without returns the names that are not in others, each once.
-func without(names, others []string) []string {
-	var left []string
-	for _, name := range names {
-		if !slices.Contains(others, name) && !slices.Contains(left, name) {
-			left = append(left, name)
-		}
-	}
-	return left
-}
 
 // admit makes an entry Ready, or makes it wait for the scope that blocks it.
 func (s *Schedule[J]) admit(e *Entry[J]) {
@@ -41,7 +19,7 @@ func (s *Schedule[J]) admit(e *Entry[J]) {
 // makeReady makes an entry Ready and promises it its scopes, none of which blocks it.
 func (s *Schedule[J]) makeReady(e *Entry[J]) {
 	var freed []string
-	for _, name := range e.dispatch {
+	for _, name := range e.Scopes.AtStart() {
 		l := s.line(name)
 		if worse := l.promised; worse != nil {
 			freed = append(freed, s.revoke(worse, name)...)
@@ -56,7 +34,7 @@ func (s *Schedule[J]) makeReady(e *Entry[J]) {
 // obstacle returns the first scope that blocks e: another job holds it, or it is for an
 // entry that runs before e.
 func (s *Schedule[J]) obstacle(e *Entry[J]) (name string, blocked bool) {
-	for _, name := range e.dispatch {
+	for _, name := range e.Scopes.AtStart() {
 		if holder, held := s.holders.Holder(name); held && holder != e.ID {
 			return name, true
 		}
@@ -80,7 +58,7 @@ func (s *Schedule[J]) block(e *Entry[J], name string) {
 func (s *Schedule[J]) revoke(e *Entry[J], because string) (freed []string) {
 	e.stamp++
 	s.leftReady(e)
-	for _, name := range e.dispatch {
+	for _, name := range e.Scopes.AtStart() {
 		s.lines[name].promised = nil
 		if name != because {
 			freed = append(freed, name)
@@ -92,22 +70,22 @@ func (s *Schedule[J]) revoke(e *Entry[J], because string) (freed []string) {
 
 // withdraw takes back the promises of an entry that leaves Ready.
 func (s *Schedule[J]) withdraw(e *Entry[J]) {
-	for _, name := range e.dispatch {
+	for _, name := range e.Scopes.AtStart() {
 		s.lines[name].promised = nil
 	}
-	s.promote(e.dispatch)
+	s.promote(e.Scopes.AtStart())
 }
 
 // fulfill gives a starting entry the scopes that it was promised.
 func (s *Schedule[J]) fulfill(e *Entry[J]) {
-	if len(e.dispatch) == 0 {
+	if len(e.Scopes.AtStart()) == 0 {
 		return
 	}
-	if err := s.holders.Acquire(e.ID, e.dispatch); err != nil {
+	if err := s.holders.Acquire(e.ID, e.Scopes.AtStart()); err != nil {
 		// The scopes were promised, so no other job can hold them.
 		panic(fmt.Sprintf("schedule: a promised scope of job %q is held: %v", e.ID, err))
 	}
-	for _, name := range e.dispatch {
+	for _, name := range e.Scopes.AtStart() {
 		l := s.lines[name]
 		l.promised = nil
 		s.dropLine(name, l)

@@ -14,12 +14,12 @@ import (
 
 // scoped returns an entry that takes its scopes when it starts.
 func scoped(id string, priority int, scopes ...string) *entry {
-	return &entry{ID: id, Priority: priority, Scopes: scopes}
+	return &entry{ID: id, Priority: priority, Scopes: schedule.NewScopes(scopes, nil)}
 }
 
 // enqueued returns an entry that takes its scopes when it is added.
 func enqueued(id string, scopes ...string) *entry {
-	return &entry{ID: id, Scopes: scopes, EnqueueScopes: scopes}
+	return &entry{ID: id, Scopes: schedule.NewScopes(scopes, scopes)}
 }
 
 func TestScopeHasOneHolder(t *testing.T) {
@@ -83,7 +83,7 @@ func TestAnEntryThatLeavesReadyReleasesItsPromises(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.add(&entry{ID: "a", Scopes: []string{"s", "t"}, DispatchBy: after(10)}, scoped("b", 0, "s"), scoped("c", 0, "t"))
+			f.add(&entry{ID: "a", Scopes: schedule.NewScopes([]string{"s", "t"}, nil), DispatchBy: after(10)}, scoped("b", 0, "s"), scoped("c", 0, "t"))
 			leave(f)
 			f.next("b")
 			f.next("c")
@@ -125,7 +125,7 @@ func TestRepeatedScopesCountOnce(t *testing.T) {
 	f := newFixture(t)
 	f.add(
 		scoped("a", 0, "s", "s"),
-		&entry{ID: "b", Scopes: []string{"s", "t", "s", "t"}, EnqueueScopes: []string{"t", "t"}},
+		&entry{ID: "b", Scopes: schedule.NewScopes([]string{"s", "t", "s", "t"}, []string{"t", "t"})},
 		scoped("c", 0, "s"),
 	)
 	assert.Equal(t, 1, f.Ready())
@@ -133,9 +133,9 @@ func TestRepeatedScopesCountOnce(t *testing.T) {
 	assert.True(t, f.Idle())
 }
 
-func TestEnqueueScopes(t *testing.T) {
+func TestScopesAtPut(t *testing.T) {
 	f := newFixture(t)
-	f.add(&entry{ID: "a", Scopes: []string{"kept", "mine"}, EnqueueScopes: []string{"kept"}})
+	f.add(&entry{ID: "a", Scopes: schedule.NewScopes([]string{"kept", "mine"}, []string{"kept"})})
 
 	err := f.Add(enqueued("b", "kept"), f.now)
 	assert.True(t, amboy.IsDuplicateJobScopeError(err))
@@ -159,7 +159,7 @@ func TestRefusedAddTakesNoScope(t *testing.T) {
 	f := newFixture(t)
 	f.add(enqueued("a", "held"))
 	require.Error(t, f.Add(enqueued("b", "free", "held"), f.now))
-	require.Error(t, f.Add(&entry{ID: "b", Scopes: []string{"free"}, EnqueueScopes: []string{"free"}, Edges: []string{"nobody"}}, f.now))
+	require.Error(t, f.Add(&entry{ID: "b", Scopes: schedule.NewScopes([]string{"free"}, []string{"free"}), Edges: []string{"nobody"}}, f.now))
 	f.add(enqueued("b", "free"))
 }
 
@@ -180,7 +180,7 @@ func TestAddTakesAPromisedScope(t *testing.T) {
 func TestEnqueueScopeHasNoGap(t *testing.T) {
 	f := newFixture(t)
 	job := func() *entry {
-		return &entry{ID: "job", Scopes: []string{"kept", "mine"}, EnqueueScopes: []string{"kept"}}
+		return &entry{ID: "job", Scopes: schedule.NewScopes([]string{"kept", "mine"}, []string{"kept"})}
 	}
 	tryToTake := func() {
 		t.Helper()
@@ -223,7 +223,7 @@ func TestNextAttemptWithOtherScopes(t *testing.T) {
 	assert.Equal(t, schedule.Retrying, f.get("job").Place())
 	require.Error(t, f.Add(enqueued("thief", "given up"), f.now), "a failed Replace changes nothing")
 
-	f.replace(&entry{ID: "job", Scopes: []string{"kept", "new", "taken later"}, EnqueueScopes: []string{"kept", "new"}})
+	f.replace(&entry{ID: "job", Scopes: schedule.NewScopes([]string{"kept", "new", "taken later"}, []string{"kept", "new"})})
 	for _, name := range []string{"kept", "new"} {
 		require.Error(t, f.Add(enqueued("thief", name), f.now), name)
 	}

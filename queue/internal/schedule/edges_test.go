@@ -34,8 +34,8 @@ func TestEdgesThenTimeThenScope(t *testing.T) {
 	f := newFixture(t)
 	f.add(
 		dependent("a"),
-		&entry{ID: "b", Edges: []string{"a"}, WaitUntil: after(10), Scopes: []string{"s"}},
-		&entry{ID: "holder", Scopes: []string{"s"}},
+		&entry{ID: "b", Edges: []string{"a"}, WaitUntil: after(10), Scopes: schedule.NewScopes([]string{"s"}, nil)},
+		&entry{ID: "holder", Scopes: schedule.NewScopes([]string{"s"}, nil)},
 	)
 	f.advance(after(5))
 	f.next("a")

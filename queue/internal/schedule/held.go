@@ -8,7 +8,7 @@ func (s *Schedule[J]) Held(e *Entry[J]) []string {
 		return nil // another job may have its ID by now
 	}
 	var held []string
-	for _, name := range e.Scopes {
+	for _, name := range e.Scopes.Names() {
 		if s.holds(e, name) && !slices.Contains(held, name) {
 			held = append(held, name)
 		}
@@ -18,7 +18,7 @@ func (s *Schedule[J]) Held(e *Entry[J]) []string {
 
 // HoldsAny reports whether an entry holds a scope.
 func (s *Schedule[J]) HoldsAny(e *Entry[J]) bool {
-	return e.place != Finished && slices.ContainsFunc(e.Scopes, func(name string) bool { return s.holds(e, name) })
+	return e.place != Finished && slices.ContainsFunc(e.Scopes.Names(), func(name string) bool { return s.holds(e, name) })
 }
 
 func (s *Schedule[J]) holds(e *Entry[J], scope string) bool {

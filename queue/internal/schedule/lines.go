@@ -105,7 +105,7 @@ func (s *Schedule[J]) line(scope string) *line[J] {
 
 // join makes an entry wait for a scope, in its group.
 func (s *Schedule[J]) join(e *Entry[J], scope string) {
-	key := keyOf(e.dispatch)
+	key := keyOf(e.Scopes.AtStart())
 	g := s.groups[key]
 	if g == nil {
 		if s.groups == nil {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // Many entries leave their structure before their turn, behind one that stays.
@@ -32,8 +34,8 @@ func TestMemoryOfEntriesThatLeaveIsFreed(t *testing.T) {
 			leaves: entry{},
 		},
 		"entries that wait for a scope": {
-			stays:  entry{Priority: 1, Scopes: []string{"s"}},
-			leaves: entry{Scopes: []string{"s"}},
+			stays:  entry{Priority: 1, Scopes: schedule.NewScopes([]string{"s"}, nil)},
+			leaves: entry{Scopes: schedule.NewScopes([]string{"s"}, nil)},
 		},
 		"entries that others depend on": {
 			stays:  entry{WaitUntil: after(1)},
@@ -49,7 +51,7 @@ func TestMemoryOfEntriesThatLeaveIsFreed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.KeepFinished = 1
-			f.add(&entry{ID: "holder", Scopes: []string{"s"}, Priority: 2})
+			f.add(&entry{ID: "holder", Scopes: schedule.NewScopes([]string{"s"}, nil), Priority: 2})
 			f.next("holder")
 			stays := test.stays
 			stays.ID = "stays"

@@ -101,7 +101,7 @@ func (m *model) refusals(e *entry) []func(error) bool {
 			break
 		}
 	}
-	if m.heldByOther(e, e.EnqueueScopes) {
+	if m.heldByOther(e, e.Scopes.AtPut()) {
 		reasons = append(reasons, amboy.IsDuplicateJobScopeError)
 	}
 	return reasons
@@ -186,7 +186,7 @@ func (m *model) add(e *entry, now time.Time) {
 			j.failed = append(j.failed, edge)
 		}
 	}
-	m.hold(e, e.EnqueueScopes)
+	m.hold(e, e.Scopes.AtPut())
 	m.takeKey(j)
 	m.jobs = append(m.jobs, j)
 	m.resume(j, e.WaitUntil, now)
@@ -219,7 +219,7 @@ func (m *model) free(j *modelJob, keep []string) {
 // job whose scopes are free.
 func (m *model) runnable() []*modelJob {
 	candidates := slices.DeleteFunc(m.in(pending), func(j *modelJob) bool {
-		return len(j.open) > 0 || !j.until.IsZero() || m.heldByOther(j.entry, j.Scopes)
+		return len(j.open) > 0 || !j.until.IsZero() || m.heldByOther(j.entry, j.Scopes.Names())
 	})
 	slices.SortFunc(candidates, func(a, b *modelJob) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.number, b.number))
@@ -227,10 +227,10 @@ func (m *model) runnable() []*modelJob {
 	var chosen []*modelJob
 	taken := map[string]bool{}
 	for _, j := range candidates {
-		if slices.ContainsFunc(j.Scopes, func(scope string) bool { return taken[scope] }) {
+		if slices.ContainsFunc(j.Scopes.Names(), func(scope string) bool { return taken[scope] }) {
 			continue
 		}
-		for _, scope := range j.Scopes {
+		for _, scope := range j.Scopes.Names() {
 			taken[scope] = true
 		}
 		chosen = append(chosen, j)
@@ -245,7 +245,7 @@ func (m *model) next() *modelJob {
 	}
 	j := chosen[0]
 	m.start(j)
-	m.hold(j.entry, j.Scopes)
+	m.hold(j.entry, j.Scopes.Names())
 	return j
 }
 
@@ -288,7 +288,7 @@ func (m *model) end(j *modelJob) {
 
 func (m *model) retry(j *modelJob) {
 	j.stage = retrying
-	m.free(j, j.EnqueueScopes)
+	m.free(j, j.Scopes.AtPut())
 }
 
 func (m *model) replace(j *modelJob, e *entry, now time.Time) {
@@ -296,8 +296,8 @@ func (m *model) replace(j *modelJob, e *entry, now time.Time) {
 	next := newModelJob(e, m.added)
 	next.open = j.open
 	next.Unique = j.Unique
-	m.free(j, e.EnqueueScopes)
-	m.hold(e, e.EnqueueScopes)
+	m.free(j, e.Scopes.AtPut())
+	m.hold(e, e.Scopes.AtPut())
 	m.jobs[slices.Index(m.jobs, j)] = next
 	j.stage = finished
 	m.resume(next, e.WaitUntil, now)
@@ -305,13 +305,13 @@ func (m *model) replace(j *modelJob, e *entry, now time.Time) {
 }
 
 func (m *model) release(j *modelJob, until, now time.Time) {
-	m.free(j, j.EnqueueScopes)
+	m.free(j, j.Scopes.AtPut())
 	m.resume(j, until, now)
 	j.postponed = !j.until.IsZero()
 }
 
 func (m *model) repeat(j *modelJob, waitUntil, dispatchBy, now time.Time) {
-	m.free(j, j.EnqueueScopes)
+	m.free(j, j.Scopes.AtPut())
 	m.added++
 	j.number, j.failed = m.added, nil
 	j.WaitUntil, j.DispatchBy = waitUntil, dispatchBy
@@ -320,7 +320,7 @@ func (m *model) repeat(j *modelJob, waitUntil, dispatchBy, now time.Time) {
 
 func (m *model) park(j *modelJob) {
 	j.stage = parked
-	m.free(j, j.EnqueueScopes)
+	m.free(j, j.Scopes.AtPut())
 }
 
 // reschedule sets another time for a pending job.
@@ -331,7 +331,7 @@ func (m *model) reschedule(j *modelJob, until, now time.Time) {
 
 // restartable reports whether an ended job may run again.
 func (m *model) restartable(j *modelJob) bool {
-	return j.stage == finished && slices.Contains(m.jobs, j) && !m.heldByOther(j.entry, j.EnqueueScopes) &&
+	return j.stage == finished && slices.Contains(m.jobs, j) && !m.heldByOther(j.entry, j.Scopes.AtPut()) &&
 		!m.keyOfOther(j.entry)
 }
 
@@ -341,7 +341,7 @@ func (m *model) restart(j *modelJob, now time.Time) {
 	m.added++
 	j.number, j.open, j.failed = m.added, nil, nil
 	j.Edges, j.DispatchBy = nil, time.Time{}
-	m.hold(j.entry, j.EnqueueScopes)
+	m.hold(j.entry, j.Scopes.AtPut())
 	m.takeKey(j)
 	m.resume(j, j.WaitUntil, now)
 }
@@ -531,14 +531,13 @@ var (
 func (h *history) newEntry(id string, edges []string) *entry {
 	scopes := h.some([]string{"red", "green", "blue"})
 	return &entry{
-		ID:            id,
-		Priority:      h.choose(3) - 1,
-		WaitUntil:     h.time(),
-		DispatchBy:    h.time(),
-		Scopes:        scopes,
-		EnqueueScopes: h.some(scopes),
-		Edges:         edges,
-		Unique:        schedule.NewUnique(keys[h.choose(len(keys))], untils[h.choose(len(untils))]),
+		ID:         id,
+		Priority:   h.choose(3) - 1,
+		WaitUntil:  h.time(),
+		DispatchBy: h.time(),
+		Scopes:     schedule.NewScopes(scopes, h.some(scopes)),
+		Edges:      edges,
+		Unique:     schedule.NewUnique(keys[h.choose(len(keys))], untils[h.choose(len(untils))]),
 	}
 }
 
@@ -681,7 +680,7 @@ func (h *history) drain() bool {
 func describe(e *entry) string {
 	key, until := e.Unique.Split()
 	return fmt.Sprintf("%s priority=%d wait=%d by=%d scopes=%v enqueue=%v edges=%v key=%q until=%q", e.ID, e.Priority,
-		unix(e.WaitUntil), unix(e.DispatchBy), e.Scopes, e.EnqueueScopes, e.Edges, key, until)
+		unix(e.WaitUntil), unix(e.DispatchBy), e.Scopes.Names(), e.Scopes.AtPut(), e.Edges, key, until)
 }
 
 func unix(t time.Time) int64 {
@@ -824,11 +823,11 @@ func (h *history) replace() {
 	}
 	next := h.newEntry(e.ID, e.Edges)
 	if h.choose(4) > 0 {
-		next.Scopes, next.EnqueueScopes = e.Scopes, e.EnqueueScopes
+		next.Scopes = e.Scopes
 	}
 	err := h.schedule.Replace(e, next, h.now)
 	h.logf("Replace(%s): %v", describe(next), err)
-	held := h.model.heldByOther(next, next.EnqueueScopes)
+	held := h.model.heldByOther(next, next.Scopes.AtPut())
 	if held != amboy.IsDuplicateJobScopeError(err) {
 		h.failf("an enqueue scope is held: %t, and the error is: %w", held, err)
 		return
@@ -1025,14 +1024,14 @@ func (h *history) compareBlock(e *entry, j *modelJob) {
 // isTaken reports whether a scope that a job needs is held by another job, or is for one that
 // runs before it.
 func (h *history) isTaken(scope string, j *modelJob) bool {
-	if !slices.Contains(j.Scopes, scope) {
+	if !slices.Contains(j.Scopes.Names(), scope) {
 		return false
 	}
 	if h.model.heldByOther(j.entry, []string{scope}) {
 		return true
 	}
 	return slices.ContainsFunc(h.model.runnable(), func(r *modelJob) bool {
-		return slices.Contains(r.Scopes, scope) &&
+		return slices.Contains(r.Scopes.Names(), scope) &&
 			(r.Priority > j.Priority || (r.Priority == j.Priority && r.number < j.number))
 	})
 }

@@ -25,7 +25,6 @@ func (s *Schedule[J]) AddAt(place Place, e *Entry[J], succeeded bool, now time.T
 	s.byID[e.ID] = e
 	s.lastSeq++
 	e.seq = s.lastSeq
-	e.dispatch = e.dispatchScopes()
 	e.succeeded = succeeded
 	s.tallyIn(e, place)
 	s.link(e)
@@ -40,11 +39,11 @@ func (s *Schedule[J]) AddAt(place Place, e *Entry[J], succeeded bool, now time.T
 func (e *Entry[J]) scopesAt(place Place) []string {
 	switch place {
 	case Running:
-		return e.Scopes
+		return e.Scopes.Names()
 	case Finished:
 		return nil
 	default:
-		return e.EnqueueScopes
+		return e.Scopes.AtPut()
 	}
 }
 

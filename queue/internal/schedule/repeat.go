@@ -11,7 +11,7 @@ func (s *Schedule[J]) Repeat(e *Entry[J], waitUntil, dispatchBy, now time.Time) 
 		return
 	}
 	s.leave(e)
-	s.free(e, e.dispatch)
+	s.free(e, e.Scopes.AtStart())
 	s.lastSeq++
 	e.seq = s.lastSeq
 	e.WaitUntil, e.DispatchBy = waitUntil, dispatchBy

@@ -13,8 +13,8 @@ import (
 func TestRepeat(t *testing.T) {
 	f := newFixture(t)
 	f.add(
-		&entry{ID: "again", Scopes: []string{"at put", "at start"}, EnqueueScopes: []string{"at put"}, Unique: schedule.NewUnique("key", "")},
-		&entry{ID: "other", Scopes: []string{"at start"}},
+		&entry{ID: "again", Scopes: schedule.NewScopes([]string{"at put", "at start"}, []string{"at put"}), Unique: schedule.NewUnique("key", "")},
+		&entry{ID: "other", Scopes: schedule.NewScopes([]string{"at start"}, nil)},
 		&entry{ID: "last"},
 		dependent("dependent", "again"),
 	)
@@ -28,7 +28,7 @@ func TestRepeat(t *testing.T) {
 	f.Repeat(e, after(10), after(20), f.now)
 	assert.Equal(t, schedule.Scheduled, e.Place())
 	assert.Equal(t, schedule.Waiting, f.get("dependent").Place())
-	require.Error(t, f.Add(&entry{ID: "thief", Scopes: []string{"at put"}, EnqueueScopes: []string{"at put"}}, f.now))
+	require.Error(t, f.Add(&entry{ID: "thief", Scopes: schedule.NewScopes([]string{"at put"}, []string{"at put"})}, f.now))
 	require.Error(t, f.Add(&entry{ID: "twin", Unique: schedule.NewUnique("key", "")}, f.now))
 	f.advance(after(10))
 	f.next("again")

@@ -13,11 +13,11 @@ import (
 func TestReschedule(t *testing.T) {
 	f := newFixture(t)
 	f.add(
-		&entry{ID: "postponed", Scopes: []string{"s"}, Priority: 1},
+		&entry{ID: "postponed", Scopes: schedule.NewScopes([]string{"s"}, nil), Priority: 1},
 		&entry{ID: "ready"},
 		&entry{ID: "later", WaitUntil: after(5)},
 		&entry{ID: "sooner", WaitUntil: after(100)},
-		&entry{ID: "blocked", Scopes: []string{"s"}},
+		&entry{ID: "blocked", Scopes: schedule.NewScopes([]string{"s"}, nil)},
 		&entry{ID: "expiring", DispatchBy: after(15)},
 		dependent("waiting", "ready"),
 	)
@@ -68,10 +68,10 @@ func TestRescheduleIgnoresParkedAndStartedEntries(t *testing.T) {
 func TestPrioritize(t *testing.T) {
 	f := newFixture(t)
 	f.add(
-		&entry{ID: "holder", Priority: 9, Scopes: []string{"s"}},
+		&entry{ID: "holder", Priority: 9, Scopes: schedule.NewScopes([]string{"s"}, nil)},
 		&entry{ID: "a", DispatchBy: after(10)}, &entry{ID: "b"}, &entry{ID: "c"},
 		&entry{ID: "scheduled", WaitUntil: after(1)},
-		&entry{ID: "first", Scopes: []string{"s"}, Priority: -1}, &entry{ID: "second", Scopes: []string{"s"}, Priority: -1},
+		&entry{ID: "first", Scopes: schedule.NewScopes([]string{"s"}, nil), Priority: -1}, &entry{ID: "second", Scopes: schedule.NewScopes([]string{"s"}, nil), Priority: -1},
 	)
 	f.next("holder")
 	f.Prioritize(f.get("a"), -2)
@@ -92,7 +92,7 @@ func TestPrioritize(t *testing.T) {
 // A free scope is promised to the entry that runs first.
 func TestPriorityMovesAPromise(t *testing.T) {
 	f := newFixture(t)
-	f.add(&entry{ID: "a", Scopes: []string{"s"}}, &entry{ID: "b", Scopes: []string{"s"}})
+	f.add(&entry{ID: "a", Scopes: schedule.NewScopes([]string{"s"}, nil)}, &entry{ID: "b", Scopes: schedule.NewScopes([]string{"s"}, nil)})
 	f.Prioritize(f.get("b"), 1)
 	assert.Equal(t, schedule.Ready, f.get("b").Place())
 	assert.Equal(t, schedule.ScopeBlocked, f.get("a").Place())

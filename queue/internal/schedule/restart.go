@@ -11,14 +11,14 @@ func (s *Schedule[J]) Restartable(e *Entry[J]) bool {
 	if e.place != Finished || s.byID[e.ID] != e || s.keyHolder(e) != nil {
 		return false
 	}
-	_, held := s.holders.HeldByOther(e.ID, e.EnqueueScopes)
+	_, held := s.holders.HeldByOther(e.ID, e.Scopes.AtPut())
 	return !held
 }
 
 // Restart makes a Restartable entry run again. It arrives anew, takes its unique key and its
 // EnqueueScopes again, has no edges, and does not expire.
 func (s *Schedule[J]) Restart(e *Entry[J], now time.Time) {
-	if err := s.take(e, e.EnqueueScopes); err != nil {
+	if err := s.take(e, e.Scopes.AtPut()); err != nil {
 		// They are free, because the entry is Restartable.
 		panic(fmt.Sprintf("schedule: job %q can't be restarted: %v", e.ID, err))
 	}

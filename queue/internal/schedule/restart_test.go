@@ -14,10 +14,10 @@ import (
 func TestRestart(t *testing.T) {
 	f := newFixture(t)
 	f.add(&entry{ID: "target"})
-	job := &entry{ID: "job", Scopes: []string{"s"}, EnqueueScopes: []string{"s"}, Edges: []string{"target"}, DispatchBy: after(5)}
+	job := &entry{ID: "job", Scopes: schedule.NewScopes([]string{"s"}, []string{"s"}), Edges: []string{"target"}, DispatchBy: after(5)}
 	f.add(job)
 	f.finish("job", false)
-	thief := &entry{ID: "thief", Scopes: []string{"s"}, EnqueueScopes: []string{"s"}}
+	thief := &entry{ID: "thief", Scopes: schedule.NewScopes([]string{"s"}, []string{"s"})}
 	f.add(thief)
 	assert.False(t, f.Restartable(job), "another job holds its scope")
 	f.finish("thief", true)
@@ -29,7 +29,7 @@ func TestRestart(t *testing.T) {
 	assert.Equal(t, schedule.Ready, job.Place(), "it does not wait for its edges")
 	assert.Equal(t, amboy.QueueStats{Pending: 4, Completed: 1, Total: 5}, f.Stats())
 	assert.Equal(t, []string{"thief"}, ids(slices.Collect(f.Finished)))
-	require.True(t, amboy.IsDuplicateJobScopeError(f.Add(&entry{ID: "other", Scopes: []string{"s"}, EnqueueScopes: []string{"s"}}, f.now)))
+	require.True(t, amboy.IsDuplicateJobScopeError(f.Add(&entry{ID: "other", Scopes: schedule.NewScopes([]string{"s"}, []string{"s"})}, f.now)))
 	assert.Empty(t, f.advance(after(10)), "a restarted entry does not expire")
 	assert.False(t, f.Restartable(job))
 

@@ -64,9 +64,8 @@ type Entry[J any] struct {
 	// Since is when a wait of a given length began; zero if the wait ends at a given
 	// time. See ShortenWaits.
 	Since time.Time
-	// Scopes are the scopes that the job must hold to run. EnqueueScopes are those of
-	// them that Add takes.
-	Scopes, EnqueueScopes []string
+	// Scopes are the scopes that the job must hold to run.
+	Scopes *Scopes
 	// Edges are the IDs of the jobs that must end before this one.
 	Edges []string
 	// Unique is the key that no other entry may hold; nil for none. Replace sets it.
@@ -83,7 +82,6 @@ type Entry[J any] struct {
 	place         Place
 	links         *links[J]
 	group         *group[J] // while ScopeBlocked
-	dispatch      []string  // the scopes that are not in EnqueueScopes, each once
 	older, newer  *Entry[J] // in the finishedList
 }
 
@@ -214,7 +212,7 @@ func (s *Schedule[J]) add(e *Entry[J], now time.Time) error {
 	if err := s.checkEdges(e); err != nil {
 		return err
 	}
-	if err := s.take(e, e.EnqueueScopes); err != nil {
+	if err := s.take(e, e.Scopes.AtPut()); err != nil {
 		return err
 	}
 	s.takeKey(e)
@@ -224,7 +222,6 @@ func (s *Schedule[J]) add(e *Entry[J], now time.Time) error {
 	s.byID[e.ID] = e
 	s.lastSeq++
 	e.seq = s.lastSeq
-	e.dispatch = e.dispatchScopes()
 	s.tallyIn(e, Waiting)
 	s.watchDeadline(e)
 	s.link(e)
@@ -384,7 +381,7 @@ func (s *Schedule[J]) Finish(e *Entry[J], succeeded bool, now time.Time) {
 	s.setPlace(e, Finished)
 	e.succeeded = succeeded
 	s.freeKeyAtEnd(e)
-	s.free(e, e.Scopes)
+	s.free(e, e.Scopes.Names())
 	s.unlink(e, now)
 	s.end(e)
 }
@@ -394,7 +391,7 @@ func (s *Schedule[J]) Finish(e *Entry[J], succeeded bool, now time.Time) {
 func (s *Schedule[J]) Retry(e *Entry[J]) {
 	s.leave(e)
 	s.setPlace(e, Retrying)
-	s.free(e, e.dispatch)
+	s.free(e, e.Scopes.AtStart())
 }
 
 // Replace replaces a Retrying entry by the next attempt of its job. The enqueue scopes that
@@ -402,21 +399,20 @@ func (s *Schedule[J]) Retry(e *Entry[J]) {
 // its dependents. Other scopes of the entry are freed, and other enqueue scopes of next are
 // taken. If one of these is held, Replace returns a duplicate scope error and changes nothing.
 func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
-	if err := s.take(next, next.EnqueueScopes); err != nil {
+	if err := s.take(next, next.Scopes.AtPut()); err != nil {
 		return err
 	}
 	s.leave(e)
 	s.setPlace(e, Finished)
 	s.lastSeq++
 	next.seq = s.lastSeq
-	next.dispatch = next.dispatchScopes()
 	next.inherit(e)
 	s.setSince(next, next.Since)
 	s.passKey(e, next)
 	s.byID[e.ID] = next
 	s.tallyIn(next, Waiting)
 	s.watchDeadline(next)
-	s.free(e, without(e.EnqueueScopes, next.EnqueueScopes))
+	s.free(e, without(e.Scopes.AtPut(), next.Scopes.AtPut()))
 	if !next.open() {
 		s.wait(next, now)
 	}
@@ -437,7 +433,7 @@ func (s *Schedule[J]) ReleaseSince(e *Entry[J], since, until, now time.Time) {
 		return
 	}
 	s.leave(e)
-	s.free(e, e.dispatch)
+	s.free(e, e.Scopes.AtStart())
 	s.watchDeadline(e)
 	switch {
 	case e.open(): // it expired before its edges ended
@@ -455,7 +451,7 @@ func (s *Schedule[J]) ReleaseSince(e *Entry[J], since, until, now time.Time) {
 func (s *Schedule[J]) Park(e *Entry[J]) {
 	s.leave(e)
 	s.setPlace(e, Parked)
-	s.free(e, e.dispatch)
+	s.free(e, e.Scopes.AtStart())
 }
 
 // Unpark lets a parked entry run again.

@@ -130,9 +130,9 @@ func TestOrder(t *testing.T) {
 		},
 		"extremes that wait for a scope": {
 			entries: []*entry{
-				{ID: "first", Priority: math.MaxInt, Scopes: []string{"s"}},
-				{ID: "min", Priority: math.MinInt, Scopes: []string{"s"}},
-				{ID: "zero", Scopes: []string{"s"}},
+				{ID: "first", Priority: math.MaxInt, Scopes: schedule.NewScopes([]string{"s"}, nil)},
+				{ID: "min", Priority: math.MinInt, Scopes: schedule.NewScopes([]string{"s"}, nil)},
+				{ID: "zero", Scopes: schedule.NewScopes([]string{"s"}, nil)},
 			},
 			order: []string{"first", "zero", "min"},
 		},
@@ -234,7 +234,7 @@ func TestExpiry(t *testing.T) {
 		"scheduled": {job: entry{WaitUntil: after(10)}, place: schedule.Scheduled},
 		"waiting":   {job: entry{Edges: []string{"other"}}, place: schedule.Waiting},
 		"blocked": {
-			job:   entry{Scopes: []string{"held"}},
+			job:   entry{Scopes: schedule.NewScopes([]string{"held"}, nil)},
 			place: schedule.ScopeBlocked,
 		},
 		"released": {
@@ -278,7 +278,7 @@ func TestExpiry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.add(&entry{ID: "holder", EnqueueScopes: []string{"held"}, Scopes: []string{"held"}, WaitUntil: after(1000)})
+			f.add(&entry{ID: "holder", Scopes: schedule.NewScopes([]string{"held"}, []string{"held"}), WaitUntil: after(1000)})
 			f.add(&entry{ID: "other", WaitUntil: after(1000)})
 			job := test.job
 			job.ID, job.DispatchBy = "job", after(10)
@@ -323,7 +323,7 @@ func TestExpiryIsInOrder(t *testing.T) {
 func TestStatsCountEveryPlace(t *testing.T) {
 	f := newFixture(t)
 	f.add(
-		&entry{ID: "running", Scopes: []string{"held"}, Priority: 1},
+		&entry{ID: "running", Scopes: schedule.NewScopes([]string{"held"}, nil), Priority: 1},
 		&entry{ID: "retrying", Priority: 1},
 		&entry{ID: "postponed", Priority: 1},
 		&entry{ID: "finished", Priority: 1},
@@ -336,7 +336,7 @@ func TestStatsCountEveryPlace(t *testing.T) {
 	f.Release(f.get("postponed"), after(10), f.now)
 	f.finish("finished", true)
 	f.add(
-		&entry{ID: "blocked", Scopes: []string{"held"}},
+		&entry{ID: "blocked", Scopes: schedule.NewScopes([]string{"held"}, nil)},
 		&entry{ID: "waiting", Edges: []string{"running"}},
 		&entry{ID: "scheduled", WaitUntil: after(10)},
 		&entry{ID: "ready"},
@@ -377,7 +377,7 @@ func TestFinishFromEveryPlace(t *testing.T) {
 	}{
 		"waiting":   {job: entry{Edges: []string{"other"}}, place: schedule.Waiting},
 		"scheduled": {job: entry{WaitUntil: after(10)}, place: schedule.Scheduled},
-		"blocked":   {job: entry{Scopes: []string{"mine", "held"}}, place: schedule.ScopeBlocked},
+		"blocked":   {job: entry{Scopes: schedule.NewScopes([]string{"mine", "held"}, nil)}, place: schedule.ScopeBlocked},
 		"ready":     {place: schedule.Ready},
 		"running":   {prepare: func(f *fixture) { f.next("job") }, place: schedule.Running},
 		"parked":    {prepare: func(f *fixture) { f.Park(f.get("job")) }, place: schedule.Parked},
@@ -396,12 +396,12 @@ func TestFinishFromEveryPlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.add(&entry{ID: "holder", Scopes: []string{"held"}, Priority: 1}, &entry{ID: "other", WaitUntil: after(1000)})
+			f.add(&entry{ID: "holder", Scopes: schedule.NewScopes([]string{"held"}, nil), Priority: 1}, &entry{ID: "other", WaitUntil: after(1000)})
 			f.next("holder")
 			job := test.job
 			job.ID, job.DispatchBy = "job", after(100)
 			if job.Scopes == nil {
-				job.Scopes, job.EnqueueScopes = []string{"mine", "kept"}, []string{"kept"}
+				job.Scopes = schedule.NewScopes([]string{"mine", "kept"}, []string{"kept"})
 			}
 			f.add(&job)
 			if test.prepare != nil {
@@ -417,7 +417,7 @@ func TestFinishFromEveryPlace(t *testing.T) {
 			assert.Equal(t, []string{"job"}, ids(slices.Collect(f.Finished)))
 			assert.Empty(t, f.advance(after(200)), "it can't expire")
 
-			f.add(&entry{ID: "successor", Scopes: []string{"mine", "kept"}, EnqueueScopes: []string{"kept"}})
+			f.add(&entry{ID: "successor", Scopes: schedule.NewScopes([]string{"mine", "kept"}, []string{"kept"})})
 			assert.Equal(t, []string{"dependent", "successor"}, f.drain())
 			assert.Empty(t, f.get("dependent").Failed())
 		})
@@ -501,21 +501,21 @@ func TestAddRefusesATakenID(t *testing.T) {
 	f := newFixture(t)
 	f.add(&entry{ID: "a"})
 	for range 2 { // while it is pending, and when it has ended
-		err := f.Add(&entry{ID: "a", Scopes: []string{"s"}, EnqueueScopes: []string{"s"}}, f.now)
+		err := f.Add(&entry{ID: "a", Scopes: schedule.NewScopes([]string{"s"}, []string{"s"})}, f.now)
 		assert.True(t, amboy.IsDuplicateJobError(err))
 		assert.False(t, amboy.IsDuplicateJobScopeError(err))
 		require.ErrorContains(t, err, `job "a"`)
 		f.drain()
 	}
 	assert.Equal(t, 1, f.Stats().Total)
-	f.add(&entry{ID: "b", Scopes: []string{"s"}, EnqueueScopes: []string{"s"}})
+	f.add(&entry{ID: "b", Scopes: schedule.NewScopes([]string{"s"}, []string{"s"})})
 }
 
 func TestPark(t *testing.T) {
 	f := newFixture(t)
 	f.add(
-		&entry{ID: "job", Scopes: []string{"mine", "kept"}, EnqueueScopes: []string{"kept"}},
-		&entry{ID: "rival", Scopes: []string{"mine"}},
+		&entry{ID: "job", Scopes: schedule.NewScopes([]string{"mine", "kept"}, []string{"kept"})},
+		&entry{ID: "rival", Scopes: schedule.NewScopes([]string{"mine"}, nil)},
 	)
 	f.next("job")
 	f.Park(f.get("job"))
@@ -524,7 +524,7 @@ func TestPark(t *testing.T) {
 	assert.Zero(t, f.Stats().Blocked)
 	f.next("rival")
 	f.noNext()
-	err := f.Add(&entry{ID: "late", Scopes: []string{"kept"}, EnqueueScopes: []string{"kept"}}, f.now)
+	err := f.Add(&entry{ID: "late", Scopes: schedule.NewScopes([]string{"kept"}, []string{"kept"})}, f.now)
 	assert.True(t, amboy.IsDuplicateJobScopeError(err), "a parked job keeps its enqueue scopes")
 
 	f.Unpark(f.get("job"), f.now)
@@ -566,9 +566,9 @@ func TestUnparkRestoresTheTurnOfAJob(t *testing.T) {
 func TestRelease(t *testing.T) {
 	f := newFixture(t)
 	f.add(
-		&entry{ID: "job", Scopes: []string{"s"}},
+		&entry{ID: "job", Scopes: schedule.NewScopes([]string{"s"}, nil)},
 		&entry{ID: "free"},
-		&entry{ID: "rival", Scopes: []string{"s"}},
+		&entry{ID: "rival", Scopes: schedule.NewScopes([]string{"s"}, nil)},
 	)
 	f.Release(f.next("job"), time.Time{}, f.now)
 	f.Release(f.next("job"), f.now, f.now) // it keeps its turn before the others

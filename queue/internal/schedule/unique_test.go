@@ -66,18 +66,18 @@ func TestUniqueKeyIsHeldUntil(t *testing.T) {
 
 func TestARefusedEntryTakesNoKey(t *testing.T) {
 	f := newFixture(t)
-	f.add(&entry{ID: "job", Scopes: []string{"s"}, EnqueueScopes: []string{"s"}})
+	f.add(&entry{ID: "job", Scopes: schedule.NewScopes([]string{"s"}, []string{"s"})})
 	same, edge, circle, scoped := keyed("job", ""), keyed("edge", ""), keyed("circle", ""), keyed("scoped", "")
-	edge.Edges, circle.Edges, scoped.Scopes, scoped.EnqueueScopes = []string{"nobody"}, []string{"circle"}, []string{"s"}, []string{"s"}
+	edge.Edges, circle.Edges, scoped.Scopes = []string{"nobody"}, []string{"circle"}, schedule.NewScopes([]string{"s"}, []string{"s"})
 	for _, e := range []*entry{same, edge, circle, scoped} {
 		require.Error(t, f.Add(e, f.now), e.ID)
 		f.hasKey("")
 	}
 	f.add(keyed("holder", ""))
 	rival := keyed("rival", "")
-	rival.Scopes, rival.EnqueueScopes = []string{"t"}, []string{"t"}
+	rival.Scopes = schedule.NewScopes([]string{"t"}, []string{"t"})
 	require.True(t, amboy.IsDuplicateJobError(f.Add(rival, f.now)))
-	f.add(&entry{ID: "other", Scopes: []string{"t"}, EnqueueScopes: []string{"t"}})
+	f.add(&entry{ID: "other", Scopes: schedule.NewScopes([]string{"t"}, []string{"t"})})
 	f.hasKey("holder")
 }
 
