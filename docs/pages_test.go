@@ -69,7 +69,7 @@ func readRepository(t *testing.T) repository {
 func (r repository) checked() map[string]string {
 	pages := map[string]string{}
 	for name, text := range r.pages {
-		if path.Dir(name) == "docs" || name == "README.md" || name == "CONTRIBUTING.md" || name == "benchmarks/README.md" {
+		if strings.HasPrefix(name, "docs/") || name == "README.md" || name == "CONTRIBUTING.md" || name == "benchmarks/README.md" {
 			pages[name] = text
 		}
 	}

@@ -1,7 +1,7 @@
 // Package postgres is a driver that keeps records in a PostgreSQL database.
 //
 // A schema holds any number of queues, and any number of processes may open it. See
-// docs/postgresql.md for the layout of the tables and for how to operate it.
+// docs/guides/use-postgresql.md for the layout of the tables and for how to operate it.
 package postgres
 
 import (

@@ -135,5 +135,5 @@ func TestOutput(t *testing.T) {
 }
 
 func TestManualShowsWhatCommandsPrint(t *testing.T) {
-	checkGolden(t, "../../../../docs/command-line.md")
+	checkGolden(t, "../../../../docs/reference/command-line.md")
 }
