@@ -106,6 +106,16 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 	}
 }
 
+// A page that is not in the table of contents is not found.
+func TestEveryPageIsInTheTableOfContents(t *testing.T) {
+	pages := readRepository(t).pages
+	for name := range pages {
+		if strings.HasPrefix(name, "docs/") && name != "docs/README.md" {
+			assert.Contains(t, pages["docs/README.md"], "]("+strings.TrimPrefix(name, "docs/")+")", "docs/README.md does not list %s", name)
+		}
+	}
+}
+
 func TestNamedTestsExist(t *testing.T) {
 	r := readRepository(t)
 	for name, text := range r.checked() {
