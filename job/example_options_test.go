@@ -1,0 +1,144 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue"
+)
+
+// say is a job that fails if it has nothing to say.
+var say = job.Define("say", 1, func(_ context.Context, text string) error {
+	if text == "" {
+		return errors.New("nothing to say")
+	}
+	_, err := fmt.Println(text)
+	return err
+})
+
+// inline returns a queue whose jobs run, one after the other, when the example says so.
+func inline() *queue.Inline {
+	q, err := queue.NewInline(queue.InlineOptions{Time: time.Date(2030, 1, 1, 9, 0, 0, 0, time.UTC)})
+	must(err)
+	return q
+}
+
+// The job with the larger priority runs first.
+func ExamplePriority() {
+	ctx := context.Background()
+	q := inline()
+	defer q.Close(ctx)
+
+	_, err := say.Put(ctx, q, "newsletter", job.Priority(-1))
+	must(err)
+	_, err = say.Put(ctx, q, "receipt")
+	must(err)
+	_, err = say.Put(ctx, q, "password reset", job.Priority(10))
+	must(err)
+	q.RunAll(ctx)
+	// Output:
+	// password reset
+	// receipt
+	// newsletter
+}
+
+// A job that waits for its time occupies no worker.
+func ExampleIn() {
+	ctx := context.Background()
+	q := inline()
+	defer q.Close(ctx)
+
+	_, err := say.Put(ctx, q, "reminder", job.In(time.Hour))
+	must(err)
+	_, err = say.Put(ctx, q, "welcome")
+	must(err)
+	fmt.Println(q.RunAll(ctx), "ran")
+	q.AdvanceTo(q.Now().Add(time.Hour))
+	fmt.Println(q.RunAll(ctx), "ran")
+	// Output:
+	// welcome
+	// 1 ran
+	// reminder
+	// 1 ran
+}
+
+// A job that has not started by its dispatch-by time expires.
+func ExampleDispatchBy() {
+	ctx := context.Background()
+	q := inline()
+	defer q.Close(ctx)
+
+	id, err := say.Put(ctx, q, "price of today", job.DispatchBy(q.Now().Add(time.Hour)))
+	must(err)
+	q.AdvanceTo(q.Now().Add(2 * time.Hour))
+	q.RunAll(ctx)
+	j, _ := q.Get(ctx, id)
+	fmt.Println(amboy.NewJobInfo(j).State)
+	// Output: expired
+}
+
+// A job that depends on a job which fails does not run.
+func ExampleAfter() {
+	ctx := context.Background()
+	q := inline()
+	defer q.Close(ctx)
+
+	load, err := say.Put(ctx, q, "load")
+	must(err)
+	report, err := say.Put(ctx, q, "", job.After(load))
+	must(err)
+	mail, err := say.Put(ctx, q, "mail", job.After(report))
+	must(err)
+	q.RunAll(ctx)
+	fmt.Println(say.Wait(ctx, q, mail) != nil)
+	// Output:
+	// load
+	// true
+}
+
+// A scope is a lock. With EnqueueScopes, Put takes it, and refuses other jobs that would.
+func ExampleEnqueueScopes() {
+	ctx := context.Background()
+	q := inline()
+	defer q.Close(ctx)
+
+	_, err := say.Put(ctx, q, "first", job.Scopes("account 7"), job.EnqueueScopes(true))
+	must(err)
+	_, err = say.Put(ctx, q, "second", job.Scopes("account 7"), job.EnqueueScopes(true))
+	fmt.Println(amboy.IsDuplicateJobScopeError(err))
+	q.RunAll(ctx)
+	// Output:
+	// true
+	// first
+}
+
+var inAccount = job.Define("in-account", 1, func(ctx context.Context, account string) error {
+	for info := range amboy.QueueFromContext(ctx).JobInfo(ctx) {
+		if info.State == amboy.StateBlocked {
+			fmt.Println(info.Status.Reason)
+		}
+	}
+	return nil
+}, job.Defaults[string]{
+	Scopes: func(account string) []string { return []string{"account " + account} },
+})
+
+// The second job waits for the scope of the first.
+func ExampleScopes() {
+	ctx := context.Background()
+	q := inline()
+	defer q.Close(ctx)
+
+	_, err := inAccount.Put(ctx, q, "7") // takes its scope from the defaults
+	must(err)
+	_, err = say.Put(ctx, q, "next", job.Scopes("account 7"))
+	must(err)
+	q.RunAll(ctx)
+	// Output:
+	// waits for scope "account 7"
+	// next
+}
