@@ -116,7 +116,7 @@ func ExampleEnqueueScopes() {
 	// first
 }
 
-var inAccount = job.Define("in-account", 1, func(ctx context.Context, account string) error {
+var inAccount = job.Define("in-account", 1, func(ctx context.Context, _ string) error {
 	for info := range amboy.QueueFromContext(ctx).JobInfo(ctx) {
 		if info.State == amboy.StateBlocked {
 			fmt.Println(info.Status.Reason)
