@@ -100,6 +100,40 @@ func ExampleAfter() {
 	// true
 }
 
+// A job that cleans up runs whatever happened before.
+func ExampleRunOnFailure() {
+	ctx := context.Background()
+	q := inline()
+	defer q.Close(ctx)
+
+	load, err := say.Put(ctx, q, "") // will fail
+	must(err)
+	_, err = say.Put(ctx, q, "clean up", job.After(load), job.RunOnFailure())
+	must(err)
+	q.RunAll(ctx)
+	// Output: clean up
+}
+
+// sendMail is declared in a package that every process imports.
+var sendMail = job.Declare[string]("example.send-mail", 1, job.Defaults[string]{MaxAttempts: 5})
+
+// Only the process that runs the jobs has their function, and what that needs.
+func ExampleDefinition_Bind() {
+	ctx := context.Background()
+	server := func(to string) error {
+		_, err := fmt.Println("mail to", to)
+		return err
+	}
+	must(sendMail.Bind(func(_ context.Context, to string) error { return server(to) }))
+
+	q := inline()
+	defer q.Close(ctx)
+	_, err := sendMail.Put(ctx, q, "ann")
+	must(err)
+	q.RunAll(ctx)
+	// Output: mail to ann
+}
+
 // A scope is a lock. With EnqueueScopes, Put takes it, and refuses other jobs that would.
 func ExampleEnqueueScopes() {
 	ctx := context.Background()
