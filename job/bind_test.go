@@ -57,7 +57,7 @@ func TestBindRefuses(t *testing.T) {
 	require.ErrorAs(t, job.DeclareResult[string, int](newName(), 1).Bind(nil), &invalid)
 	err := job.Define(newName(), 1, succeed[string]).Bind(succeed[string])
 	require.ErrorAs(t, err, &invalid)
-	assert.ErrorContains(t, err, "use Declare")
+	require.ErrorContains(t, err, "use Declare")
 	var taken *job.DuplicateDefinitionError
 	name := job.Define(newName(), 1, succeed[string]).Type().Name
 	require.ErrorAs(t, job.Declare[string](name, 1).Bind(succeed[string]), &taken)

@@ -31,7 +31,7 @@ type Definition[A any] struct {
 	settings settings // the defaults that do not depend on the arguments
 	declared bool     // the jobs run outside of this process, unless bound is set
 	bound    atomic.Pointer[runFunc[A]]
-	err      error    // why the definition can't be used
+	err      error // why the definition can't be used
 
 	// These are nil if the jobs have no results.
 	newResult  func() any // makes a value to decode a stored result into
