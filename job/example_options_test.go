@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -175,4 +177,23 @@ func ExampleScopes() {
 	// Output:
 	// waits for scope "account 7"
 	// next
+}
+
+// What is logged under the context of a job is also in the log of the job.
+func ExampleNewLogHandler() {
+	logger := slog.New(job.NewLogHandler(slog.NewJSONHandler(io.Discard, nil)))
+	resize := job.Define("example.resize", 1, func(ctx context.Context, path string) error {
+		logger.InfoContext(ctx, "resizing", "path", path)
+		return nil
+	})
+
+	ctx := context.Background()
+	q := inline()
+	defer q.Close(ctx)
+	id, err := resize.Put(ctx, q, "cat.png")
+	must(err)
+	q.RunAll(ctx)
+	j, _ := q.Get(ctx, id)
+	fmt.Println(amboy.ProgressOf(j).Log[0].Text)
+	// Output: level=INFO msg=resizing path=cat.png
 }
