@@ -100,7 +100,7 @@ func (g *Guard) AllowWork(r *http.Request, queues, types []string) error {
 }
 
 // Client identifies the client of a request, for limits.
-func (g *Guard) Client(r *http.Request) string { return g.of(r).client() }
+func (g *Guard) Client(r *http.Request) string { return (&guarded{Guard: g, request: r}).client() }
 
 // Life returns a context that ends when the server of a request shuts down.
 func (g *Guard) Life(r *http.Request) context.Context { return g.watches.lifeOf(r) }
@@ -122,17 +122,17 @@ func (g *Guard) May(r *http.Request, action Action, queue string) bool {
 func (g *Guard) of(r *http.Request) *guarded {
 	request := &guarded{Guard: g, request: r, inner: g.opts.Inspector}
 	if g.opts.Tenant != nil {
-		request.ofTenant, request.tenant = true, g.tenantOf(r)
+		request.ofTenant, request.tenant = true, g.tenantOf(r.Context(), r)
 	}
 	return request
 }
 
 // tenantOf calls the Tenant function of the program. If that panics, the name is empty.
-func (g *Guard) tenantOf(r *http.Request) (name string) {
+func (g *Guard) tenantOf(ctx context.Context, r *http.Request) (name string) {
 	defer func() {
 		if value := recover(); value != nil {
 			name = ""
-			logging.Error(r.Context(), message.Fields{
+			logging.Error(ctx, message.Fields{
 				"message": "the function that names the tenant of a request panicked; the request is denied",
 				"panic":   value,
 				"stack":   string(debug.Stack()),
