@@ -69,7 +69,7 @@ func readRepository(t *testing.T) repository {
 func (r repository) checked() map[string]string {
 	pages := map[string]string{}
 	for name, text := range r.pages {
-		if path.Dir(name) == "docs" || name == "README.md" || name == "CONTRIBUTING.md" || name == "benchmarks/README.md" {
+		if strings.HasPrefix(name, "docs/") || name == "README.md" || name == "CONTRIBUTING.md" || name == "benchmarks/README.md" {
 			pages[name] = text
 		}
 	}
@@ -102,6 +102,16 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 			if anchor != "" {
 				assert.True(t, anchors(r.pages[target])[anchor], "%s: the link %s leads to no heading", name, match[1])
 			}
+		}
+	}
+}
+
+// A page that is not in the table of contents is not found.
+func TestEveryPageIsInTheTableOfContents(t *testing.T) {
+	pages := readRepository(t).pages
+	for name := range pages {
+		if strings.HasPrefix(name, "docs/") && name != "docs/README.md" {
+			assert.Contains(t, pages["docs/README.md"], "]("+strings.TrimPrefix(name, "docs/")+")", "docs/README.md does not list %s", name)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -25,16 +26,20 @@ import (
 // concurrent use.
 type Definition[A any] struct {
 	jobType  amboy.JobType
-	run      func(ctx context.Context, j *typed[A]) error
+	run      runFunc[A]
 	defaults Defaults[A]
 	settings settings // the defaults that do not depend on the arguments
-	declared bool     // the jobs run outside of this process
-	err      error    // why the definition can't be used
+	declared bool     // the jobs run outside of this process, unless bound is set
+	bound    atomic.Pointer[runFunc[A]]
+	err      error // why the definition can't be used
 
 	// These are nil if the jobs have no results.
 	newResult  func() any // makes a value to decode a stored result into
 	resultType reflect.Type
 }
+
+// runFunc runs a job of a definition.
+type runFunc[A any] func(ctx context.Context, j *typed[A]) error
 
 // Define defines a type of jobs and registers it under its name for the life of the
 // process. A job fails if run returns an error or panics. It is retried if its maximum

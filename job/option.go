@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/dependency"
 )
 
 // Option changes one property of a job from its definition's Defaults. If two options
@@ -25,6 +26,7 @@ type settings struct {
 	maxInterruptions int
 	timeout          time.Duration
 	after            []string
+	runOnFailure     bool
 	tags             []string
 	scopes           []string // nil means the scopes of the defaults
 	enqueueScopes    bool
@@ -137,7 +139,7 @@ func (s *settings) setTimeout(d time.Duration) {
 }
 
 // After makes the job wait until other jobs of the same queue have ended. If any of them
-// does not succeed, the job fails without running.
+// does not succeed, the job fails without running, unless RunOnFailure is given.
 func After(ids ...string) Option {
 	return func(s *settings) {
 		s.after = nil
@@ -150,6 +152,12 @@ func After(ids ...string) Option {
 			}
 		}
 	}
+}
+
+// RunOnFailure makes the job run after the jobs of After have ended, also if some of them do
+// not succeed.
+func RunOnFailure() Option {
+	return func(s *settings) { s.runOnFailure = true }
 }
 
 // Tags sets the tags by which operators find the job. No tag may be empty.
@@ -244,6 +252,9 @@ func (s *settings) apply(j *typedBase, q amboy.Queue) error {
 		if err := j.Dependency().AddEdge(id); err != nil {
 			return fmt.Errorf("adding a dependency on job %q: %w", id, err)
 		}
+	}
+	if chooser, ok := j.Dependency().(dependency.FailureChooser); ok && s.runOnFailure {
+		chooser.SetOnFailure(dependency.RunOnFailure)
 	}
 	return nil
 }

@@ -17,17 +17,22 @@ type ResultDefinition[A, R any] struct{ *Definition[A] }
 // returns an error, the result is dropped.
 func DefineResult[A, R any](name string, version int, run func(ctx context.Context, args A) (R, error), defaults ...Defaults[A]) *ResultDefinition[A, R] {
 	d := &Definition[A]{jobType: amboy.JobType{Name: name, Version: version}}
-	d.run = func(ctx context.Context, j *typed[A]) error {
+	d.run = withResult(run)
+	d.newResult = func() any { return new(R) }
+	d.resultType = reflect.TypeFor[R]()
+	d.register(run == nil, defaults)
+	return &ResultDefinition[A, R]{d}
+}
+
+// withResult returns a function that keeps the result of run with the job.
+func withResult[A, R any](run func(ctx context.Context, args A) (R, error)) runFunc[A] {
+	return func(ctx context.Context, j *typed[A]) error {
 		r, err := run(ctx, j.Arguments)
 		if err == nil {
 			j.setResult(&r)
 		}
 		return err
 	}
-	d.newResult = func() any { return new(R) }
-	d.resultType = reflect.TypeFor[R]()
-	d.register(run == nil, defaults)
-	return &ResultDefinition[A, R]{d}
 }
 
 // Result returns the result of a job of a queue. It does not wait for the job's end (see

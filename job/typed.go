@@ -60,8 +60,8 @@ func (j *typed[A]) Args() any { return j.Arguments }
 // ForOutside reports whether the job is stored for outside workers.
 func (j *typed[A]) ForOutside() bool { return j.Outside }
 
-// RunsHere reports whether the definition has a function.
-func (j *typed[A]) RunsHere() bool { return !j.definition.declared }
+// RunsHere reports whether the definition has a function in this process.
+func (j *typed[A]) RunsHere() bool { return j.definition.runsHere() }
 
 // RetryPolicy returns the delay that the last run asked for, the job's own policy, or
 // otherwise that of its definition.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
+	"os"
 
 	"github.com/mongodb/grip/level"
 	"github.com/mongodb/grip/message"
@@ -31,4 +33,17 @@ func ExampleNewQueueBackedSender() {
 		fmt.Println(service.GetMessage().Message)
 	}
 	// Output: hello
+}
+
+// Route the messages of this library to log/slog.
+func ExampleNewSlogSender() {
+	l := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	sender, err := logger.NewSlogSender(l)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// A service calls grip.SetSender(sender) instead.
+	sender.Send(context.Background(), message.NewFields(level.Error, message.Fields{"message": "job failed", "job_id": "a"}))
+	// Output: level=ERROR msg="job failed" job_id=a
 }

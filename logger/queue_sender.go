@@ -1,5 +1,5 @@
-// Package logger sends log messages through a queue, so that code that logs does not wait
-// for a slow logging service.
+// Package logger provides senders for grip: one that sends messages through a queue, so that code
+// that logs does not wait for a slow logging service, and one that writes to log/slog.
 //
 // A sender made by NewQueueBackedSender can be grip's own sender (see grip.SetSender),
 // because this library logs nothing about its queue. A sender made by MakeQueueSender

@@ -120,7 +120,7 @@ func (d *diagnosis) checkSchedules(ctx context.Context) error {
 				Why:     "The jobs of the schedule are late, or are lost.",
 				Remedy:  "Remove the reason: the schedule tries again by itself. The log of its process has the whole error.",
 				Command: "amboy schedules",
-				Docs:    "docs/schedules.md",
+				Docs:    "docs/guides/schedule-jobs.md",
 			})
 		case !s.Next.IsZero() && late > lateTick:
 			d.add(Finding{
@@ -129,7 +129,7 @@ func (d *diagnosis) checkSchedules(ctx context.Context) error {
 				Why:     "No process runs the schedule, so that its jobs do not run.",
 				Remedy:  "Start a process that runs the schedule. If the schedule was removed on purpose, this finding ends a day after its last report.",
 				Command: "amboy schedules",
-				Docs:    "docs/schedules.md",
+				Docs:    "docs/guides/schedule-jobs.md",
 			})
 		}
 	}

@@ -84,7 +84,7 @@ func (d *diagnosis) checkRunning(ctx context.Context) error {
 					Why:     "A stuck job holds its scopes and a goroutine of its process until it returns.",
 					Remedy:  "See where it hangs, and correct the code. Then abandon the run, so that the job runs again.",
 					Command: command("amboy jobs show", s.Queue, s.ID),
-					Docs:    "docs/seeing-what-is-stuck.md#jobs-that-do-not-return",
+					Docs:    "docs/guides/find-what-is-stuck.md#jobs-that-do-not-return",
 				}
 			}
 			number[s.Queue]++
@@ -142,7 +142,7 @@ func (d *diagnosis) checkServed(begun, ready int, longest time.Duration) {
 		Why:     "Nothing runs until a process starts.",
 		Remedy:  "Start the service. If it runs, see whether its clock is right and whether it can write to the store.",
 		Command: "amboy processes",
-		Docs:    "docs/diagnosing-a-store.md#processes",
+		Docs:    "docs/guides/diagnose-a-store.md#processes",
 	})
 }
 

@@ -81,7 +81,7 @@ func (d *diagnosis) checkQueue(ctx context.Context, q Queue) error {
 			Why:     "The jobs stay until a process starts that knows them.",
 			Remedy:  "Register the type in a process that runs the queue, in this version. If it was removed on purpose, mark the jobs complete (amboy jobs complete).",
 			Command: command("amboy jobs list --type", unknown.Type, "--queue", q.Name),
-			Docs:    "docs/stored-jobs.md",
+			Docs:    "docs/guides/change-stored-jobs.md",
 		})
 	}
 	waited := d.now.Sub(q.OldestPending)
@@ -100,7 +100,7 @@ func (d *diagnosis) checkQueue(ctx context.Context, q Queue) error {
 			Why:     "No job of the queue starts until it is resumed.",
 			Remedy:  "Resume the queue if the reason for the pause is gone.",
 			Command: command("amboy queues resume", q.Name),
-			Docs:    "docs/steering-a-queue.md",
+			Docs:    "docs/guides/pause-and-limit-queues.md",
 		})
 	case len(q.Unknown) == 0 && len(d.alive) > 0 && len(d.unreported) == 0 && !d.isServed(q.Name):
 		d.add(Finding{
@@ -109,7 +109,7 @@ func (d *diagnosis) checkQueue(ctx context.Context, q Queue) error {
 			Why:     "The jobs of the queue do not run, although other queues are served.",
 			Remedy:  "Start the queue in a process, or find out why it was stopped there.",
 			Command: "amboy processes",
-			Docs:    "docs/diagnosing-a-store.md#processes",
+			Docs:    "docs/guides/diagnose-a-store.md#processes",
 		})
 	}
 	return nil
@@ -145,7 +145,7 @@ func (d *diagnosis) checkDrained(ctx context.Context, waiting []driver.QueueInfo
 			Why:     "No job can be put in the queue until it is resumed: calls of Put fail.",
 			Remedy:  "Resume the queue if it is to take jobs again.",
 			Command: command("amboy queues resume", info.Name),
-			Docs:    "docs/steering-a-queue.md",
+			Docs:    "docs/guides/pause-and-limit-queues.md",
 		})
 	}
 	return nil
@@ -217,7 +217,7 @@ func (d *diagnosis) checkParked(ctx context.Context) error {
 			Why:     "A parked job never runs and never ends by itself, and the jobs that depend on it wait.",
 			Remedy:  "Remove the reason, and release the jobs; or cancel them.",
 			Command: command("amboy jobs list --state parked --queue", info.Name),
-			Docs:    "docs/seeing-what-is-stuck.md",
+			Docs:    "docs/guides/find-what-is-stuck.md",
 		})
 	}
 	return nil
@@ -276,7 +276,7 @@ func (d *diagnosis) checkRetention(ctx context.Context) error {
 			Why:     "The store grows without bound, until the disk is full.",
 			Remedy:  "Set a Retention in the options of the queue, or of the jobs. It applies to jobs that end from then on; delete the old ones.",
 			Command: command("amboy jobs delete --ended-before 30d --queue", info.Name),
-			Docs:    "docs/diagnosing-a-store.md#retention",
+			Docs:    "docs/guides/diagnose-a-store.md#retention",
 		})
 	}
 	return nil

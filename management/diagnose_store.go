@@ -12,19 +12,19 @@ import (
 // defects are the severities and reasons of the defects that a store reports, and what to read.
 var defects = map[driver.DefectKind]Finding{
 	driver.MissingIndex: {
-		Kind: MissingIndex, Severity: Critical, Docs: "docs/diagnosing-a-store.md#indexes",
+		Kind: MissingIndex, Severity: Critical, Docs: "docs/guides/diagnose-a-store.md#indexes",
 		Why: "Without it, calls read all jobs instead of a few, or the store accepts what it must refuse.",
 	},
 	driver.LargeLog: {
-		Kind: LargeLog, Severity: Warning, Docs: "docs/diagnosing-a-store.md#space",
+		Kind: LargeLog, Severity: Warning, Docs: "docs/guides/diagnose-a-store.md#space",
 		Why: "The log fills the disk, and reads become slower.",
 	},
 	driver.Bloat: {
-		Kind: Bloat, Severity: Warning, Docs: "docs/diagnosing-a-store.md#space",
+		Kind: Bloat, Severity: Warning, Docs: "docs/guides/diagnose-a-store.md#space",
 		Why: "Space on the disk is lost, and reads pass over it.",
 	},
 	driver.OldTransaction: {
-		Kind: OldTransaction, Severity: Warning, Docs: "docs/diagnosing-a-store.md#space",
+		Kind: OldTransaction, Severity: Warning, Docs: "docs/guides/diagnose-a-store.md#space",
 		Why: "Until it ends, the server can't remove dead rows from any table, so that claims become slower and the disk fills.",
 	},
 }
@@ -84,7 +84,7 @@ func (d *diagnosis) checkLeases() {
 			Why:     "The process is dead or hangs, and no live process has taken its jobs back: they hold their scopes, and do not end.",
 			Remedy:  "Start a process that runs the queue: it takes the jobs back within one and a half times their leases. To let one run at once, abandon its run.",
 			Command: command("amboy jobs abandon", h.queue, l.JobID),
-			Docs:    "docs/diagnosing-a-store.md#leases",
+			Docs:    "docs/guides/diagnose-a-store.md#leases",
 		})
 	}
 }
@@ -125,6 +125,6 @@ func (d *diagnosis) addSkew(process, detail string) {
 		Kind: ClockSkew, Severity: Warning, Subject: Subject{Process: process}, Detail: detail,
 		Why:    "Jobs start too early or too late, the ages that are shown are wrong, and a process may look dead. Leases do not depend on it.",
 		Remedy: "Synchronize the clocks of the machines (NTP).",
-		Docs:   "docs/diagnosing-a-store.md#clocks",
+		Docs:   "docs/guides/diagnose-a-store.md#clocks",
 	})
 }

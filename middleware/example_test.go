@@ -55,3 +55,38 @@ func ExampleLog() {
 	// level=ERROR msg="job ended" job_id=a job_type=middleware-example.deliver attempt=0 outcome=failed error="nowhere to go"
 	// level=INFO msg="job ended" job_id=b job_type=middleware-example.deliver attempt=0 outcome=succeeded
 }
+
+type mailerKey struct{}
+
+// mailer stands for what a job can't be stored with.
+type mailer func(to string)
+
+var welcome = job.Define("middleware-example.welcome", 1, func(ctx context.Context, address string) error {
+	ctx.Value(mailerKey{}).(mailer)(address)
+	return nil
+})
+
+// ExampleContext gives jobs the mailer of the service.
+func ExampleContext() {
+	var send mailer = func(to string) { fmt.Println("welcome,", to) }
+	q, err := queue.NewLocal(queue.LocalOptions{
+		NumWorkers: 1,
+		Middleware: []amboy.Middleware{middleware.Context(func(ctx context.Context) context.Context {
+			return context.WithValue(ctx, mailerKey{}, send)
+		})},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	if err = q.Start(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer q.Close(ctx)
+	if err = welcome.PutAndWait(ctx, q, "ann"); err != nil {
+		fmt.Println(err)
+	}
+	// Output: welcome, ann
+}

@@ -141,11 +141,7 @@ func markCanceled(job amboy.Job) {
 }
 
 func (w *worker) complete(job amboy.Job, aborted bool) error {
-	if failure := job.Error(); failure != nil {
-		fields := w.fields("job failed", job)
-		fields["error"] = failure.Error()
-		logging.Error(w.hard, fields)
-	}
+	w.logFailure(job)
 	if w.completer != nil && !aborted && w.hard.Err() == nil {
 		// Wait until the previous end is written. This bounds the number of unwritten ends
 		// to one per worker.
@@ -160,6 +156,22 @@ func (w *worker) complete(job amboy.Job, aborted bool) error {
 		return fmt.Errorf("completing job %q: %w", job.ID(), err)
 	}
 	return nil
+}
+
+// logFailure logs why a job did not succeed. A canceled job is what its user or an operator wanted,
+// so it is no error.
+func (w *worker) logFailure(job amboy.Job) {
+	failure := job.Error()
+	if failure == nil {
+		return
+	}
+	what, write := "job failed", logging.Error
+	if job.Status().Outcome == amboy.OutcomeCanceled {
+		what, write = "job canceled", logging.Warning
+	}
+	fields := w.fields(what, job)
+	fields["error"] = failure.Error()
+	write(w.hard, fields)
 }
 
 func (w *workers) release(job amboy.Job) error {

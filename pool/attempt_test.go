@@ -352,6 +352,21 @@ func logged(t *testing.T, threshold level.Priority, run func()) []*send.Internal
 	return messages
 }
 
+// A canceled job was logged as an error, and alarmed its operators.
+func TestCanceledJobIsLoggedAsAnError(t *testing.T) {
+	forEachPool(t, func(t *testing.T, makePool func(int, amboy.Queue) amboy.Runner) {
+		messages := logged(t, level.Info, func() {
+			q := newFakeQueue()
+			q.jobs <- newJob("canceled", func(_ context.Context, j *funcJob) { j.AddError(&amboy.CancelError{Err: errors.New("expired")}) })
+			start(t, makePool(1, q))
+			<-q.ended
+		})
+		require.Len(t, messages, 1)
+		assert.Equal(t, level.Warning, messages[0].Priority)
+		assert.Contains(t, messages[0].Rendered, "job canceled")
+	})
+}
+
 func TestLog(t *testing.T) {
 	fails := func(_ context.Context, j *funcJob) { j.AddError(errors.New("out of cheese")) }
 	for name, test := range map[string]struct {

@@ -41,9 +41,11 @@ func metricNames(w *world) map[string]bool {
 	return names
 }
 
+const measurePage = "docs/guides/measure-queues.md"
+
 func readDoc(t *testing.T, name string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "docs", name))
+	content, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(name)))
 	require.NoError(t, err)
 	return string(content)
 }
@@ -52,11 +54,11 @@ func TestDocumentationListsTheMetrics(t *testing.T) {
 	inWorld(t, func(w *world) {
 		names := metricNames(w)
 		var listed []string
-		for _, row := range metricRow.FindAllStringSubmatch(readDoc(w.T, "metrics.md"), -1) {
+		for _, row := range metricRow.FindAllStringSubmatch(readDoc(w.T, measurePage), -1) {
 			listed = append(listed, row[1])
 		}
 		assert.ElementsMatch(w, slices.Collect(maps.Keys(names)), listed)
-		for _, file := range []string{"metrics.md", "alerts.yml", "grafana.json", "kubernetes.md", "kubernetes/scaledobject.yml"} {
+		for _, file := range []string{measurePage, "deploy/alerts.yml", "deploy/grafana.json", "docs/guides/run-on-kubernetes.md", "deploy/kubernetes/scaledobject.yml"} {
 			for _, name := range metricName.FindAllString(readDoc(w.T, file), -1) {
 				assert.True(w, names[strings.TrimSuffix(name, "_bucket")], "%s names the metric %s", file, name)
 			}
@@ -65,7 +67,7 @@ func TestDocumentationListsTheMetrics(t *testing.T) {
 }
 
 func TestDashboardFileIsJSON(t *testing.T) {
-	assert.True(t, json.Valid([]byte(readDoc(t, "grafana.json"))))
+	assert.True(t, json.Valid([]byte(readDoc(t, "deploy/grafana.json"))))
 }
 
 // promtool comes with Prometheus.
@@ -92,7 +94,7 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 	if err != nil {
 		t.Skip("promtool is not installed")
 	}
-	for _, args := range [][]string{{"check", "rules", "../docs/alerts.yml"}, {"test", "rules", "testdata/alerts_test.yml"}} {
+	for _, args := range [][]string{{"check", "rules", "../deploy/alerts.yml"}, {"test", "rules", "testdata/alerts_test.yml"}} {
 		output, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput()
 		assert.NoError(t, err, "%s", output)
 	}

@@ -289,6 +289,45 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
+// TestTenantOfARequest covers handlers whose requests are those of several tenants, for every route.
+func TestTenantOfARequest(t *testing.T) {
+	inspector := &tenants{}
+	handler := rest.Handler(inspector, everybody(), rest.CreateTypes("resize"), rest.Workers(newWorkers(t).dispatcher),
+		rest.TenantOf(func(r *http.Request) string {
+			tenant := r.Header.Get("X-Tenant")
+			if tenant == "panic" {
+				panic("no session")
+			}
+			return tenant
+		}))
+	forEachSample(t, func(t *testing.T, method string, s sample) {
+		if s.action == "" {
+			return // a form or a file, the same for all
+		}
+		for _, queue := range both {
+			for _, tenant := range []string{mine, theirs, "", "panic"} {
+				inspector.did = nil
+				got := s.ask(t, handler, method, queue, func(r *http.Request) { r.Header.Set("X-Tenant", tenant) })
+				what := fmt.Sprintf("tenant %q, queue %s: %d %s", tenant, queue, got.status, got.body)
+				switch {
+				case tenant == queue, s.all && (tenant == mine || tenant == theirs):
+					assert.Less(t, got.status, 400, what)
+				case tenant == mine, tenant == theirs:
+					assert.Equal(t, http.StatusNotFound, got.status, what)
+				default:
+					assert.Contains(t, []int{http.StatusForbidden, http.StatusNotFound}, got.status, what)
+				}
+				if got.status >= 400 {
+					assert.Empty(t, inspector.done(), what)
+				} else if tenant == mine {
+					assert.NotContains(t, got.body, theirs, what)
+				}
+			}
+		}
+	})
+	assert.Panics(t, func() { rest.TenantOf(nil) })
+}
+
 // checkDone checks that a request has done what it should, in the queue it should.
 func checkDone(t *testing.T, done []string, s sample, queue string, all bool) {
 	t.Helper()

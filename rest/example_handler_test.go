@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/rest"
@@ -18,6 +19,38 @@ import (
 func userOf(r *http.Request) string {
 	user, _, _ := r.BasicAuth()
 	return user
+}
+
+// One handler shows each tenant its own queue.
+func ExampleTenantOf() {
+	ctx := context.Background()
+	group, err := queue.NewLocalQueueGroup(ctx, queue.LocalQueueGroupOptions{
+		DefaultQueue: queue.LocalQueueOptions{Constructor: func(context.Context) (amboy.Queue, error) {
+			return queue.NewLocalLimitedSizeSerializable(1, 100)
+		}},
+	})
+	must(err)
+	for _, tenant := range []string{"acme", "globex"} {
+		_, err = group.Get(ctx, tenant)
+		must(err)
+	}
+	inspector, err := management.NewGroupInspector(group)
+	must(err)
+	handler := rest.Handler(inspector,
+		rest.TenantOf(userOf), // the queue of a tenant has the name of its user
+		rest.Authorize(func(*http.Request, rest.Access) error { return nil }),
+	)
+	for _, name := range []string{"acme", "globex"} {
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/v2/queues/"+name, http.NoBody)
+		r.SetBasicAuth("acme", "")
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, r)
+		fmt.Println(name, answer.Code)
+	}
+	must(group.Close(ctx))
+	// Output:
+	// acme 200
+	// globex 404
 }
 
 // Mount the API and the pages below a prefix, and call the API with a client.

@@ -145,7 +145,7 @@ func TestProcessWhoseStoreIgnoresItsContextIsLiveAndNotReady(t *testing.T) {
 			status, body := probe(t, health, http.MethodGet, "/health/ready")
 			assert.Equal(t, http.StatusServiceUnavailable, status)
 			assert.JSONEq(t, `{"status":"unavailable","checks":[{"name":"store","ok":false,"error":"the check did not end in time"}]}`, body)
-			assert.Less(t, time.Since(begin), 6*time.Second, "the time limit of the probe in docs/kubernetes")
+			assert.Less(t, time.Since(begin), 6*time.Second, "the time limit of the probe in deploy/kubernetes")
 			status, _ = probe(t, health, http.MethodGet, "/health/live")
 			assert.Equal(t, http.StatusOK, status)
 		}

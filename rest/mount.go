@@ -122,6 +122,17 @@ func Tenant(queue string) Option {
 	if queue == "" {
 		panic("rest.Tenant: the name of the queue must not be empty")
 	}
+	return TenantOf(func(*http.Request) string { return queue })
+}
+
+// TenantOf restricts each request to one queue, that of its tenant, which the function names, for
+// instance by the session of the request. All other queues appear not to exist. If the name is empty,
+// or the function panics, the request is refused. The function is called several times for a request,
+// and must be safe for concurrent use. Of several options Tenant and TenantOf the last one counts.
+func TenantOf(queue func(r *http.Request) string) Option {
+	if queue == nil {
+		panic("rest.TenantOf: the function must not be nil")
+	}
 	return func(o *options) { o.guard.Tenant = queue }
 }
 

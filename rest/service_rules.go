@@ -44,7 +44,7 @@ func newServiceHandler(routes map[string]http.HandlerFunc, queueName func() stri
 // checkForService panics for options that a service does not support.
 func (o options) checkForService() {
 	for name, given := range map[string]bool{
-		"Tenant": o.guard.Tenant != "", "MaskArgs": o.guard.MaskArgs != nil, "Title": o.title != "",
+		"Tenant": o.guard.Tenant != nil, "MaskArgs": o.guard.MaskArgs != nil, "Title": o.title != "",
 		"CreateOutside": o.guard.CreateOutside, "Workers": o.workers.Dispatcher != nil,
 	} {
 		if given {

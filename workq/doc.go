@@ -1,5 +1,5 @@
 // Package workq serves the text protocol of workq, so that clients of workq put, lease and
-// finish jobs of the queues of a group. docs/workq.md lists the commands and where they
+// finish jobs of the queues of a group. docs/reference/workq.md lists the commands and where they
 // differ from those of workq.
 //
 //	client ──lines over TCP──▶ Server ──▶ outside.Dispatcher ──▶ the group's store

@@ -1,4 +1,4 @@
-// Package manifests_test checks the manifests of docs/kubernetes with the types of Kubernetes. It
+// Package manifests_test checks the manifests of deploy/kubernetes with the types of Kubernetes. It
 // is a module of its own, so that these are no dependencies of the library.
 package manifests_test
 
@@ -43,7 +43,7 @@ type scaledObject struct {
 // read decodes a manifest, and refuses fields that its type does not have.
 func read(t *testing.T, name string, manifest any) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/kubernetes/" + name)
+	text, err := os.ReadFile("../../deploy/kubernetes/" + name)
 	if err == nil {
 		err = yaml.UnmarshalStrict(text, manifest)
 	}
@@ -65,7 +65,7 @@ func TestDeployment(t *testing.T) {
 		}
 	}
 	if grace := pod.Spec.TerminationGracePeriodSeconds; grace == nil || *grace < 40 {
-		t.Error("terminationGracePeriodSeconds must be the 40 s of docs/kubernetes.md at least")
+		t.Error("terminationGracePeriodSeconds must be the 40 s of docs/guides/run-on-kubernetes.md at least")
 	}
 	c := pod.Spec.Containers[0]
 	for path, probe := range map[string]*struct {

@@ -1,5 +1,5 @@
 // Command amboy inspects and controls the jobs of a service that serves rest.Handler. Its
-// manual is docs/command-line.md.
+// manual is docs/reference/command-line.md.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Package crashtest tests that a durable queue loses nothing: the tests kill and stop the
 // processes of a queue, and make its file unavailable, while a plan of jobs is put and
-// run. It contains only tests. docs/reliability.md describes what they show.
+// run. It contains only tests. docs/reference/reliability.md describes what they show.
 //
 // Each test has a short form, which go test runs, and a full one:
 //

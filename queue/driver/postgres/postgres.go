@@ -1,7 +1,8 @@
 // Package postgres is a driver that keeps records in a PostgreSQL database.
 //
 // A schema holds any number of queues, and any number of processes may open it. See
-// docs/postgresql.md for the layout of the tables and for how to operate it.
+// docs/guides/use-postgresql.md for how to operate it, and docs/internals/postgresql.md for the
+// layout of the tables.
 package postgres
 
 import (

@@ -21,8 +21,8 @@ func currentVersion() int { return len(migrations) }
 
 // In the schema, {s} stands for the quoted name of the PostgreSQL schema.
 //
-// Times are nanoseconds since 1970, and lists are JSON. docs/postgresql.md explains the design of
-// the tables. In short:
+// Times are nanoseconds since 1970, and lists are JSON. docs/internals/postgresql.md explains
+// the design of the tables. In short:
 //
 // A row of jobs is written three times: when it is put, claimed and ended. No index contains a
 // column that a claim or a plain end changes, so that these are HOT updates: they write no index

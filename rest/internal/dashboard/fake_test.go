@@ -421,11 +421,11 @@ func (f *fake) Diagnose(context.Context) (management.Diagnosis, error) {
 			Kind: management.ExpiredLease, Severity: management.Critical,
 			Subject: management.Subject{InQueue: true, Queue: "billing", JobID: "running", Process: f.or("host-2.12")},
 			Detail:  f.or("1 lease has not been renewed."), Why: f.or("The process is dead."), Remedy: f.or("Start a process."),
-			Command: f.or("amboy jobs abandon billing running"), Docs: "docs/diagnosing-a-store.md#leases",
+			Command: f.or("amboy jobs abandon billing running"), Docs: "docs/guides/diagnose-a-store.md#leases",
 		},
 		{
 			Kind: management.FailingSchedule, Severity: management.Critical, Subject: management.Subject{InQueue: true, Queue: f.or(""), Schedule: f.or("digest")},
-			Detail: f.or("The job could not be put."), Docs: "docs/schedules.md",
+			Detail: f.or("The job could not be put."), Docs: "docs/guides/schedule-jobs.md",
 		},
 		{Kind: management.UnknownType, Severity: management.Critical, Subject: management.Subject{InQueue: true, Queue: "mail", Type: f.or("send")}},
 		{Kind: management.MissingIndex, Severity: management.Warning, Subject: management.Subject{Name: f.or("next_job")}, Command: f.or("CREATE INDEX")},

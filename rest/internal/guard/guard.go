@@ -29,8 +29,9 @@ type Options struct {
 	Inspector management.Inspector
 	// Authorize decides what a request may do. Default: nothing.
 	Authorize Authorize
-	// Tenant is the only queue that is visible; empty for all.
-	Tenant string
+	// Tenant names the only queue that is visible to a request. If it returns an empty name, or
+	// panics, nothing is visible. Default: all queues are visible.
+	Tenant func(r *http.Request) string
 	// MaskArgs redacts arguments and results. Default: no redaction.
 	MaskArgs MaskArgs
 	// CreateTypes are the types of jobs that may be put. Default: none.
@@ -62,29 +63,29 @@ func New(opts Options) *Guard {
 // Inspector returns an inspector limited to what a request may read and change. Its methods
 // return a *DeniedError for anything else, or an *UnauthenticatedError.
 func (g *Guard) Inspector(r *http.Request) management.Inspector {
-	return &guarded{Guard: g, request: r, inner: g.opts.Inspector}
+	return g.of(r)
 }
 
 // Check returns a *DeniedError if a request may not perform an action on all queues that are
 // visible to it.
 func (g *Guard) Check(r *http.Request, action Action) error {
-	return (&guarded{Guard: g, request: r}).allow(r.Context(), action)
+	return g.of(r).allow(r.Context(), action)
 }
 
 // Allow returns a *DeniedError if a request may not do something.
 func (g *Guard) Allow(r *http.Request, access Access) error {
-	return (&guarded{Guard: g, request: r}).ask(r.Context(), access)
+	return g.of(r).ask(r.Context(), access)
 }
 
 // AllowCreate returns a *DeniedError if a request may not put a job.
 func (g *Guard) AllowCreate(r *http.Request, job management.NewJob) error {
-	return (&guarded{Guard: g, request: r}).allowCreate(r.Context(), job)
+	return g.of(r).allowCreate(r.Context(), job)
 }
 
 // AllowWork returns a *DeniedError if a request may not work on jobs of some types in some
 // queues. Without types, it concerns jobs that the request has leased.
 func (g *Guard) AllowWork(r *http.Request, queues, types []string) error {
-	asked := &guarded{Guard: g, request: r}
+	asked := g.of(r)
 	if len(types) == 0 {
 		types = []string{""}
 	}
@@ -110,11 +111,35 @@ func (g *Guard) Actor(r *http.Request) string { return g.opts.Actor(r) }
 // May reports whether a request may perform an action in a queue, or in all queues if queue
 // is empty. It is for showing what is possible: the Inspector checks again.
 func (g *Guard) May(r *http.Request, action Action, queue string) bool {
-	request := &guarded{Guard: g, request: r}
+	request := g.of(r)
 	if queue == "" {
 		return request.allow(r.Context(), action) == nil
 	}
 	return request.allow(r.Context(), action, queue) == nil
+}
+
+// of returns the Inspector of a request.
+func (g *Guard) of(r *http.Request) *guarded {
+	request := &guarded{Guard: g, request: r, inner: g.opts.Inspector}
+	if g.opts.Tenant != nil {
+		request.ofTenant, request.tenant = true, g.tenantOf(r.Context(), r)
+	}
+	return request
+}
+
+// tenantOf calls the Tenant function of the program. If that panics, the name is empty.
+func (g *Guard) tenantOf(ctx context.Context, r *http.Request) (name string) {
+	defer func() {
+		if value := recover(); value != nil {
+			name = ""
+			logging.Error(ctx, message.Fields{
+				"message": "the function that names the tenant of a request panicked; the request is denied",
+				"panic":   value,
+				"stack":   string(debug.Stack()),
+			})
+		}
+	}()
+	return g.opts.Tenant(r)
 }
 
 // guarded is the Inspector of a request.
@@ -122,6 +147,10 @@ type guarded struct {
 	*Guard
 	request *http.Request
 	inner   management.Inspector
+	// If ofTenant is true, only the queue with the name tenant is visible, or none if that is
+	// empty.
+	ofTenant bool
+	tenant   string
 	// asking serializes the calls of Authorize for one request, because reading a request
 	// may change it, as r.FormValue does.
 	asking sync.Mutex
@@ -130,13 +159,16 @@ type guarded struct {
 // allow authorizes an action on some queues, or on all visible queues if none are named. It
 // must be called before anything else is done.
 func (g *guarded) allow(ctx context.Context, action Action, queues ...string) error {
-	if g.opts.Tenant != "" {
+	if g.ofTenant {
 		for _, queue := range queues {
 			if err := g.checkOwn(queue); err != nil {
 				return err
 			}
 		}
-		queues = []string{g.opts.Tenant}
+		if g.tenant == "" {
+			return &DeniedError{Access: Access{Action: action, AllQueues: true}, Reason: errNoTenant}
+		}
+		queues = []string{g.tenant}
 	}
 	if len(queues) == 0 {
 		return g.ask(ctx, Access{Action: action, AllQueues: true})
@@ -156,6 +188,9 @@ func (g *guarded) allowJob(ctx context.Context, access Access) error {
 	}
 	return g.ask(ctx, access)
 }
+
+// errNoTenant is the reason if the request is of no tenant.
+var errNoTenant = errors.New("the request belongs to no tenant")
 
 // errType is the reason if CreateTypes does not contain the type of a job.
 var errType = errors.New("the option CreateTypes does not allow the type")
@@ -219,19 +254,21 @@ func (g *guarded) checkOwn(queue string) error {
 	return fmt.Errorf("queue %q: %w", queue, management.ErrUnknownQueue)
 }
 
-func (g *guarded) isOwn(queue string) bool { return g.opts.Tenant == "" || queue == g.opts.Tenant }
+func (g *guarded) isOwn(queue string) bool {
+	return !g.ofTenant || queue == g.tenant && g.tenant != ""
+}
 
 // visibleQueues returns the queues of a request, or the tenant's queue if there is a tenant.
 func (g *guarded) visibleQueues(queues []string) []string {
-	if g.opts.Tenant != "" {
-		return []string{g.opts.Tenant}
+	if g.ofTenant {
+		return []string{g.tenant}
 	}
 	return queues
 }
 
 // onlyOwn returns the items that belong to the tenant; all if there is no tenant.
 func onlyOwn[T any](g *guarded, things []T, queueOf func(T) string) []T {
-	if g.opts.Tenant == "" {
+	if !g.ofTenant {
 		return things
 	}
 	own := make([]T, 0, len(things))

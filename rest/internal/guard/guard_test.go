@@ -119,7 +119,11 @@ func (illStore) Diagnose(context.Context) (management.Diagnosis, error) {
 
 func TestDiagnosisForATenantIsAboutItsQueue(t *testing.T) {
 	diagnose := func(inspector management.Inspector, tenant string, authorize guard.Authorize) (management.Diagnosis, error) {
-		g := guard.New(guard.Options{Inspector: inspector, Tenant: tenant, Authorize: authorize})
+		opts := guard.Options{Inspector: inspector, Authorize: authorize}
+		if tenant != "" {
+			opts.Tenant = func(*http.Request) string { return tenant }
+		}
+		g := guard.New(opts)
 		return g.Inspector(request(t)).(management.Diagnostician).Diagnose(t.Context())
 	}
 	all, err := diagnose(illStore{}, "", everything)

@@ -23,10 +23,10 @@ func (g *guarded) Queues(ctx context.Context) ([]management.Queue, error) {
 	if err := g.allow(ctx, Read); err != nil {
 		return nil, err
 	}
-	if g.opts.Tenant == "" {
+	if !g.ofTenant {
 		return g.inner.Queues(ctx)
 	}
-	queue, err := g.inner.Queue(ctx, g.opts.Tenant)
+	queue, err := g.inner.Queue(ctx, g.tenant)
 	if errors.Is(err, management.ErrUnknownQueue) {
 		return []management.Queue{}, nil
 	}
@@ -54,10 +54,10 @@ func (g *guarded) SumQueues(ctx context.Context) (management.QueueTotals, error)
 	if err := g.allow(ctx, Read); err != nil {
 		return management.QueueTotals{}, err
 	}
-	if g.opts.Tenant == "" {
+	if !g.ofTenant {
 		return g.inner.SumQueues(ctx)
 	}
-	queue, err := g.inner.Queue(ctx, g.opts.Tenant)
+	queue, err := g.inner.Queue(ctx, g.tenant)
 	if errors.Is(err, management.ErrUnknownQueue) {
 		return management.QueueTotals{Busiest: []management.Queue{}}, nil
 	}
@@ -104,14 +104,14 @@ func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 				return
 			}
 			queues = onlyOwn(g, queues, func(q management.Queue) string { return q.Name })
-			if len(queues) == 0 && g.opts.Tenant != "" {
+			if len(queues) == 0 && g.ofTenant {
 				queues, err = g.Queues(ctx)
 			}
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if last != nil && g.opts.Tenant != "" && reflect.DeepEqual(queues, last) {
+			if last != nil && g.ofTenant && reflect.DeepEqual(queues, last) {
 				continue
 			}
 			last = queues
@@ -133,7 +133,7 @@ func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, pag
 	}
 	filter.Queues = g.visibleQueues(filter.Queues)
 	found, err := g.inner.FindJobs(ctx, filter, page)
-	if err != nil || g.opts.Tenant == "" {
+	if err != nil || !g.ofTenant {
 		return found, err
 	}
 	return g.filled(ctx, filter, page, found)
@@ -195,7 +195,7 @@ func (g *guarded) Graph(ctx context.Context, queue, id string, distance int) (ma
 		return management.Graph{}, err
 	}
 	graph, err := g.inner.Graph(ctx, queue, id, distance)
-	if err != nil || g.opts.Tenant == "" {
+	if err != nil || !g.ofTenant {
 		return graph, err
 	}
 	graph.Jobs = onlyOwn(g, graph.Jobs, func(j management.GraphJob) string { return j.Queue })
@@ -257,12 +257,12 @@ func (g *guarded) Processes(ctx context.Context) ([]management.Process, error) {
 		return nil, err
 	}
 	processes, err := g.inner.Processes(ctx)
-	if err != nil || g.opts.Tenant == "" {
+	if err != nil || !g.ofTenant {
 		return processes, err
 	}
 	// The list of running jobs of a process is cut, maybe before the tenant's jobs.
 	running, err := g.inner.FindJobs(ctx, management.JobFilter{
-		Queues: []string{g.opts.Tenant},
+		Queues: []string{g.tenant},
 		States: []amboy.JobState{amboy.StateRunning},
 	}, management.PageRequest{Limit: management.MaxLimit})
 	if err != nil {
@@ -327,7 +327,7 @@ func (g *guarded) Diagnose(ctx context.Context) (management.Diagnosis, error) {
 		return management.Diagnosis{}, fmt.Errorf("making a diagnosis: %w", management.ErrUnsupported)
 	}
 	diagnosis, err := diagnostician.Diagnose(ctx)
-	if g.opts.Tenant != "" {
+	if g.ofTenant {
 		diagnosis.Queues, diagnosis.MoreQueues = 1, false
 		diagnosis.Findings = slices.DeleteFunc(diagnosis.Findings, func(f management.Finding) bool {
 			return !f.Subject.InQueue || !g.isOwn(f.Subject.Queue)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -107,7 +108,7 @@ func (i *busiest) Queue(_ context.Context, name string) (management.Queue, error
 func TestATenantThatIsNotAmongTheBusiestWatchesItsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &busiest{}
-		g := guard.New(guard.Options{Inspector: inner, Authorize: everything, Tenant: "mine"})
+		g := guard.New(guard.Options{Inspector: inner, Authorize: everything, Tenant: only("mine")})
 		ctx, cancel := context.WithTimeout(t.Context(), 4500*time.Millisecond)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/", http.NoBody)
@@ -195,7 +196,7 @@ func TestWatchEndsAfterAccessIsRevoked(t *testing.T) {
 }
 
 func TestWatchOfATenant(t *testing.T) {
-	g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything, Tenant: "mine"})
+	g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything, Tenant: only("mine")})
 	for queues, err := range g.Inspector(request(t)).Watch(t.Context(), time.Second) {
 		require.NoError(t, err)
 		require.Len(t, queues, 1)
@@ -204,11 +205,26 @@ func TestWatchOfATenant(t *testing.T) {
 	}
 }
 
+// only names the same tenant for all requests.
+func only(tenant string) func(*http.Request) string {
+	return func(*http.Request) string { return tenant }
+}
+
+// A request of no tenant must not get the queue whose name is empty.
+func TestNoTenantIsNotTheQueueWithoutAName(t *testing.T) {
+	g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything, Tenant: only("")})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	require.ErrorIs(t, g.AllowWork(r, []string{""}, nil), management.ErrUnknownQueue)
+	require.Error(t, g.Check(r, guard.Read))
+	_, err := g.Inspector(r).Job(t.Context(), "", "id")
+	require.Error(t, err)
+}
+
 // TestWatchOfATenantIsQuiet checks that a tenant does not notice changes of other tenants.
 func TestWatchOfATenantIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for tenant, want := range map[string]int32{"mine": 6, "theirs": 1, "unknown": 1} {
-			g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything, Tenant: tenant})
+			g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything, Tenant: only(tenant)})
 			ctx, cancel := context.WithCancel(t.Context())
 			times, end := follow(ctx, g, time.Second)
 			time.Sleep(5500 * time.Millisecond) // fake time

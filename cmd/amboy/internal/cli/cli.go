@@ -29,7 +29,7 @@ type Env struct {
 }
 
 // Run runs the command line with arguments, and returns the exit code, which
-// docs/command-line.md lists. It blocks until the command has ended, or until ctx ends
+// docs/reference/command-line.md lists. It blocks until the command has ended, or until ctx ends
 // because the user interrupts it.
 func Run(ctx context.Context, env Env, args []string) int {
 	p := &program{Env: env}

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// The exit codes, which docs/command-line.md describes.
+// The exit codes, which docs/reference/command-line.md describes.
 const (
 	exitOK          = 0
 	exitFailure     = 1

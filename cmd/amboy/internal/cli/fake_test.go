@@ -333,7 +333,7 @@ func (f *fake) Diagnose(context.Context) (management.Diagnosis, error) {
 			Why:     "The process is dead or hangs, and no live process has taken its jobs back: they hold their scopes, and do not end.",
 			Remedy:  "Start a process that runs the queue: it takes the jobs back within one and a half times their leases. To let one run at once, abandon its run.",
 			Command: "amboy jobs abandon mail digest",
-			Docs:    "docs/diagnosing-a-store.md#leases",
+			Docs:    "docs/guides/diagnose-a-store.md#leases",
 		},
 		{
 			Kind: management.PausedQueue, Severity: management.Critical, Subject: management.Subject{InQueue: true, Queue: ""},
@@ -341,7 +341,7 @@ func (f *fake) Diagnose(context.Context) (management.Diagnosis, error) {
 			Why:     "No job of the queue starts until it is resumed.",
 			Remedy:  "Resume the queue if the reason for the pause is gone.",
 			Command: "amboy queues resume ''",
-			Docs:    "docs/steering-a-queue.md",
+			Docs:    "docs/guides/pause-and-limit-queues.md",
 		},
 	}
 	return diagnosis, nil

@@ -135,7 +135,7 @@ func TestOutput(t *testing.T) {
 }
 
 func TestManualShowsWhatCommandsPrint(t *testing.T) {
-	for _, page := range []string{"command-line.md", "diagnosing-a-store.md"} {
+	for _, page := range []string{"reference/command-line.md", "guides/diagnose-a-store.md"} {
 		checkGolden(t, "../../../../docs/"+page)
 	}
 }

@@ -29,7 +29,7 @@ func (p *program) serve() *cobra.Command {
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&config.File, "config", "", "a JSON file with these settings and others (docs/serve.md); it is read again when it changes, and on SIGHUP")
+	flags.StringVar(&config.File, "config", "", "a JSON file with these settings and others (docs/guides/run-a-server.md); it is read again when it changes, and on SIGHUP")
 	flags.StringVar(&config.Store, "store", "", "memory, sqlite:FILE, mongodb://... or postgres://... (or "+storeVariable+", which other users of this machine can't see; default a file of your user)")
 	flags.StringVar(&config.Database, "database", "", "the database of a MongoDB, or the schema of a PostgreSQL (default \""+serve.DefaultDatabase+"\")")
 	flags.StringVar(&config.Listen, "listen", "", "the address of the HTTP server; port 0 means a free port (default \""+serve.DefaultListen+"\")")

@@ -79,7 +79,7 @@ func (t terminal) run(commands string) string {
 // blocksOf returns the commands of a page.
 func blocksOf(t *testing.T, page string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../../../docs/" + page)
+	text, err := os.ReadFile("../../../../docs/guides/" + page)
 	require.NoError(t, err)
 	var blocks []string
 	for _, match := range shellBlock.FindAllStringSubmatch(string(text), -1) {
@@ -91,8 +91,8 @@ func blocksOf(t *testing.T, page string) []string {
 // The page had JSON with gaps, with a deadline in the past, and with a token that no server had given.
 func TestTheCommandsOfThePageCannotBeRun(t *testing.T) {
 	term := newTerminal(t)
-	connect, _, _ := strings.Cut(blocksOf(t, "serve.md")[0], "\n")
-	blocks := blocksOf(t, "outside-workers.md")
+	connect, _, _ := strings.Cut(blocksOf(t, "run-a-server.md")[0], "\n")
+	blocks := blocksOf(t, "run-workers-in-any-language.md")
 	require.Len(t, blocks, 3)
 	out := term.run(connect + "\n" + strings.Join(blocks, "echo\n"))
 	assert.NotContains(t, out, "problem")
@@ -100,7 +100,7 @@ func TestTheCommandsOfThePageCannotBeRun(t *testing.T) {
 	assert.Contains(t, out, `"acknowledged":[{"done":true}]`)
 	assert.Contains(t, out, `"path":"cats.png"`, "the job that waited for the first one")
 
-	page, err := os.ReadFile("../../../../docs/outside-workers.md")
+	page, err := os.ReadFile("../../../../docs/guides/run-workers-in-any-language.md")
 	require.NoError(t, err)
 	const post = `curl -s -H "Authorization: Bearer $AMBOY_TOKEN" "$AMBOY_URL`
 	lease, _, _ := strings.Cut(blocks[1], post+"/v2/leases/heartbeat")
@@ -115,7 +115,7 @@ func TestTheCommandsOfThePageCannotBeRun(t *testing.T) {
 
 // The command line could not make a job for workers outside of Go, and amboy serve has no others.
 func TestJobsCannotBePutFromTheShell(t *testing.T) {
-	blocks := blocksOf(t, "serve.md")
+	blocks := blocksOf(t, "run-a-server.md")
 	require.Len(t, blocks, 3)
 	term := newTerminal(t)
 	connect, _, _ := strings.Cut(blocks[0], "\n")

@@ -1,5 +1,5 @@
 // Package serve is the server of amboy serve: the API and the dashboard of a store, and the
-// ports for the clients of other systems. docs/serve.md is its manual.
+// ports for the clients of other systems. docs/guides/run-a-server.md is its manual.
 package serve
 
 import (
