@@ -9,6 +9,7 @@ replace github.com/mongodb/amboy => ../..
 require (
 	github.com/apache/thrift v0.25.0
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/mongodb/grip v0.0.0-20260728153343-09a3a7fc4c49
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	github.com/stretchr/testify v1.12.1
@@ -55,7 +56,6 @@ require (
 	github.com/lufia/plan9stats v0.0.0-20211012122336-39d0f177ccd0 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/mattn/go-xmpp v0.0.0-20210723025538-3871461df959 // indirect
-	github.com/mongodb/grip v0.0.0-20260728153343-09a3a7fc4c49 // indirect
 	github.com/montanaflynn/stats v0.7.1 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect

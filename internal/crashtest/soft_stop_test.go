@@ -166,12 +166,12 @@ func putLate(ctx context.Context, q amboy.Queue, j *journal, one *task) error {
 func closeSoftly(t *testing.T, q amboy.Queue, random *rand.Rand, observer amboy.Queue) {
 	t.Helper()
 	const mostPatience = 50 * time.Millisecond
-	patience := time.Duration(random.IntN(2)) * upTo(random, mostPatience)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	waits := time.Duration(random.IntN(2)) * upTo(random, mostPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), waits)
 	defer cancel()
 	began := time.Now()
 	q.Close(ctx)
-	gaveUp := time.Since(began) >= patience+handBackTime
+	gaveUp := time.Since(began) >= waits+handBackTime
 	for info := range observer.JobInfo(t.Context()) {
 		if info.Status.Owner == q.ID() && !info.State.IsFinal() {
 			assert.True(t, gaveUp, "job %s is %s and held by a closed queue", info.ID, info.State)
