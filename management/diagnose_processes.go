@@ -62,7 +62,7 @@ func (d *diagnosis) addOld(process, detail string) {
 		Why:     "It can't run all jobs of the other processes, and lacks what they were corrected for.",
 		Remedy:  "Finish the deploy: stop the process, and start it with the version of the others.",
 		Command: "amboy processes",
-		Docs:    "docs/stopping-and-deploying.md",
+		Docs:    "docs/guides/stop-and-deploy.md",
 	})
 }
 
