@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,11 +38,11 @@ type repository struct {
 	pages map[string]string
 }
 
-func readRepository(t *testing.T) repository {
-	t.Helper()
+// walkRepository reads the repository, once for all tests.
+var walkRepository = sync.OnceValues(func() (repository, error) {
 	r := repository{files: map[string]bool{}, tests: map[string]bool{}, pages: map[string]string{}}
 	root := os.DirFS("..")
-	require.NoError(t, fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+	walked := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -61,7 +62,14 @@ func readRepository(t *testing.T) repository {
 			r.tests[match[1]] = true
 		}
 		return err
-	}))
+	})
+	return r, walked
+})
+
+func readRepository(t *testing.T) repository {
+	t.Helper()
+	r, err := walkRepository()
+	require.NoError(t, err)
 	return r
 }
 
