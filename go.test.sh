@@ -69,6 +69,7 @@ export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 # compiler would write all the same, in a seventh of its time; traces do not need it.
 #
 # Some packages mostly wait, for browsers and processes, so there are more at once than processors.
+# Those that take longest come first, so that none of them is left when the others have ended.
 #
 # The tests make much garbage and keep little. Collecting it less often saves a quarter of
 # the processor time of those of MongoDB; the limit is for tests that keep more.
@@ -79,4 +80,5 @@ GOGC="${GOGC:-400}" GOMEMLIMIT="${GOMEMLIMIT:-1GiB}" \
 	-gcflags='modernc.org/...=-dwarf=false -race=false' \
 	-gcflags='go.mongodb.org/mongo-driver/bson/bsonrw=-dwarf=false -race=false' \
 	-gcflags='go.mongodb.org/mongo-driver/x/bsonx/bsoncore=-dwarf=false -race=false' \
-	"$@" ./cmd/amboy/... ./examples/... ./internal/browsertest/... ./rest/internal/openapi/... ./...
+	"$@" ./queue/... ./internal/crashtest ./management ./internal/browsertest/... \
+	./examples/... ./cmd/amboy/... ./rest/internal/openapi/... ./...
