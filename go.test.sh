@@ -74,7 +74,7 @@ export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 # The tests make much garbage and keep little. Collecting it less often saves a quarter of
 # the processor time of those of MongoDB; the limit is for tests that keep more.
 processors=$(getconf _NPROCESSORS_ONLN)
-GOGC="${GOGC:-800}" GOMEMLIMIT="${GOMEMLIMIT:-1GiB}" \
+GOGC="${GOGC:-400}" GOMEMLIMIT="${GOMEMLIMIT:-1GiB}" \
 	go test -p $((processors * 2)) -timeout 20m -race -vet=off \
 	-gcflags='all=-dwarf=false -d=checkptr=0' \
 	-gcflags='modernc.org/...=-dwarf=false -race=false' \
