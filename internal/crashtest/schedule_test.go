@@ -22,7 +22,7 @@ import (
 
 var (
 	dayLength  = flag.Duration("crashtest.day", 3*time.Second, "the real duration of the day of TestSchedule")
-	schedulers = flag.Int("crashtest.schedulers", 4, "the number of processes that run the schedules of TestSchedule, and the number of kills")
+	schedulers = flag.Int("crashtest.schedulers", 3, "the number of processes that run the schedules of TestSchedule, and the number of kills")
 )
 
 const (

@@ -25,7 +25,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-var endKills = flag.Int("crashtest.endkills", 10, "how many processes are killed around a commit by TestEndsInTransactions")
+var endKills = flag.Int("crashtest.endkills", 6, "how many processes are killed around a commit by TestEndsInTransactions")
 
 // transactionLease is the lock time-out of the queues of TestEndsInTransactions.
 const transactionLease = time.Second / 2
