@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -20,22 +20,15 @@ func NewLogHandler(next slog.Handler) slog.Handler {
 	if next == nil {
 		panic("job.NewLogHandler: the next handler must not be nil")
 	}
-	line := &logLine{}
-	return &logHandler{next: next, text: slog.NewTextHandler(&line.text, &slog.HandlerOptions{Level: lowest}), line: line}
+	return &logHandler{next: next}
 }
 
 const lowest = slog.Level(-1 << 30)
 
 type logHandler struct {
 	next slog.Handler
-	text slog.Handler // writes to line
-	line *logLine
-}
-
-// logLine is shared by the handlers that were derived from one.
-type logLine struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+	// derive are the calls of WithAttrs and WithGroup that led to this handler.
+	derive []func(slog.Handler) slog.Handler
 }
 
 func (h *logHandler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -53,19 +46,26 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
+// format has a buffer for each call: the values of a record may log while they are formatted.
 func (h *logHandler) format(ctx context.Context, r slog.Record) (string, error) {
 	r.Time = time.Time{} // the line of the job has one
-	h.line.mu.Lock()
-	defer h.line.mu.Unlock()
-	h.line.text.Reset()
-	err := h.text.Handle(ctx, r)
-	return strings.TrimSuffix(h.line.text.String(), "\n"), err
+	var line bytes.Buffer
+	var text slog.Handler = slog.NewTextHandler(&line, &slog.HandlerOptions{Level: lowest})
+	for _, derive := range h.derive {
+		text = derive(text)
+	}
+	err := text.Handle(ctx, r)
+	return strings.TrimSuffix(line.String(), "\n"), err
 }
 
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &logHandler{next: h.next.WithAttrs(attrs), text: h.text.WithAttrs(attrs), line: h.line}
+	return h.derived(func(to slog.Handler) slog.Handler { return to.WithAttrs(attrs) })
 }
 
 func (h *logHandler) WithGroup(name string) slog.Handler {
-	return &logHandler{next: h.next.WithGroup(name), text: h.text.WithGroup(name), line: h.line}
+	return h.derived(func(to slog.Handler) slog.Handler { return to.WithGroup(name) })
+}
+
+func (h *logHandler) derived(derive func(slog.Handler) slog.Handler) slog.Handler {
+	return &logHandler{next: derive(h.next), derive: append(slices.Clip(h.derive), derive)}
 }

@@ -3,6 +3,7 @@ package job_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"testing"
 
@@ -38,4 +39,35 @@ func TestLogHandlerWritesToTheJobAndToTheNextHandler(t *testing.T) {
 	}
 	assert.NotContains(t, all.String(), "not enabled")
 	assert.Panics(t, func() { job.NewLogHandler(nil) })
+}
+
+// loggingValue logs while it is formatted.
+type loggingValue struct {
+	ctx    context.Context
+	logger *slog.Logger
+}
+
+func (v loggingValue) LogValue() slog.Value {
+	v.logger.InfoContext(v.ctx, "inner")
+	return slog.StringValue("value")
+}
+
+func TestAValueThatLogsBlockedItsJobForEver(t *testing.T) {
+	logger := slog.New(job.NewLogHandler(slog.NewTextHandler(io.Discard, nil)))
+	d := job.Define(newName(), 1, func(ctx context.Context, _ int) error {
+		logger.InfoContext(ctx, "outer", "by", loggingValue{ctx, logger})
+		return nil
+	})
+	q := inline()
+	t.Cleanup(func() { q.Close(context.Background()) })
+	id, err := d.Put(t.Context(), q, 7)
+	require.NoError(t, err)
+	q.RunAll(t.Context())
+	j, _ := q.Get(t.Context(), id)
+	var lines []string
+	for _, line := range amboy.ProgressOf(j).Log {
+		lines = append(lines, line.Text)
+	}
+	assert.Contains(t, lines, `level=INFO msg=outer by=value`)
+	assert.Contains(t, lines, `level=INFO msg=inner`)
 }
