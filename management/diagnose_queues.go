@@ -28,7 +28,7 @@ func (d *diagnosis) checkQueues(ctx context.Context) error {
 			waiting = append(waiting, info)
 		}
 	}
-	// Paused and drained queues come first, and then those with the most jobs.
+	// Stopped and drained queues come first, and then those with the most jobs.
 	slices.SortStableFunc(waiting, func(a, b driver.QueueInfo) int {
 		return cmp.Or(cmp.Compare(stopped(b), stopped(a)), cmp.Compare(readyIn(b), readyIn(a)))
 	})
@@ -64,9 +64,9 @@ func (d *diagnosis) readQueues(ctx context.Context) (err error) {
 	return err
 }
 
-// stopped is 1 for a paused or drained queue.
+// stopped is 1 for a queue in which no job may start, or no job can be put.
 func stopped(info driver.QueueInfo) int {
-	if info.Control.Paused || info.Control.Draining {
+	if info.Control.IsStopped() || info.Control.Draining {
 		return 1
 	}
 	return 0
@@ -101,6 +101,15 @@ func (d *diagnosis) checkQueue(ctx context.Context, q Queue) error {
 			Remedy:  "Resume the queue if the reason for the pause is gone.",
 			Command: command("amboy queues resume", q.Name),
 			Docs:    "docs/guides/pause-and-limit-queues.md",
+		})
+	case q.Control.Rate != nil && q.Control.Rate.PerSecond == 0:
+		d.add(Finding{
+			Kind: PausedQueue, Severity: Critical, Subject: Subject{InQueue: true, Queue: q.Name},
+			Detail:  fmt.Sprintf("The rate of the queue is 0; its oldest job has waited for %s.", agoText(waited)),
+			Why:     "No job of the queue starts until its rate is removed or higher.",
+			Remedy:  "Remove the rate, or set a higher one, if the reason for it is gone.",
+			Command: command("amboy queues set --rate none", q.Name),
+			Docs:    "docs/guides/pause-and-limit-queues.md#limit-the-rate-at-which-jobs-start",
 		})
 	case len(q.Unknown) == 0 && len(d.alive) > 0 && len(d.unreported) == 0 && !d.isServed(q.Name):
 		d.add(Finding{

@@ -254,6 +254,13 @@ var faults = map[string]fault{
 		},
 		management.PausedQueue, inIll(management.Subject{}), "paused since 2h by ada; its oldest job has waited for 2h",
 	},
+	"a queue with the rate 0": {
+		inMemory, func(p *patient) {
+			p.control(ill, management.ControlChange{Rate: &amboy.Rate{}})
+			p.later(2 * time.Hour)
+		},
+		management.PausedQueue, inIll(management.Subject{}), "The rate of the queue is 0; its oldest job has waited for 2h",
+	},
 	"a drained queue": {
 		inMemory, func(p *patient) {
 			p.control(ill, management.ControlChange{Draining: new(true)})

@@ -2,7 +2,6 @@ package management
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -53,9 +52,8 @@ func pluralCount(n Count, one, many string) string {
 // left out.
 func command(text string, args ...string) string {
 	for n, arg := range args {
-		isFlag := n > 0 && slices.Contains([]string{"--queue"}, arg)
 		switch {
-		case isFlag:
+		case n > 0 && arg == "--queue": // a flag between the names
 		case !printable.Is(arg), strings.HasPrefix(arg, "-"):
 			return ""
 		case arg == "" || strings.Trim(arg, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@%+=,") != "":

@@ -50,7 +50,8 @@ const (
 	UnknownType FindingKind = "unknown-type"
 	// ExpiredLease: running jobs whose leases were not renewed and not recovered either.
 	ExpiredLease FindingKind = "expired-lease"
-	// PausedQueue and DrainingQueue: a queue was paused or drained, and jobs wait for long.
+	// PausedQueue and DrainingQueue: a queue was paused, has the rate 0, or was drained, and jobs
+	// wait for long.
 	PausedQueue   FindingKind = "paused-queue"
 	DrainingQueue FindingKind = "draining-queue"
 	// MissingIndex: an index that the store needs does not exist.
