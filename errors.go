@@ -63,6 +63,58 @@ func printable(v any) any {
 	return v
 }
 
+// DuplicateReason is why a queue refused a job as a duplicate.
+type DuplicateReason string
+
+// The reasons, in the order in which a queue checks them: if several apply, the error
+// contains the first.
+const (
+	// DuplicateID means that the existing job has the same ID. A job keeps its ID until
+	// it is deleted, so the existing job may have ended.
+	DuplicateID DuplicateReason = "id"
+	// DuplicateUniqueKey means that the existing job holds the same unique key.
+	DuplicateUniqueKey DuplicateReason = "unique_key"
+	// DuplicateEnqueueScope means that the existing job holds an enqueue scope of the job.
+	DuplicateEnqueueScope DuplicateReason = "enqueue_scope"
+)
+
+// DuplicateJobError is why a queue did not add a job: another job is in its way. All
+// queues return the same one for the same Put. Use errors.As to find it;
+// IsDuplicateJobError is true for it, and IsDuplicateJobScopeError if the reason is
+// DuplicateEnqueueScope.
+type DuplicateJobError struct {
+	// JobID is the ID of the job that was not added.
+	JobID string
+	// Reason is what the two jobs have in common.
+	Reason DuplicateReason
+	// Value is that ID, unique key or scope.
+	Value string
+	// ExistingID is the ID of the job in the queue. It is empty if that job was removed, or
+	// released the key or scope, while the store was refusing the new one.
+	ExistingID string
+}
+
+// Error names both jobs and the reason.
+func (e *DuplicateJobError) Error() string {
+	switch {
+	case e.Reason == DuplicateID && (e.ExistingID == e.JobID || e.ExistingID == ""):
+		return fmt.Sprintf("job %q is in the queue already", e.JobID)
+	case e.Reason == DuplicateID:
+		return fmt.Sprintf("ID of job %q is the name of a record of job %q", e.JobID, e.ExistingID)
+	case e.Reason == DuplicateUniqueKey:
+		return fmt.Sprintf("unique key %q of job %q is held by %s", e.Value, e.JobID, e.existing())
+	default:
+		return fmt.Sprintf("enqueue scope %q of job %q is held by %s", e.Value, e.JobID, e.existing())
+	}
+}
+
+func (e *DuplicateJobError) existing() string {
+	if e.ExistingID == "" {
+		return "another job"
+	}
+	return fmt.Sprintf("job %q", e.ExistingID)
+}
+
 // duplicateJobError marks an error as a duplicate job.
 type duplicateJobError struct{ error }
 
@@ -114,30 +166,51 @@ func MakeDuplicateJobScopeError(err error) error {
 
 // IsDuplicateJobError reports whether err, however wrapped, means that a job was not
 // added because its ID or its unique key is taken, or because another job holds one of
-// its enqueue scopes. It is true for nothing else.
+// its enqueue scopes. It is true for nothing else. A *DuplicateJobError contains the
+// reason and the existing job.
 func IsDuplicateJobError(err error) bool {
-	return isMarked[*duplicateJobError](err) || IsDuplicateJobScopeError(err)
+	return isMarked(err, func(err error) bool {
+		switch err.(type) { //nolint:errorlint // isMarked unwraps the error.
+		case *DuplicateJobError, *duplicateJobError, *duplicateJobScopeError:
+			return true
+		default:
+			return false
+		}
+	})
 }
 
 // IsDuplicateJobScopeError reports whether err, however wrapped, means that a job was
 // not added because another job holds one of its enqueue scopes. It is true for
 // nothing else.
 func IsDuplicateJobScopeError(err error) bool {
-	return isMarked[*duplicateJobScopeError](err)
+	return isMarked(err, func(err error) bool {
+		switch e := err.(type) { //nolint:errorlint // isMarked unwraps the error.
+		case *DuplicateJobError:
+			return e.Reason == DuplicateEnqueueScope
+		case *duplicateJobScopeError:
+			return true
+		default:
+			return false
+		}
+	})
 }
 
-// isMarked is like errors.As for a marker type, except for errors of
-// CollateWriteErrors: those are about several jobs, so their cause alone decides.
-func isMarked[Mark error](err error) bool {
+// isMarked reports whether is returns true for err or an error that it wraps, except for
+// errors of CollateWriteErrors: those are about several jobs, so their cause alone decides.
+func isMarked(err error, is func(error) bool) bool {
+	if err == nil {
+		return false
+	}
+	if is(err) {
+		return true
+	}
 	switch e := err.(type) { //nolint:errorlint // It unwraps the error itself.
 	case *writeErrors:
-		return isMarked[Mark](e.cause)
-	case Mark:
-		return true
+		return isMarked(e.cause, is)
 	case interface{ Unwrap() error }:
-		return isMarked[Mark](e.Unwrap())
+		return isMarked(e.Unwrap(), is)
 	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(e.Unwrap(), isMarked[Mark])
+		return slices.ContainsFunc(e.Unwrap(), func(err error) bool { return isMarked(err, is) })
 	default:
 		return false
 	}

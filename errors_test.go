@@ -39,6 +39,8 @@ func TestErrorKinds(t *testing.T) {
 		{name: "duplicate job, made of nil", err: amboy.MakeDuplicateJobError(nil)},
 		{name: "duplicate job, made of a scope", err: amboy.MakeDuplicateJobError(amboy.NewDuplicateJobScopeError("held")), job: true, scope: true},
 
+		{name: "duplicate with the existing job", err: &amboy.DuplicateJobError{JobID: "a", Reason: amboy.DuplicateID, ExistingID: "a"}, job: true},
+		{name: "duplicate scope with the existing job", err: &amboy.DuplicateJobError{JobID: "a", Reason: amboy.DuplicateEnqueueScope, ExistingID: "b"}, job: true, scope: true},
 		{name: "duplicate scope", err: amboy.NewDuplicateJobScopeError("scope is held"), job: true, scope: true},
 		{name: "duplicate scope, formatted", err: amboy.NewDuplicateJobScopeErrorf("scope %q: %w", "a", errPlain), job: true, scope: true},
 		{name: "duplicate scope, made", err: amboy.MakeDuplicateJobScopeError(errPlain), job: true, scope: true},
@@ -96,6 +98,20 @@ func TestMarkedErrorsWrapTheirCause(t *testing.T) {
 		})
 	}
 	assert.Nil(t, amboy.MakeJobNotFoundError(nil))
+}
+
+func TestTheMessageOfADuplicateNamesBothJobs(t *testing.T) {
+	for want, e := range map[string]amboy.DuplicateJobError{
+		`job "a" is in the queue already`:                        {JobID: "a", Reason: amboy.DuplicateID, Value: "a", ExistingID: "a"},
+		`job "b" is in the queue already`:                        {JobID: "b", Reason: amboy.DuplicateID, Value: "b"},
+		`ID of job "r.a" is the name of a record of job "a"`:     {JobID: "r.a", Reason: amboy.DuplicateID, Value: "r.a", ExistingID: "a"},
+		`unique key "k" of job "a" is held by job "b"`:           {JobID: "a", Reason: amboy.DuplicateUniqueKey, Value: "k", ExistingID: "b"},
+		`unique key "k" of job "a" is held by another job`:       {JobID: "a", Reason: amboy.DuplicateUniqueKey, Value: "k"},
+		`enqueue scope "disk" of job "a" is held by job "b"`:     {JobID: "a", Reason: amboy.DuplicateEnqueueScope, Value: "disk", ExistingID: "b"},
+		`enqueue scope "disk" of job "a" is held by another job`: {JobID: "a", Reason: amboy.DuplicateEnqueueScope, Value: "disk"},
+	} {
+		assert.EqualError(t, &e, want)
+	}
 }
 
 func TestTheErrorOfALongDependencyCycleWasAsLongAsTheCycle(t *testing.T) {

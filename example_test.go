@@ -45,6 +45,24 @@ func ExampleRunJob() {
 	// there is nothing to resize
 }
 
+func ExampleDuplicateJobError() {
+	ctx := context.Background()
+	// q already holds resize.cat.png.
+	q := &fakeQueue{putErrs: map[string]error{"resize.cat.png": &amboy.DuplicateJobError{
+		JobID: "resize.cat.png", Reason: amboy.DuplicateID, Value: "resize.cat.png", ExistingID: "resize.cat.png",
+	}}}
+
+	err := q.Put(ctx, newResize("cat.png"))
+	var duplicate *amboy.DuplicateJobError
+	if errors.As(err, &duplicate) {
+		fmt.Println("already there:", duplicate.ExistingID, "because of the", duplicate.Reason)
+	}
+	fmt.Println(amboy.IsDuplicateJobError(err))
+	// Output:
+	// already there: resize.cat.png because of the id
+	// true
+}
+
 func ExampleIsDuplicateJobError() {
 	put := func() error {
 		return fmt.Errorf("handling the upload: %w", amboy.NewDuplicateJobError("job resize.cat.png is in the queue"))

@@ -52,9 +52,26 @@ need_postgres() {
 	fi
 }
 
+# use_memory puts the temporary files of the tests, such as databases, in memory, if the system has
+# a file system there with room for them. The programs that go test builds stay on the disk.
+use_memory() {
+	local memory=/dev/shm probe free
+	if [ -n "${TMPDIR:-}" ] || ! probe=$(mktemp -p "$memory" 2>/dev/null); then
+		return
+	fi
+	printf '#!/bin/sh\n' >"$probe"
+	chmod +x "$probe"
+	free=$(df -Pk "$memory" | awk 'END { print $4 }')
+	if [ "$free" -ge $((4 * 1024 * 1024)) ] && "$probe" 2>/dev/null; then
+		export GOTMPDIR="${GOTMPDIR:-/tmp}" TMPDIR=$memory
+	fi
+	rm "$probe"
+}
+
 need_go
 need_cc
 need_postgres
+use_memory
 export CGO_ENABLED=1
 
 # The race detector would have each package sleep for a second at its end, for races of
@@ -65,8 +82,8 @@ export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 # races takes four times as long as all else that the tests of that store do. What the two
 # packages that encode and decode BSON share between goroutines is pools of the standard
 # library. -race also turns on checks of unsafe pointers, of which this code has none.
-# go vet is a step of .ci/run. Programs of go test are linked without DWARF, which the
-# compiler would write all the same, in a seventh of its time; traces do not need it.
+# go vet is a step of .ci/run. Traces need neither the table of symbols nor DWARF, which the
+# compiler would write all the same, in a seventh of its time.
 #
 # Some packages mostly wait, for browsers and processes, so there are more at once than processors.
 # Those that take longest come first, so that none of them is left when the others have ended.
@@ -76,6 +93,7 @@ export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 processors=$(getconf _NPROCESSORS_ONLN)
 GOGC="${GOGC:-400}" GOMEMLIMIT="${GOMEMLIMIT:-1GiB}" \
 	go test -p $((processors * 2)) -timeout 20m -race -vet=off \
+	-ldflags=-s \
 	-gcflags='all=-dwarf=false -d=checkptr=0' \
 	-gcflags='modernc.org/...=-dwarf=false -race=false' \
 	-gcflags='go.mongodb.org/mongo-driver/bson/bsonrw=-dwarf=false -race=false' \

@@ -134,11 +134,12 @@ type Format int
 
 // The formats.
 const (
-	// BSON encodes a nil slice or map as an empty one.
+	// BSON is the default. It encodes the jobs of definitions (see ArgsJob) and their results
+	// as JSON, and hand-written job types as BSON with an empty slice or map for a nil one.
 	BSON Format = 0
 	// JSON is the encoding of the HTTP API and of copies in memory.
 	JSON Format = 1
-	// BSON2 is BSON that encodes a nil slice or map as null.
+	// BSON2 encodes all jobs as BSON, with null for a nil slice or map.
 	BSON2 Format = 2
 )
 

@@ -73,19 +73,17 @@ func putJob(ctx context.Context, q Queue, j Job) error {
 // key of a job is taken, and returns nil if nothing is left. If err is about several jobs,
 // it checks the error of each, so that a duplicate job never hides another job's error.
 func withoutDuplicateJobs(err error) error {
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		switch e := e.(type) { //nolint:errorlint // The loop unwraps.
-		case *duplicateJobScopeError:
-			return err
-		case *duplicateJobError:
-			if IsDuplicateJobScopeError(e) {
+	for one := err; one != nil; one = errors.Unwrap(one) {
+		switch e := one.(type) { //nolint:errorlint // The loop unwraps.
+		case *DuplicateJobError, *duplicateJobError, *duplicateJobScopeError:
+			if IsDuplicateJobScopeError(one) {
 				return err
 			}
 			return nil
 		case interface{ Unwrap() []error }:
 			var kept []error
-			for _, one := range e.Unwrap() {
-				kept = append(kept, withoutDuplicateJobs(one))
+			for _, part := range e.Unwrap() {
+				kept = append(kept, withoutDuplicateJobs(part))
 			}
 			return CollateWriteErrors(kept)
 		}

@@ -32,6 +32,8 @@ func TestEnqueueUniqueJob(t *testing.T) {
 		{"wrapped duplicate job", pkgerrors.Wrap(errDuplicate, "putting"), true},
 		{"collated duplicate jobs", amboy.CollateWriteErrors([]error{errDuplicate, errDuplicate}), true},
 		{"duplicate job made of several errors", amboy.MakeDuplicateJobError(errors.Join(errPlain, errPlain)), true},
+		{"duplicate with the existing job", &amboy.DuplicateJobError{JobID: "a", Reason: amboy.DuplicateUniqueKey}, true},
+		{"duplicate scope with the existing job", &amboy.DuplicateJobError{JobID: "a", Reason: amboy.DuplicateEnqueueScope}, false},
 		{"duplicate scope", errScope, false},
 		{"duplicate scope, marked as a job too", amboy.MakeDuplicateJobError(errScope), false},
 		{"duplicate job, marked as a scope too", amboy.MakeDuplicateJobScopeError(errDuplicate), false},

@@ -18,7 +18,7 @@ const (
 // start of a job takes a token, and the bucket gets PerSecond tokens a second, up to Burst.
 // So at most Burst + PerSecond × t jobs start in any t seconds; a start that comes late by up to
 // 20 milliseconds does not delay the next one. The bucket of a queue that had no rate has one
-// token.
+// token. A job starts when a process claims it; a busy machine may begin its run a little later.
 //
 // A retry is a start too. A job whose run is interrupted, or that is handed back, has
 // started, and the token is not given back.
@@ -64,9 +64,10 @@ func (r Rate) String() string {
 // RateController is implemented by queues whose rate an operator can set. If the queue has a
 // store, the rate is kept there, and all processes that share the store share one bucket.
 type RateController interface {
-	// SetRate limits how many jobs start in a time, over all processes; nil removes the
-	// limit. A change of the rate lets at most the new burst start at once. Control returns the rate. SetRate returns an error for an invalid rate, blocks for the
-	// call to the store, returns its errors, and is safe for concurrent use.
+	// SetRate limits how many jobs start in a time, over all processes; nil removes the limit. A
+	// change of the rate lets at most the new burst start at once. Control returns the rate.
+	// SetRate returns an error for an invalid rate, blocks for the call to the store, returns its
+	// errors, and is safe for concurrent use.
 	SetRate(ctx context.Context, rate *Rate) error
 }
 

@@ -242,7 +242,9 @@ func addEdge(j amboy.Job, to string) error {
 func (b *Batch) markerExists(ctx context.Context, q amboy.Queue) (bool, error) {
 	existing, ok := q.Get(ctx, b.marker.ID())
 	if ok && !sameEdges(existing, b.marker) {
-		return true, amboy.NewDuplicateJobErrorf("the queue holds another batch with that ID")
+		id := b.marker.ID()
+		taken := &amboy.DuplicateJobError{JobID: id, Reason: amboy.DuplicateID, Value: id, ExistingID: id}
+		return true, fmt.Errorf("the queue holds another batch with that ID: %w", taken)
 	}
 	return ok, nil
 }

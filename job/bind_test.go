@@ -13,8 +13,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
-// A package that declares its jobs could be imported by the process that puts them, and not by the
-// one that runs them.
+// Only processes that put jobs could import the package that declares them: a process that runs
+// them had to define them a second time.
 func TestADeclaredJobCannotRunInAProcessThatImportsItsPackage(t *testing.T) {
 	double := job.DeclareResult[int, int](newName(), 1)
 	store, err := memory.New(memory.Options{KeepFinished: 100})

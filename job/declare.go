@@ -15,10 +15,10 @@ import (
 var ErrNotHere = errors.New("the job has no function in this process: it is for outside workers")
 
 // Declare is like Define for jobs whose function is elsewhere: outside workers run them, in
-// any language (see package outside), a Go process that calls Bind, or one in which Define
-// has the same name. The jobs are stored as JSON, with the json tags of the arguments. Queues
-// that hold jobs by reference refuse them before Bind. A default RetryPolicy is stored with the jobs, so
-// it must be one of package retry.
+// any language (see package outside), a Go process that calls Bind, or one in which Define has
+// the same name. The jobs are stored as JSON, with the json tags of the arguments. Queues that
+// hold jobs by reference refuse them before Bind. A default RetryPolicy is stored with the jobs,
+// so it must be one of package retry.
 func Declare[A any](name string, version int, defaults ...Defaults[A]) *Definition[A] {
 	d := &Definition[A]{jobType: amboy.JobType{Name: name, Version: version}, declared: true}
 	d.run = d.runBound

@@ -13,7 +13,10 @@ import (
 var errNoArgs = errors.New(`the field "args" is missing`)
 
 // UnmarshalJSON decodes a stored job. It refuses a body without arguments.
-func (j *typed[A]) UnmarshalJSON(data []byte) error {
+func (j *typed[A]) UnmarshalJSON(data []byte) error { return j.RestoreForm(data) }
+
+// RestoreForm implements outsideform.Form.
+func (j *typed[A]) RestoreForm(data []byte) error {
 	var body struct {
 		Outside  bool            `json:"outside"`
 		Args     json.RawMessage `json:"args"`
@@ -32,10 +35,13 @@ func (j *typed[A]) UnmarshalJSON(data []byte) error {
 	return wrapArgs(json.Unmarshal(body.Args, &j.Arguments))
 }
 
-// MarshalJSON encodes the stored form. The payload of a job for outside workers stays as it
-// was sent.
-func (j *typed[A]) MarshalJSON() ([]byte, error) {
-	var args any = j.Arguments
+// MarshalJSON encodes the stored form.
+func (j *typed[A]) MarshalJSON() ([]byte, error) { return j.StoredForm() }
+
+// StoredForm implements outsideform.Form. The payload of a job for outside workers stays as
+// it was sent.
+func (j *typed[A]) StoredForm() ([]byte, error) {
+	var args any = &j.Arguments
 	if j.payload != nil {
 		args = j.payload
 	}

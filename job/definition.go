@@ -49,7 +49,7 @@ type runFunc[A any] func(ctx context.Context, j *typed[A]) error
 // Define never panics, so it is safe at package level. If the definition is invalid, it
 // registers nothing, and Err and every use of the definition return an
 // *InvalidDefinitionError. If the name is taken by another definition or a registered
-// type, the error is a *DuplicateDefinitionError.
+// type, the error is a *DuplicateDefinitionError. The error is logged, and Check returns it.
 func Define[A any](name string, version int, run func(ctx context.Context, args A) error, defaults ...Defaults[A]) *Definition[A] {
 	d := &Definition[A]{jobType: amboy.JobType{Name: name, Version: version}}
 	d.run = func(ctx context.Context, j *typed[A]) error { return run(ctx, j.Arguments) }
@@ -60,14 +60,20 @@ func Define[A any](name string, version int, run func(ctx context.Context, args 
 // register validates and registers the definition.
 func (d *Definition[A]) register(noFunction bool, defaults []Defaults[A]) {
 	d.err = d.validate(noFunction, defaults)
-	if d.err != nil {
-		return
+	if d.err == nil {
+		d.err = d.registerType()
 	}
+	if d.err != nil {
+		refuse(d.jobType.Name, d.err)
+	}
+}
+
+func (d *Definition[A]) registerType() error {
 	err := registry.RegisterJobType(d.jobType.Name, func() amboy.Job { return d.empty() })
 	if errors.Is(err, registry.ErrTypeTaken) {
-		err = &DuplicateDefinitionError{Name: d.jobType.Name}
+		return &DuplicateDefinitionError{Name: d.jobType.Name}
 	}
-	d.err = err
+	return err
 }
 
 // maxNameLength leaves room for the rest of a generated ID after the name.

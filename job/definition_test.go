@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
@@ -331,6 +332,49 @@ func TestATypedJobIsStoredAndReadAgain(t *testing.T) {
 	}
 }
 
+func TestATypedJobIsStoredAsJSONByDefault(t *testing.T) {
+	d := job.DefineResult(newName(), 1, func(context.Context, []int) ([]string, error) { return nil, nil })
+	for f, isJSON := range map[amboy.Format]bool{amboy.BSON: true, amboy.JSON: true, amboy.BSON2: false} {
+		j, err := d.New(nil)
+		require.NoError(t, err)
+		require.NoError(t, amboy.RunJob(t.Context(), j))
+		stored, err := registry.MakeJobInterchange(j, f)
+		require.NoError(t, err)
+		assert.Equal(t, []bool{isJSON, isJSON}, []bool{stored.Job.IsJSON(), stored.Result.IsJSON()}, "%s", f)
+	}
+}
+
+// TestATypedJobOfAnEarlierVersionIsRead reads a job, its options and its result that were
+// stored as BSON.
+func TestATypedJobOfAnEarlierVersionIsRead(t *testing.T) {
+	d := job.DefineResult(newName(), 1, func(context.Context, thumbnail) (string, error) { return "", nil })
+	j, err := d.New(thumbnail{})
+	require.NoError(t, err)
+	for _, f := range formats {
+		stored, err := registry.MakeJobInterchange(j, f)
+		require.NoError(t, err)
+		body, err := bson.Marshal(bson.M{
+			"args":     bson.M{"path": "cat.png", "width": 64},
+			"override": bson.M{"retry_policy": bson.M{"fixed": bson.M{"wait": int64(time.Second)}}},
+		})
+		require.NoError(t, err)
+		stored.Job = registry.NewBody(body, false)
+		body, err = bson.Marshal(bson.M{"value": "done"})
+		require.NoError(t, err)
+		result := registry.NewBody(body, false)
+		stored.Result, stored.Status.Completed = &result, true
+		got, err := stored.Resolve(f)
+		require.NoError(t, err)
+		args, err := d.Args(got)
+		require.NoError(t, err)
+		assert.Equal(t, thumbnail{"cat.png", 64}, args)
+		assert.Equal(t, retry.Fixed{Wait: time.Second}, got.(amboy.RetryPolicyJob).RetryPolicy())
+		left, err := d.ResultOf(got)
+		require.NoError(t, err)
+		assert.Equal(t, "done", left)
+	}
+}
+
 func TestAnotherTypesBodyIsNotReadAsATypedJob(t *testing.T) {
 	d := job.Define(newName(), 1, succeed[thumbnail])
 	other := job.Define(newName(), 1, succeed[[]string])
@@ -373,7 +417,7 @@ func TestArgsThatCannotBeEncoded(t *testing.T) {
 		args   any
 		format amboy.Format
 	}{
-		{make(chan int), amboy.JSON}, {math.NaN(), amboy.JSON}, {make(chan int), amboy.BSON}, {uint64(math.MaxUint64), amboy.BSON2},
+		{make(chan int), amboy.JSON}, {math.NaN(), amboy.JSON}, {make(chan int), amboy.BSON2}, {uint64(math.MaxUint64), amboy.BSON2},
 	} {
 		j, err := d.New(test.args, job.ID("x"))
 		require.NoError(t, err)

@@ -16,9 +16,9 @@ import (
 
 // image holds the arguments of a service's jobs.
 type image struct {
-	Bucket string `bson:"bucket" json:"bucket"`
-	Path   string `bson:"path" json:"path"`
-	Width  int    `bson:"width" json:"width"`
+	Bucket string `json:"bucket"`
+	Path   string `json:"path"`
+	Width  int    `json:"width"`
 }
 
 var greetUser = job.Define("greet-user", 1, func(_ context.Context, name string) error {
@@ -183,8 +183,8 @@ func ExampleSetProgress() {
 
 // cursor holds the arguments of a job that remembers how far it got.
 type cursor struct {
-	Names []string `bson:"names" json:"names"`
-	Next  int      `bson:"next" json:"next"`
+	Names []string `json:"names"`
+	Next  int      `json:"next"`
 }
 
 var visit = job.Define("visit", 1, func(ctx context.Context, c cursor) error {

@@ -83,15 +83,15 @@ func (g *Group) SetDependency(m dependency.Manager) {
 
 // Add adds a copy of a job as a sub-job. It returns an *amboy.InvalidJobError for a job
 // that no queue accepts, a *registry.UnknownTypeError if the job's type is not registered,
-// an error for which amboy.IsDuplicateJobError is true if a sub-job has the same ID, and
-// an error for a job that can't be encoded. It is not safe for concurrent use, and must be
-// called before the group is put.
+// an *amboy.DuplicateJobError if a sub-job has the same ID, and an error for a job that can't
+// be encoded. It is not safe for concurrent use, and must be called before the group is put.
 func (g *Group) Add(j amboy.Job) error {
 	if err := amboy.ValidateJob(j); err != nil {
 		return fmt.Errorf("adding a job to group %q: %w", g.ID(), err)
 	}
 	if _, ok := g.Jobs[j.ID()]; ok {
-		return amboy.NewDuplicateJobErrorf("adding job %q to group %q: the ID is taken", j.ID(), g.ID())
+		taken := &amboy.DuplicateJobError{JobID: j.ID(), Reason: amboy.DuplicateID, Value: j.ID(), ExistingID: j.ID()}
+		return fmt.Errorf("adding a job to group %q: %w", g.ID(), taken)
 	}
 	stored, err := registry.MakeJobInterchange(j, amboy.BSON)
 	if err != nil {

@@ -14,21 +14,33 @@ import (
 // logInterval is the minimum time between two writes of lines that a job logs.
 const logInterval = time.Second
 
+// InvalidProgressError means that SetProgress refused a fraction that is not from 0 to 1.
+type InvalidProgressError struct {
+	// JobID is the ID of the job, and Fraction the refused value.
+	JobID    string
+	Fraction float64
+}
+
+// Error names the job, the value and the rule.
+func (e *InvalidProgressError) Error() string {
+	return fmt.Sprintf("progress of job %q must be from 0 to 1 (is %v)", e.JobID, e.Fraction)
+}
+
 // SetProgress reports the progress of the job that runs under ctx: the part of the work
 // that is done, from 0 to 1, and a text for operators, which is truncated to
 // amboy.MaxLogLineBytes. The progress is kept with the job, together with its log, and
 // shown by JobInfo while the job runs and later.
 //
-// It returns an error that wraps ErrNoJob if there is no job, an *amboy.InvalidJobError
-// for a fraction out of range and for a job that does not embed Base, and the queue's
-// error. It blocks for the call to the queue's store, and is safe for concurrent use.
+// It returns an error that wraps ErrNoJob if there is no job, an *InvalidProgressError for a
+// fraction out of range, an *amboy.InvalidJobError for a job that does not embed Base, and the
+// queue's error. It blocks for the call to the queue's store, and is safe for concurrent use.
 func SetProgress(ctx context.Context, fraction float64, text string) error {
 	run := runOf(ctx)
 	if run == nil {
 		return fmt.Errorf("setting the progress of a job: %w", ErrNoJob)
 	}
 	if !(fraction >= 0 && fraction <= 1) {
-		return &amboy.InvalidJobError{JobID: run.job.ID(), Field: "progress", Value: fraction, Rule: "must be from 0 to 1"}
+		return &InvalidProgressError{JobID: run.job.ID(), Fraction: fraction}
 	}
 	now := amboy.Now(amboy.QueueFromContext(ctx))
 	progress, err := run.update(func(p *amboy.JobProgress) { p.Report(fraction, text, now) })

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/outsideform"
 )
 
 // typed is a job of a definition. Its exported fields are stored, in addition to what
@@ -42,6 +43,7 @@ var (
 	_ amboy.RetryPolicyJob = (*typed[any])(nil)
 	_ amboy.RetainedJob    = (*typed[any])(nil)
 	_ amboy.OutsideJob     = (*typed[any])(nil)
+	_ outsideform.Form     = (*typed[any])(nil)
 )
 
 // Run calls the definition's function.

@@ -40,8 +40,10 @@ type actWalk struct {
 	*inspector
 	req   ActRequest
 	query driver.Query
-	list  string
-	after string
+	// matches is the matcher of the filter.
+	matches func(*driver.Record) bool
+	list    string
+	after   string
 	// batches are the jobs whose state allows the action, the newest first.
 	batches map[batchKey]*batch
 	order   []batchKey
@@ -52,6 +54,9 @@ type actWalk struct {
 type batchKey struct {
 	queue string
 	kind  driver.ActionKind
+	// state is the state of the jobs in a dry run, which counts by state. It is empty if
+	// jobs in several states are acted on in the order in which they were put.
+	state amboy.JobState
 }
 
 type batch struct {
@@ -61,7 +66,8 @@ type batch struct {
 
 // target is a job of a batch.
 type target struct {
-	id string
+	id    string
+	state amboy.JobState
 	// exclusive names the scopes and the unique key that the job takes when it runs again.
 	exclusive []string
 }
@@ -80,7 +86,8 @@ func (i *inspector) newActWalk(ctx context.Context, req ActRequest) (*actWalk, e
 		return nil, err
 	}
 	return &actWalk{
-		inspector: i, req: req, query: req.Filter.query(queues), list: list, after: after, batches: map[batchKey]*batch{},
+		inspector: i, req: req, query: req.Filter.query(queues), matches: req.Filter.matcher(), list: list, after: after,
+		batches: map[batchKey]*batch{},
 	}, nil
 }
 
@@ -111,12 +118,12 @@ func (w *actWalk) scan(ctx context.Context) (next string, err error) {
 		if err != nil {
 			return "", cursorError(w.req.Cursor, err)
 		}
-		for _, r := range found.Records {
+		left -= len(found.Records)
+		for _, r := range only(found.Records, w.matches) {
 			if err := w.addOrSkip(ctx, r); err != nil {
 				return "", err
 			}
 		}
-		left -= len(found.Records)
 		if found.Next == "" || left < 1 {
 			return string(found.Next), nil
 		}
@@ -135,20 +142,32 @@ func (w *actWalk) addOrSkip(ctx context.Context, r *driver.Record) error {
 	case w.req.Kind == Complete || w.req.Kind == Abandon:
 		return w.endOne(ctx, r)
 	default:
-		w.add(r, w.req.driverAction(driver.StateOf(r, now), now))
+		state := driver.StateOf(r, now)
+		w.add(r, state, w.req.driverAction(state, now))
 	}
 	return nil
 }
 
-func (w *actWalk) add(r *driver.Record, action driver.Action) {
-	key := batchKey{r.Group, action.Kind}
+// countDone counts jobs in a state that were changed, or that a dry run would change.
+func (w *actWalk) countDone(n int, state amboy.JobState) {
+	w.acted.Done += n
+	if w.req.DryRun {
+		*w.acted.States.field(state) += n
+	}
+}
+
+func (w *actWalk) add(r *driver.Record, state amboy.JobState, action driver.Action) {
+	key := batchKey{queue: r.Group, kind: action.Kind}
+	if w.req.DryRun && action.Kind != driver.Restart {
+		key.state = state
+	}
 	b := w.batches[key]
 	if b == nil {
 		b = &batch{action: action}
 		w.batches[key] = b
 		w.order = append(w.order, key)
 	}
-	t := target{id: r.JobID()}
+	t := target{id: r.JobID(), state: state}
 	if action.Kind == driver.Restart {
 		t.exclusive = exclusiveOnPut(r)
 	}
@@ -174,7 +193,7 @@ func exclusiveOnPut(r *driver.Record) (names []string) {
 // endOne completes or abandons a job, unless its state no longer allows it.
 func (w *actWalk) endOne(ctx context.Context, r *driver.Record) error {
 	if w.req.DryRun {
-		w.acted.Done++
+		w.countDone(1, driver.StateOf(r, w.store.Now()))
 		return nil
 	}
 	for range maxTries {
@@ -210,7 +229,7 @@ func (w *actWalk) act(ctx context.Context, key batchKey) error {
 	}
 	for some := range slices.Chunk(b.records, pageSize) {
 		done, err := w.actOnSome(ctx, key.queue, idsOf(some), w.states(key.kind), b.action, w.req.DryRun)
-		w.acted.Done += done
+		w.countDone(done, key.state)
 		if err != nil {
 			return fmt.Errorf("queue %q: %w", key.queue, err)
 		}
@@ -223,10 +242,10 @@ func (w *actWalk) act(ctx context.Context, key batchKey) error {
 // same scope or unique key, only the first of them would.
 func (w *actWalk) dryRunRestart(ctx context.Context, queue string, b *batch) error {
 	taken := map[string]bool{}
-	var free []target
+	free := map[amboy.JobState][]target{}
 	for _, t := range b.records {
 		if len(t.exclusive) == 0 {
-			free = append(free, t)
+			free[t.state] = append(free[t.state], t)
 			continue
 		}
 		done, err := w.actOnSome(ctx, queue, []string{t.id}, w.states(driver.Restart), b.action, true)
@@ -237,18 +256,20 @@ func (w *actWalk) dryRunRestart(ctx context.Context, queue string, b *batch) err
 			w.acted.Skipped++
 			continue
 		}
-		w.acted.Done++
+		w.countDone(1, t.state)
 		for _, name := range t.exclusive {
 			taken[name] = true
 		}
 	}
-	for some := range slices.Chunk(free, pageSize) {
-		done, err := w.actOnSome(ctx, queue, idsOf(some), w.states(driver.Restart), b.action, true)
-		if err != nil {
-			return fmt.Errorf("queue %q: %w", queue, err)
+	for state, jobs := range free {
+		for some := range slices.Chunk(jobs, pageSize) {
+			done, err := w.actOnSome(ctx, queue, idsOf(some), w.states(driver.Restart), b.action, true)
+			if err != nil {
+				return fmt.Errorf("queue %q: %w", queue, err)
+			}
+			w.countDone(done, state)
+			w.acted.Skipped += len(some) - done
 		}
-		w.acted.Done += done
-		w.acted.Skipped += len(some) - done
 	}
 	return nil
 }

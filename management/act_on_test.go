@@ -1,6 +1,7 @@
 package management_test
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -177,17 +178,25 @@ func outcomeOf(want map[outcome][]string, id string) outcome {
 // checkDryRun compares the counts of a dry run with the expected outcomes.
 func (f *inspected) checkDryRun(action management.Action, want map[outcome][]string) {
 	f.Helper()
-	count := 0
+	count, states := 0, management.StateCounts{}
 	for _, id := range f.examples() {
 		if outcomeOf(want, id) == done {
 			count++
+			states.Add(oneOf(f.states()[id]))
 		}
 	}
 	acted, err := f.Act(f.ctx, management.ActRequest{
 		Action: action, Filter: management.JobFilter{IDs: exampleIDs}, Limit: 100, DryRun: true,
 	})
 	require.NoError(f, err)
-	assert.Equal(f, management.Acted{Done: count, Skipped: len(f.examples()) - count}, acted)
+	assert.Equal(f, management.Acted{Done: count, Skipped: len(f.examples()) - count, States: states}, acted)
+}
+
+// oneOf counts one job in a state.
+func oneOf(state amboy.JobState) (one management.StateCounts) {
+	text, _ := json.Marshal(map[amboy.JobState]int{state: 1})
+	_ = json.Unmarshal(text, &one) // a state is the name of its field
+	return one
 }
 
 // try performs an action on a job, and returns the outcome.

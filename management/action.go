@@ -150,6 +150,8 @@ type Acted struct {
 	// does not allow it, and the jobs that the action would leave unchanged.
 	Done    int `json:"done"`
 	Skipped int `json:"skipped"`
+	// States counts, in a dry run of Act, the jobs in Done by their states.
+	States StateCounts `json:"states,omitzero"`
 	// Next is the cursor of the next call; empty if no jobs are left.
 	Next string `json:"next,omitempty"`
 }

@@ -132,3 +132,36 @@ func ExampleNewStoreInspector() {
 	// No live process has a started queue: 1 job is ready.
 	// amboy processes
 }
+
+// Group failed jobs by their errors, and retry one group.
+func ExampleInspector_errorGroups() {
+	ctx := context.Background()
+	store, err := memory.New(memory.Options{KeepFinished: 100})
+	must(err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1})
+	must(err)
+	defer q.Close(ctx)
+	must(q.Start(ctx))
+	for n := range 3 {
+		_, err = brokenMail.Put(ctx, q, fmt.Sprint("user ", n), job.ID(fmt.Sprint("mail-", n)))
+		must(err)
+	}
+	amboy.Wait(ctx, q)
+
+	i, err := management.NewInspector(q)
+	must(err)
+	failed := management.JobFilter{States: []amboy.JobState{amboy.StateFailed}}
+	groups, err := i.ErrorGroups(ctx, management.ErrorGroupRequest{Filter: failed})
+	must(err)
+	for _, group := range groups.Groups {
+		fmt.Println(group.Jobs, group.Message, group.Types, group.Sample.ID)
+	}
+	failed.ErrorGroup = groups.Groups[0].Message
+	retry := management.ActRequest{Action: management.Action{Kind: management.Retry}, Filter: failed, Limit: 100}
+	did, err := i.Act(ctx, retry)
+	must(err)
+	fmt.Println("retried", did.Done)
+	// Output:
+	// 3 no such address [broken mail] mail-2
+	// retried 3
+}

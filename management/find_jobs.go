@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -35,7 +36,7 @@ func (i *inspector) findJobs(ctx context.Context, filter JobFilter, page PageReq
 	if err != nil {
 		return JobPage{}, err
 	}
-	found, err := i.store.Admin().Find(ctx, filter.query(queues), driver.PageRequest{
+	found, err := i.findSelected(ctx, filter, queues, driver.PageRequest{
 		After: driver.Cursor(after), Limit: limit, Newest: page.Newest,
 	})
 	if err != nil {
@@ -43,6 +44,32 @@ func (i *inspector) findJobs(ctx context.Context, filter JobFilter, page PageReq
 	}
 	next, err := i.encodeCursor(ctx, list, string(found.Next))
 	return JobPage{Jobs: i.summaries(found.Records), Next: next}, err
+}
+
+// fillTime is how long a page of a group of errors is filled.
+const fillTime = 250 * time.Millisecond
+
+// findSelected returns a page of the records that a filter selects in some queues. If the store
+// finds more than the filter selects, it reads on until the page is full or fillTime is over.
+func (i *inspector) findSelected(ctx context.Context, filter JobFilter, queues []string, page driver.PageRequest) (driver.Page, error) {
+	matches, query := filter.matcher(), filter.query(queues)
+	if matches == nil {
+		return i.store.Admin().Find(ctx, query, page)
+	}
+	var found driver.Page
+	limit := page.Limit
+	for begun := time.Now(); ; {
+		some, err := i.store.Admin().Find(ctx, query, page)
+		if err != nil {
+			return driver.Page{}, err
+		}
+		found.Records = append(found.Records, only(some.Records, matches)...)
+		found.Next, page.After = some.Next, some.Next
+		page.Limit = limit - len(found.Records)
+		if found.Next == "" || page.Limit < 1 || time.Since(begun) > fillTime {
+			return found, nil
+		}
+	}
 }
 
 func (i *inspector) CountJobs(ctx context.Context, filter JobFilter, most int) (Count, error) {
@@ -57,11 +84,32 @@ func (i *inspector) CountJobs(ctx context.Context, filter JobFilter, most int) (
 	if err != nil {
 		return Count{}, fmt.Errorf("counting jobs: %w", err)
 	}
-	count, err := i.count(ctx, filter.query(queues), most)
+	count, err := i.countSelected(ctx, filter, queues, most)
 	if err != nil {
 		return Count{}, fmt.Errorf("counting jobs: %w", err)
 	}
 	return count, nil
+}
+
+// countSelected counts the jobs that a filter selects in some queues, up to most.
+func (i *inspector) countSelected(ctx context.Context, filter JobFilter, queues []string, most int) (Count, error) {
+	matches := filter.matcher()
+	if matches == nil {
+		return i.count(ctx, filter.query(queues), most)
+	}
+	n := 0
+	for r, err := range i.records(ctx, filter.query(queues), driver.PageRequest{Limit: examinedAtOnce, Brief: true}) {
+		if err != nil {
+			return Count{}, err
+		}
+		if matches(r) {
+			n++
+		}
+		if n > most {
+			break
+		}
+	}
+	return Count{Count: min(n, most), More: n > most}, nil
 }
 
 // count counts the jobs that a query selects, up to most.

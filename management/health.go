@@ -22,10 +22,10 @@ type HealthCheck struct {
 // HealthChecker reports whether a process is ready for jobs. The Inspectors of this package
 // are HealthCheckers.
 type HealthChecker interface {
-	// CheckHealth checks three things: store, whether the store can be reached; schema,
-	// whether it is the one that this process uses, and jobs can be read from it; and dispatch, whether the process has made a
-	// dispatch decision within the last minute, which it does every 30 seconds even if
-	// nothing happens. It reads one note and one job, blocks as long as that takes, and
+	// CheckHealth checks three things: store, whether the store can be reached; schema, whether it
+	// is the one that this process uses, and jobs can be read from it; and dispatch, whether the
+	// process has made a dispatch decision within the last minute, which it does every 30 seconds
+	// even if nothing happens. It reads one note and one job, blocks as long as that takes, and
 	// stops when ctx ends.
 	CheckHealth(ctx context.Context) []HealthCheck
 }

@@ -56,6 +56,10 @@ type Inspector interface {
 	// MaxCount. If few of many jobs are selected, by a field that a store has no index for,
 	// such as Error, that takes as long as reading all jobs.
 	CountJobs(ctx context.Context, filter JobFilter, most int) (Count, error)
+	// ErrorGroups groups the jobs that a filter selects by their last errors, folded as FoldError
+	// does, and leaves out jobs without an error. It examines the latest jobs first, for about
+	// MaxGroupTime, and at most MaxGroupJobs; Next continues with older ones.
+	ErrorGroups(ctx context.Context, req ErrorGroupRequest) (ErrorGroups, error)
 	// Job returns everything known about one job.
 	Job(ctx context.Context, queue, id string) (Job, error)
 	// Graph returns a job, the jobs that it waits for and the jobs that wait for it,
@@ -109,6 +113,11 @@ const (
 	// MaxFilterBytes the maximum length of a value.
 	MaxFilterValues = 100
 	MaxFilterBytes  = 1024
+	// MaxGroupTime is about how long, and MaxGroupJobs how many jobs, one call of ErrorGroups
+	// examines. MaxGroupTypes is the largest number of types in an ErrorGroup.
+	MaxGroupTime  = 1500 * time.Millisecond
+	MaxGroupJobs  = 200_000
+	MaxGroupTypes = 10
 	// MinWatch and MaxWatch bound the interval of Watch.
 	MinWatch = 100 * time.Millisecond
 	MaxWatch = time.Hour
@@ -256,6 +265,9 @@ type JobFilter struct {
 	IDPattern string `json:"id_pattern,omitempty"`
 	// Error is a part of the job's last error. Case matters.
 	Error string `json:"error,omitempty"`
+	// ErrorGroup is a message as FoldError folds it, or one to fold: it selects the jobs
+	// whose last error folds to the same.
+	ErrorGroup string `json:"error_group,omitempty"`
 	// Scope is a scope that the job needs, whether it holds it or not.
 	Scope string `json:"scope,omitempty"`
 	// Created is when the job was put, Due when it may start, and Ended when it ended.
@@ -287,6 +299,45 @@ type Count struct {
 	Count int `json:"count"`
 	// More is true if more jobs exist than were counted.
 	More bool `json:"more"`
+}
+
+// ErrorGroupRequest requests groups of errors.
+type ErrorGroupRequest struct {
+	Filter JobFilter `json:"filter"`
+	// Cursor is the Next of the previous result; empty for the latest jobs.
+	Cursor string `json:"cursor,omitempty"`
+	// Limit is the maximum number of groups, up to MaxLimit; 0 means DefaultLimit.
+	Limit int `json:"limit,omitempty"`
+}
+
+// ErrorGroups are groups of jobs by their errors.
+type ErrorGroups struct {
+	// Groups are the groups with the most jobs, in descending order of that number.
+	Groups []ErrorGroup `json:"groups"`
+	// MoreGroups is the number of smaller groups that were left out.
+	MoreGroups int `json:"more_groups"`
+	// Examined counts the jobs that were examined, and have an error.
+	Examined int `json:"examined"`
+	// Next is the cursor for older jobs, whose groups are counted separately. It is empty if
+	// all jobs were examined.
+	Next string `json:"next,omitempty"`
+}
+
+// ErrorGroup describes the jobs of one group.
+type ErrorGroup struct {
+	// Message is the folded message. As JobFilter.ErrorGroup it selects the jobs of the group.
+	Message string `json:"message"`
+	// Jobs is the number of examined jobs.
+	Jobs int `json:"jobs"`
+	// Types are the types of the jobs, sorted, at most MaxGroupTypes.
+	Types     []string `json:"types"`
+	MoreTypes bool     `json:"more_types,omitempty"`
+	// First and Last are when the first and the last of the jobs ended, or started if
+	// they have not ended.
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
+	// Sample is the latest of the jobs.
+	Sample JobSummary `json:"sample"`
 }
 
 // JobRef identifies a job.

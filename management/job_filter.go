@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,6 +23,7 @@ func (f JobFilter) Validate() error {
 		validateValues("ids", f.IDs, false),
 		f.validateIDPattern(),
 		validateText("error", f.Error),
+		validateText("error_group", f.ErrorGroup),
 		validateText("scope", f.Scope),
 		f.Created.validate("created"),
 		f.Due.validate("due"),
@@ -33,7 +35,7 @@ func (f JobFilter) Validate() error {
 // SelectsAll reports whether the filter selects all jobs, as an empty filter does.
 func (f JobFilter) SelectsAll() bool {
 	return len(f.Queues)+len(f.States)+len(f.Types)+len(f.Tags)+len(f.IDs) == 0 && strings.Trim(f.IDPattern, "*") == "" &&
-		f.Error == "" && f.Scope == "" && f.Created == TimeRange{} && f.Due == TimeRange{} && f.Ended == TimeRange{}
+		f.Error == "" && f.ErrorGroup == "" && f.Scope == "" && f.Created == TimeRange{} && f.Due == TimeRange{} && f.Ended == TimeRange{}
 }
 
 func (f JobFilter) validateStates() error {
@@ -128,12 +130,35 @@ func (f JobFilter) query(queues []string) driver.Query {
 		JobIDs:  f.IDs,
 		Tags:    f.Tags,
 		Scope:   f.Scope,
-		Error:   f.Error,
+		Error:   cmp.Or(f.Error, constantPart(FoldError(f.ErrorGroup))),
 		Created: driver.TimeRange(f.Created),
 		Due:     driver.TimeRange(f.Due),
 		Ended:   driver.TimeRange(f.Ended),
 		Latest:  true,
 	}
+}
+
+// matcher returns a function that reports whether a record that the query of the filter
+// selects is selected by the filter too. A store does not know groups of errors: it selects
+// the records whose errors contain what all errors of a group have in common. The function is
+// nil if the query selects no other records.
+func (f JobFilter) matcher() func(*driver.Record) bool {
+	if f.ErrorGroup == "" {
+		return nil
+	}
+	group := FoldError(f.ErrorGroup)
+	return func(r *driver.Record) bool {
+		text := driver.LastError(r.Status.Errors)
+		return text != "" && FoldError(text) == group
+	}
+}
+
+// only returns the records that a matcher selects.
+func only(records []*driver.Record, matches func(*driver.Record) bool) []*driver.Record {
+	if matches == nil {
+		return records
+	}
+	return slices.DeleteFunc(records, func(r *driver.Record) bool { return !matches(r) })
 }
 
 // limit returns the number of items on a page, or an *InvalidArgumentError.

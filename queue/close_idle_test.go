@@ -122,10 +122,35 @@ func TestGetWaitsForAQueueThatIsBeingPruned(t *testing.T) {
 				assert.Empty(t, got)
 				close(release)
 				assert.Equal(t, test.stays, <-got == amboy.Queue(pruned))
-				test.err, pruned.beforeClose = nil, nil
 				require.NoError(t, group.Close(t.Context()))
 				q.Close(t.Context())
 			})
+		})
+	}
+}
+
+func TestGetFailedForAQueueThatWasPrunedTwiceInARow(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			group := newLocalGroup(t, queue.LocalQueueGroupOptions{DefaultQueue: queue.LocalQueueOptions{
+				Constructor: func(context.Context) (amboy.Queue, error) { return queue.NewLocalLimitedSize(1, 10), nil },
+			}, TTL: time.Second})
+			q := queue.NewLocalLimitedSize(1, 10)
+			require.NoError(t, q.Start(t.Context()))
+			release := make(chan struct{})
+			stuck := &prunedQueue{Queue: q, beforeClose: func() error { <-release; return errors.New("the store is away") }}
+			require.NoError(t, group.Put(t.Context(), "q", stuck))
+			pass(5 * time.Second) // The first pruning waits, and the second is due.
+
+			go func() {
+				synctest.Wait()
+				close(release)
+			}()
+			found, err := group.Get(t.Context(), "q")
+			require.NoError(t, err)
+			assert.Same(t, stuck, found)
+			require.NoError(t, group.Close(t.Context()))
+			q.Close(t.Context())
 		})
 	}
 }

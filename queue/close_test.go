@@ -86,6 +86,26 @@ var queuesToClose = map[string]func(t *testing.T) amboy.Queue{
 	},
 }
 
+// A store that fails uses up the time of Close. A queue that has closed, and a subscription that ends
+// at once, are not left behind because of that.
+func TestCloseReportedAQueueAndASubscriptionThatHadEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		group, err := queue.NewDriverGroup(context.Background(), queue.DriverGroupOptions{DefaultQueue: queue.DriverQueueOptions{
+			Driver: store, Format: amboy.JSON, NumWorkers: 1, LockTimeout: time.Minute,
+		}})
+		require.NoError(t, err)
+		r := &starts{t: t}
+		put(t, open(t, group, "one"), r.lasting("runs", time.Hour))
+		synctest.Wait()
+		store.fail()
+		pass(2 * time.Minute)
+		took := closeWithin(t, 0, func(ctx context.Context) { err = group.Close(ctx) })
+		require.NoError(t, err)
+		assert.Less(t, took, closeLimit)
+	})
+}
+
 func TestCloseWaitedForAJobThatNeverReturns(t *testing.T) {
 	for name, open := range queuesToClose {
 		t.Run(name, func(t *testing.T) {

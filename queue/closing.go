@@ -21,10 +21,14 @@ import (
 const (
 	// closeGrace is how long the parts of a queue or a group may take to end, and how
 	// long the ends of jobs may take to be written.
-	closeGrace = 800 * time.Millisecond
+	closeGrace = 750 * time.Millisecond
 	// lastGrace is how much longer the calls of the driver that are canceled after
-	// closeGrace may take to return, and then how long closing the driver may take.
+	// closeGrace may take to return, and then how long closing the driver may take. What
+	// has to be closed after closeGrace, such as a retry handler, gets as long, so that it
+	// is not left behind because something else took all of closeGrace.
 	lastGrace = 50 * time.Millisecond
+	// queuesGrace is how long the queues of a group may take to close.
+	queuesGrace = closeGrace + 2*lastGrace
 	// closeLimit is when Close returns even if a part has not ended.
 	closeLimit = 950 * time.Millisecond
 )
@@ -87,6 +91,11 @@ func receives(ctx context.Context, done <-chan struct{}) bool {
 	case <-done:
 		return true
 	case <-ctx.Done():
+	}
+	select {
+	case <-done: // both have ended
+		return true
+	default:
 		return false
 	}
 }

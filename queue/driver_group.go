@@ -55,6 +55,17 @@ type DriverGroupOptions struct {
 	// of the store nor Name.
 	Patterns []DriverQueuePattern
 	PerQueue map[string]DriverQueueOptions
+	// MiddlewareFor returns middleware for the queue with that name, which is placed around
+	// the Middleware of its options. It is called when the group makes the queue; an error
+	// that it panics with is returned by Get. Default: none.
+	MiddlewareFor func(name string) []amboy.Middleware
+	// OnOpen is called with each queue that the group has opened and started, or that was
+	// added by Put, before the call that opened it returns; other calls may use the queue
+	// already. OnClose is called after the group has closed the queue. They are for what
+	// belongs to a queue, such as its metrics, must return soon, and must not call the group.
+	// Calls for different queues may overlap. A panic is logged. Default: none.
+	OnOpen  func(name string, q amboy.Queue)
+	OnClose func(name string)
 	// Workers is the number of jobs that run at once in this process, in all queues of
 	// the group. A free worker serves the queue with the fewest jobs running here, and
 	// among those the queue that was served least recently, so that a queue with many
@@ -212,7 +223,7 @@ func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGr
 	e := newEngine(opts.DefaultQueue, opts.Workers)
 	merge := func(name string, call []amboy.QueueOptions) (queueBuilder, error) { return opts.merge(e, name, call) }
 	times := groupTimes{ttl: opts.TTL, prune: opts.PruneFrequency, create: max(opts.BackgroundCreateFrequency, 0)}
-	g := newDriverGroup(ctx, e, times, merge, e.close)
+	g := newDriverGroup(ctx, e, times, merge, e.close, groupHooks{opts.OnOpen, opts.OnClose})
 	g.retention, g.format = opts.DefaultQueue.Retention, opts.DefaultQueue.Format
 	return g, nil
 }
@@ -222,9 +233,10 @@ type groupTimes struct{ ttl, prune, create time.Duration }
 
 // newDriverGroup makes a group whose queues are made by the builders that merge returns.
 // closeShared closes what the queues share, after them.
-func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func(string, []amboy.QueueOptions) (queueBuilder, error), closeShared func(late context.Context) leftover) *driverGroup {
+func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func(string, []amboy.QueueOptions) (queueBuilder, error), closeShared func(late context.Context) leftover, hooks groupHooks) *driverGroup {
 	g := &driverGroup{engine: e, queueGroup: newQueueGroup(ctx, "driver", times.ttl, merge)}
 	g.closeShared = closeShared
+	g.use(hooks)
 	if times.create > 0 {
 		g.prune = g.pruneUnused
 		e.openWithWork(times.create, g.openQueues)
@@ -260,7 +272,17 @@ func (o DriverGroupOptions) merge(e *engine, name string, call []amboy.QueueOpti
 		return nil, err
 	}
 	return func(context.Context) (amboy.Queue, error) {
-		return newDriverQueue(e, e.id+"."+name, merged)
+		opts := merged
+		if o.MiddlewareFor != nil {
+			err := errorOfPanic(func() error {
+				opts.Middleware = slices.Concat(o.MiddlewareFor(name), merged.Middleware)
+				return nil
+			})
+			if err != nil {
+				return nil, fmt.Errorf("making the middleware of the queue: %w", err)
+			}
+		}
+		return newDriverQueue(e, e.id+"."+name, opts)
 	}, nil
 }
 

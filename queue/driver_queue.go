@@ -42,11 +42,12 @@ type DriverQueueOptions struct {
 	// Rate limits how many jobs of the queue start in a time in all processes. Start stores
 	// it (see amboy.RateController). If it is nil, Start leaves the stored rate unchanged.
 	Rate *amboy.Rate
-	// Format is the form in which jobs are stored. Default: BSON.
+	// Format is the form in which jobs are stored. Default: amboy.BSON, which stores the jobs
+	// of definitions as JSON. Jobs of all formats can be read with any setting.
 	Format amboy.Format
 	// LockTimeout is how long the lease of a running job lasts. The lease is renewed
 	// every quarter of it. If a lease runs out, because its process died for instance,
-	// the job runs again within another quarter. Default: amboy.LockTimeout.
+	// the job runs again within another quarter. Default: DefaultLockTimeout.
 	LockTimeout time.Duration
 	// PollInterval is how often a queue with a free worker asks a driver without
 	// notifications for jobs that other processes put. Each wait varies between half of
@@ -66,6 +67,11 @@ type DriverQueueOptions struct {
 	// now is the clock of an Inline queue. Default: time.Now.
 	now func() time.Time
 }
+
+// DefaultLockTimeout is the LockTimeout of driver-backed queues and groups whose options set
+// none: the jobs of a process that was killed wait about as long. The options of the legacy
+// library keep amboy.LockTimeout.
+const DefaultLockTimeout = time.Minute
 
 const defaultPollInterval = time.Second
 
@@ -97,7 +103,7 @@ func (o *DriverQueueOptions) Validate() error {
 		errs = append(errs, fmt.Errorf("invalid driver queue options: PollInterval must not be negative (is %s)", o.PollInterval))
 	}
 	if o.LockTimeout == 0 {
-		o.LockTimeout = amboy.LockTimeout
+		o.LockTimeout = DefaultLockTimeout
 	}
 	if o.PollInterval == 0 {
 		o.PollInterval = defaultPollInterval
@@ -301,7 +307,9 @@ func (q *driverQueue) closeAll(ctx context.Context) {
 	defer cancel()
 	left := q.close(ctx, late, q.stopClaiming)
 	q.engine.settle(late, func() bool { return q.engine.core.QuietFor(q.line) })
-	left.add("retry handler", inTime(late, func() error {
+	last, cancelLast := afterEnd(late, lastGrace)
+	defer cancelLast()
+	left.add("retry handler", inTime(last, func() error {
 		q.RetryHandler().Close(ctx)
 		return nil
 	}))

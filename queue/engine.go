@@ -384,7 +384,9 @@ const driverTimeout = 10 * time.Second
 // owns it. It is called once. Until late ends it waits for claims in progress and for
 // ends that are not written. Then it gives up what has not ended.
 func (e *engine) close(late context.Context) (left leftover) {
-	left.add("subscription of the driver", inTime(late, func() error {
+	unsubscribing, cancelUnsubscribing := afterEnd(late, lastGrace)
+	defer cancelUnsubscribing()
+	left.add("subscription of the driver", inTime(unsubscribing, func() error {
 		e.unsubscribe()
 		return nil
 	}))

@@ -516,6 +516,27 @@ func TestJobThatCannotBeStoredAfterItRanEndsAsFailed(t *testing.T) {
 	}
 }
 
+func TestLeasesLastAMinuteUnlessTheOptionsAreLegacy(t *testing.T) {
+	store, err := memory.New(memory.Options{KeepFinished: 1})
+	require.NoError(t, err)
+	plain, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, NumWorkers: 1})
+	require.NoError(t, err)
+	group, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{DefaultQueue: queue.DriverQueueOptions{Driver: store, NumWorkers: 1}})
+	require.NoError(t, err)
+	tenant, err := group.Get(t.Context(), "tenant")
+	require.NoError(t, err)
+	legacy, err := queue.NewLocalLimitedSizeSerializable(1, 1)
+	require.NoError(t, err)
+	for q, want := range map[amboy.Queue]time.Duration{
+		plain: queue.DefaultLockTimeout, tenant: queue.DefaultLockTimeout, legacy: amboy.LockTimeout, queue.NewLocalLimitedSize(1, 1): amboy.LockTimeout,
+	} {
+		assert.Equal(t, want, q.Info().LockTimeout, "%T", q)
+		q.Close(t.Context())
+	}
+	require.NoError(t, group.Close(t.Context()))
+	require.NoError(t, store.Close(t.Context()))
+}
+
 func TestDriverQueueOptionsAreChecked(t *testing.T) {
 	_, err := queue.NewDriverQueue(queue.DriverQueueOptions{Format: 7, LockTimeout: -1, PollInterval: -1})
 	for _, field := range []string{"Driver must not be nil", "NumWorkers must be at least 1", "Format", "LockTimeout", "PollInterval"} {

@@ -496,7 +496,7 @@ func Example_enqueueScopes() {
 	fmt.Println(amboy.IsDuplicateJobScopeError(err), err)
 	fmt.Println(amboy.EnqueueUniqueJob(ctx, q, second) == nil)
 	// Output:
-	// true putting job "refresh.2": taking the enqueue scopes of job "refresh.2": acquiring scope "refresh" for "refresh.2": it is held by "refresh.1"
+	// true putting job "refresh.2": enqueue scope "refresh" of job "refresh.2" is held by job "refresh.1"
 	// false
 }
 

@@ -43,7 +43,7 @@ type queueGroup struct {
 	closeShared func(late context.Context) leftover
 
 	// opened is called with each queue that was added to the group. It may be nil.
-	opened  func(q amboy.Queue)
+	opened  func(name string, q amboy.Queue)
 	changes driver.Subscribers // subscribers to job changes; only for groups in memory
 	notes   notes.Store        // only for groups in memory
 	// announcer is only for groups in memory.
@@ -179,8 +179,12 @@ func (g *queueGroup) endWith(ctx context.Context) {
 // create makes a queue, adds it to the group, and completes the creation.
 func (g *queueGroup) create(name string, build queueBuilder, creation *queueCreation) {
 	defer close(creation.done)
-	g.cache.(*groupCache).awaitLeaving(name)
-	if creation.queue = g.stayed(name); creation.queue != nil {
+	// Pruning may have put the queue back, because it has work.
+	creation.queue = g.cache.(*groupCache).getSettled(name)
+	if creation.queue != nil {
+		g.mu.Lock()
+		delete(g.creations, name)
+		g.mu.Unlock()
 		return
 	}
 	q, err := g.build(build)
@@ -201,24 +205,46 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 	}
 	creation.queue = q
 	g.applyWorkerCount(name)
-	g.notifyOpened(q)
+	g.notifyOpened(name, q)
 }
 
-// stayed returns the queue with that name if pruning put it back because it has work. It
-// removes the creation, which is not needed then.
-func (g *queueGroup) stayed(name string) amboy.Queue {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	q := g.cache.Get(name)
-	if q != nil {
-		delete(g.creations, name)
-	}
-	return q
-}
-
-func (g *queueGroup) notifyOpened(q amboy.Queue) {
+func (g *queueGroup) notifyOpened(name string, q amboy.Queue) {
 	if g.opened != nil {
-		g.opened(q)
+		g.opened(name, q)
+	}
+}
+
+// groupHooks are functions of the user that are called for each queue; they may be nil.
+type groupHooks struct {
+	onOpen  func(name string, q amboy.Queue)
+	onClose func(name string)
+}
+
+// use sets the hooks of a group that has no queues yet.
+func (g *queueGroup) use(hooks groupHooks) {
+	if hooks.onOpen != nil {
+		g.opened = func(name string, q amboy.Queue) {
+			g.call(g.ctx, "OnOpen", name, func() { hooks.onOpen(name, q) })
+		}
+	}
+	if hooks.onClose != nil {
+		g.cache.(*groupCache).hook = func(ctx context.Context, name string) error {
+			g.call(ctx, "OnClose", name, func() { hooks.onClose(name) })
+			return nil
+		}
+	}
+}
+
+// call calls a hook, and logs a panic.
+func (g *queueGroup) call(ctx context.Context, hook, name string, f func()) {
+	err := errorOfPanic(func() error { f(); return nil })
+	if err != nil {
+		logging.Error(context.WithoutCancel(ctx), message.Fields{
+			"message": "hook of a group panicked",
+			"hook":    hook,
+			"queue":   name,
+			"error":   err.Error(),
+		})
 	}
 }
 
@@ -248,7 +274,7 @@ func (g *queueGroup) Put(_ context.Context, name string, q amboy.Queue) error {
 		return err
 	}
 	g.applyWorkerCount(name)
-	g.notifyOpened(q)
+	g.notifyOpened(name, q)
 	return nil
 }
 
@@ -336,7 +362,7 @@ func (g *queueGroup) closeParts(ctx context.Context) error {
 	defer context.AfterFunc(ctx, stop)()
 	g.stopBackground()
 	g.routines.wait(ctx) // a creation that ends later closes its queue itself
-	err := g.cache.(*groupCache).closeAll(ctx, late)
+	err := g.cache.(*groupCache).closeAll(ctx)
 	var left leftover
 	if !g.routines.wait(late) {
 		left.add("opening or pruning of queues", amboy.ErrLeftBehind)

@@ -119,6 +119,11 @@ func (c *groupCache) Set(name string, q amboy.Queue, ttl time.Duration) error {
 func (c *groupCache) Get(name string) amboy.Queue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.use(name)
+}
+
+// use is Get for a caller that holds the lock.
+func (c *groupCache) use(name string) amboy.Queue {
 	cached, ok := c.queues[name]
 	if !ok {
 		return nil
@@ -269,12 +274,16 @@ func (c *groupCache) putBack(ctx context.Context, cached *cachedQueue) error {
 	return nil
 }
 
-// awaitLeaving waits until a queue that is leaving the cache is gone or was put back.
-func (c *groupCache) awaitLeaving(name string) {
-	c.mu.Lock()
-	leaving := c.leaving[name]
-	c.mu.Unlock()
-	if leaving != nil {
+// getSettled is Get, except that it waits while the queue is leaving the cache: it is gone
+// then, or was put back.
+func (c *groupCache) getSettled(name string) amboy.Queue {
+	for {
+		c.mu.Lock()
+		q, leaving := c.use(name), c.leaving[name]
+		c.mu.Unlock()
+		if leaving == nil {
+			return q
+		}
 		<-leaving
 	}
 }
@@ -397,14 +406,14 @@ func (c *groupCache) Close(ctx context.Context) error {
 	if ended != nil {
 		ended = fmt.Errorf("closing the queues of a group: %w", ended)
 	}
-	late, cancel := afterEnd(ctx, closeGrace)
-	defer cancel()
-	return errors.Join(ended, c.closeAll(ctx, late))
+	return errors.Join(ended, c.closeAll(ctx))
 }
 
 // closeAll is Close, except that an ended context is no error. It leaves behind what has
-// not returned when late ends.
-func (c *groupCache) closeAll(ctx, late context.Context) error {
+// not returned queuesGrace after the end of ctx.
+func (c *groupCache) closeAll(ctx context.Context) error {
+	late, cancel := afterEnd(ctx, queuesGrace)
+	defer cancel()
 	c.mu.Lock()
 	queues := c.queues
 	c.queues, c.closed = nil, true

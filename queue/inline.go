@@ -15,7 +15,7 @@ import (
 type InlineOptions struct {
 	// Time is the initial time of the queue's clock. Default: the system's time.
 	Time time.Time
-	// Format is the form in which jobs are stored. Default: BSON, as in driver-backed
+	// Format is the form in which jobs are stored. Default: amboy.BSON, as in driver-backed
 	// queues.
 	Format amboy.Format
 	// Retention configures how long finished jobs are kept.
@@ -161,8 +161,9 @@ func (q *Inline) RunUntil(ctx context.Context, t time.Time) (ran int) {
 // Now returns the queue's time. Times of jobs that are put should be relative to it.
 func (q *Inline) Now() time.Time { return q.clock.Now() }
 
-// NextTime returns the earliest time at which a scheduled job, a retry or a job that waits for
-// the queue's rate may run. It returns false if there is none. The time is known once RunNext has returned false.
+// NextTime returns the earliest time at which a scheduled job, a retry or a job that waits for the
+// queue's rate may run. It returns false if there is none. The time is known once RunNext has
+// returned false.
 func (q *Inline) NextTime() (time.Time, bool) {
 	due := q.engine.nextDue()
 	if retry, ok := q.retries.nextDue(); ok && (due.IsZero() || retry.Before(due)) {

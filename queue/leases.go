@@ -157,10 +157,10 @@ type LeasedJob struct {
 	Record *driver.Record
 }
 
-// Claim takes leases of jobs for outside workers. next is when more jobs may become
-// claimable because a time comes or a rate allows it; zero for no such time. Jobs that must not run are ended
-// or parked on the way, and jobs of other types are left in their queue. A run whose lease
-// ran out after its maximum time was over is ended as a failed attempt.
+// Claim takes leases of jobs for outside workers. next is when more jobs may become claimable
+// because a time comes or a rate allows it; zero for no such time. Jobs that must not run are ended
+// or parked on the way, and jobs of other types are left in their queue. A run whose lease ran out
+// after its maximum time was over is ended as a failed attempt.
 func (l *Leases) Claim(ctx context.Context, req LeaseRequest) (leased []LeasedJob, next time.Time, err error) {
 	for {
 		claimed, err := l.driver.Claim(ctx, l.claimRequest(req))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/rate"
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
 
@@ -50,8 +51,8 @@ func (q *local) SetMaxRunning(_ context.Context, n int) error {
 }
 
 // SetRate limits how many jobs start in a time.
-func (q *local) SetRate(_ context.Context, rate *amboy.Rate) error {
-	change, err := rateChange(rate)
+func (q *local) SetRate(_ context.Context, r *amboy.Rate) error {
+	change, err := rateChange(r)
 	if err != nil {
 		return fmt.Errorf("setting the rate of queue %q: %w", q.id, err)
 	}
@@ -60,8 +61,8 @@ func (q *local) SetRate(_ context.Context, rate *amboy.Rate) error {
 }
 
 // rateChange returns the change that sets a rate, or removes it if it is nil.
-func rateChange(rate *amboy.Rate) (driver.ControlChange, error) {
-	change := driver.ControlChange{Rate: rate, NoRate: rate == nil}
+func rateChange(r *amboy.Rate) (driver.ControlChange, error) {
+	change := driver.ControlChange{Rate: r, NoRate: r == nil}
 	return change, change.Validate()
 }
 
@@ -128,5 +129,5 @@ func (q *local) startRated() {
 	worker.Wake()
 }
 
-// rateNow is the time by which the rate is measured, which is never 0.
-func (q *local) rateNow() int64 { return int64(time.Since(q.opened) + time.Hour*24*365*100) }
+// rateNow is the time by which the rate is measured.
+func (q *local) rateNow() int64 { return rate.After(time.Since(q.opened)) }

@@ -110,7 +110,7 @@ func NewLocalQueueGroup(ctx context.Context, opts LocalQueueGroupOptions) (amboy
 		return merged.BuildQueue, nil
 	}
 	g := newQueueGroup(ctx, "local", opts.TTL, merge)
-	g.opened = g.watch
+	g.opened = func(_ string, q amboy.Queue) { g.watch(q) }
 	g.begin(ctx, opts.TTL)
 	return g, nil
 }

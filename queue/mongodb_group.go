@@ -177,7 +177,7 @@ func NewMongoDBSingleQueueGroup(ctx context.Context, opts MongoDBQueueGroupOptio
 		return nil, fmt.Errorf("making a MongoDB group: %w", err)
 	}
 	times := groupTimes{ttl: opts.TTL, prune: opts.PruneFrequency, create: opts.BackgroundCreateFrequency}
-	g.driverGroup = newDriverGroup(ctx, first, times, g.merge, g.engines.close)
+	g.driverGroup = newDriverGroup(ctx, first, times, g.merge, g.engines.close, groupHooks{})
 	return g, nil
 }
 

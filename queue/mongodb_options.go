@@ -34,9 +34,10 @@ type MongoDBOptions struct {
 	// GroupName is the name of the queue. It is required if UseGroups is set. A group
 	// ignores it: Get names the queues.
 	GroupName string
-	// Format is the form in which jobs are stored. amboy.BSON, the default, stores a nil
-	// slice or map of a job as an empty one, and amboy.BSON2 stores it as null. Both
-	// forms are read with either setting. amboy.JSON is refused.
+	// Format is the form in which jobs are stored. amboy.BSON, the default, stores jobs of
+	// definitions as JSON, and a nil slice or map of a hand-written job type as an empty one.
+	// amboy.BSON2 stores all jobs as BSON, and a nil slice or map as null. All forms are
+	// read with either setting. amboy.JSON is refused.
 	Format amboy.Format
 	// CheckWaitUntil and CheckDispatchBy build the indexes with which processes with the
 	// legacy library query jobs by their wait-until and dispatch-by times. With any

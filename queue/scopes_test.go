@@ -22,7 +22,7 @@ func ExampleNewLocalScopeManager() {
 	fmt.Println(scopes.Release("backup", []string{"disk"}))
 	// Output:
 	// <nil>
-	// acquiring scope "disk" for "restore": it is held by "backup"
+	// enqueue scope "disk" of job "restore" is held by job "backup"
 	// <nil>
 	// releasing scope "disk" for "backup": it is held by "restore"
 }

@@ -67,6 +67,7 @@ func NewLocalLimitedSizeSerializableWithOptions(opts LocalLimitedSizeSerializabl
 		CloseDriver: true,
 		NumWorkers:  opts.NumWorkers,
 		Format:      amboy.JSON,
+		LockTimeout: amboy.LockTimeout,
 		Retryable:   opts.Retryable,
 		Middleware:  opts.Middleware,
 	})

@@ -51,10 +51,5 @@ func (t *tasks) wait(ctx context.Context) bool {
 	}
 	idle := t.idle
 	t.mu.Unlock()
-	select {
-	case <-idle:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return receives(ctx, idle)
 }

@@ -52,7 +52,7 @@ func Example_uniqueJobs() {
 	must(q.Put(ctx, newReindex("change 5", "smith")))
 	amboy.Wait(ctx, q)
 	// Output:
-	// true putting job "change 2": job "change 1" has the unique key "reindex smith"
+	// true putting job "change 2": unique key "reindex smith" of job "change 2" is held by job "change 1"
 	// <nil>
 	// indexing smith
 	// indexing jones
@@ -65,12 +65,12 @@ func later(j *labeled) *labeled {
 	return j
 }
 
-// requireKeyRefused requires an error that says that job "one" has the unique key "key".
+// requireKeyRefused requires an error for a unique key "key" that job "one" holds.
 func requireKeyRefused(t *testing.T, err error) {
 	t.Helper()
 	require.True(t, amboy.IsDuplicateJobError(err), "%v", err)
 	require.False(t, amboy.IsDuplicateJobScopeError(err))
-	require.ErrorContains(t, err, `job "one" has the unique key "key"`)
+	require.ErrorContains(t, err, `is held by job "one"`)
 }
 
 // hasKey reports whether job "one" has its key: it tries to put another job with the key,
@@ -228,7 +228,7 @@ func TestUniqueJobInAFullQueue(t *testing.T) {
 		}
 		require.NoError(t, accepted)
 		require.True(t, amboy.IsDuplicateJobError(err), "%v", err)
-		require.ErrorContains(t, err, `putting job "second": job "first" has the unique key "other"`)
+		require.ErrorContains(t, err, `putting job "second": unique key "other" of job "second" is held by job "first"`)
 		drain(t, q)
 	})
 }

@@ -88,7 +88,8 @@ type DependencyInterchange struct {
 }
 
 // MakeJobInterchange encodes a job. A job for outside workers (see amboy.OutsideJob) is
-// encoded as JSON, whatever the format. MakeJobInterchange returns an
+// encoded as JSON, whatever the format, and a job of a definition (see amboy.ArgsJob) is
+// encoded as JSON if the format is BSON. MakeJobInterchange returns an
 // *amboy.InvalidJobError for a nil job, an *UnknownTypeError if the job's type is not
 // registered and is to run here, an *EncodeError for a job that can't be encoded, and an
 // error for an invalid format. A panic of the job's own methods
@@ -106,10 +107,7 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 		return nil, fmt.Errorf("encoding job %q: %d is not a format", j.ID(), f)
 	}
 	jobType := j.Type()
-	form := f
-	if amboy.IsForOutside(j) {
-		form = amboy.JSON // which workers in any language can read
-	}
+	form := formOf(j, f)
 	if amboy.RunsHere(j) {
 		if _, err = getJobType(jobType.Name); err != nil {
 			return nil, &UnknownTypeError{JobID: j.ID(), Type: jobType.Name}
@@ -151,6 +149,17 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 		Progress:         amboy.ProgressOf(j),
 		Result:           result,
 	}, nil
+}
+
+// formOf returns the format of the body of a job in a queue with the given format.
+func formOf(j amboy.Job, f amboy.Format) amboy.Format {
+	if amboy.IsForOutside(j) {
+		return amboy.JSON // which workers in any language can read
+	}
+	if _, typed := j.(amboy.ArgsJob); typed && f == amboy.BSON {
+		return amboy.JSON // BSON would turn nil slices into empty ones
+	}
+	return f
 }
 
 // newEncodeError names what can't be encoded. In a typed job that is always the arguments.

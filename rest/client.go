@@ -20,7 +20,8 @@ import (
 // ResponseError is the error for an answer of a service that refused a request. If the
 // answer allows it, it wraps the error that the same call returns in the process of the
 // queue: an *management.InvalidArgumentError, or an error for which
-// amboy.IsJobNotFoundError, IsDuplicateJobError or IsDuplicateJobScopeError is true.
+// amboy.IsJobNotFoundError, IsDuplicateJobError or IsDuplicateJobScopeError is true, and
+// errors.As finds an *amboy.DuplicateJobError.
 type ResponseError struct {
 	// Method and URL are those of the request. The URL contains no password.
 	Method, URL string
@@ -161,10 +162,8 @@ func causeOf(f *web.Failure, status int) error {
 	switch {
 	case status == http.StatusNotFound && f.Field == web.NameField:
 		return amboy.NewJobNotFoundError(f.Text)
-	case f.Kind == web.KindDuplicateScope:
-		return amboy.NewDuplicateJobScopeError(f.Text)
-	case f.Kind == web.KindDuplicateJob:
-		return amboy.NewDuplicateJobError(f.Text)
+	case f.Kind == web.KindDuplicateScope, f.Kind == web.KindDuplicateJob:
+		return duplicateError(f.Kind, f.Text, f.Duplicate)
 	case f.Field != "" && f.Rule != "":
 		return &management.InvalidArgumentError{Field: f.Field, Value: f.Value, Rule: f.Rule}
 	default:

@@ -47,14 +47,24 @@ func problemCause(p *api.Problem) error {
 			e.Job = *p.Job
 		}
 		return e
+	case web.KindDuplicateJob, web.KindDuplicateScope:
+		return duplicateError(web.Kind(kind), p.Detail, p.Duplicate)
 	case web.KindJobNotFound:
 		return amboy.NewJobNotFoundError(p.Detail)
-	case web.KindDuplicateJob:
-		return amboy.NewDuplicateJobError(p.Detail)
-	case web.KindDuplicateScope:
-		return amboy.NewDuplicateJobScopeError(p.Detail)
 	default:
 		return sentinelOf(web.Kind(kind), p.Detail)
+	}
+}
+
+// duplicateError returns the error for a duplicate job. Older services send no details.
+func duplicateError(kind web.Kind, detail string, details *web.Duplicate) error {
+	switch {
+	case details != nil:
+		return details.Err()
+	case kind == web.KindDuplicateScope:
+		return amboy.NewDuplicateJobScopeError(detail)
+	default:
+		return amboy.NewDuplicateJobError(detail)
 	}
 }
 

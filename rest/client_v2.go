@@ -100,6 +100,7 @@ func (q query) filter(f management.JobFilter) {
 	q.texts("id", f.IDs)
 	q.text("id_pattern", f.IDPattern)
 	q.text("error", f.Error)
+	q.text("error_group", f.ErrorGroup)
 	q.text("scope", f.Scope)
 	q.times("created", f.Created)
 	q.times("due", f.Due)
@@ -201,6 +202,15 @@ func (c *Client) CountJobs(ctx context.Context, filter management.JobFilter, mos
 	q := query{"most": {strconv.Itoa(most)}}
 	q.filter(filter)
 	return get[management.Count](ctx, c, q.on("/v2/jobs/count"))
+}
+
+// ErrorGroups groups the jobs that a filter selects by their last errors.
+func (c *Client) ErrorGroups(ctx context.Context, req management.ErrorGroupRequest) (management.ErrorGroups, error) {
+	q := query{}
+	q.filter(req.Filter)
+	q.page(management.PageRequest{Cursor: req.Cursor, Limit: req.Limit})
+	groups, err := get[management.ErrorGroups](ctx, c, q.on("/v2/jobs/errors"))
+	return numbering.ReadErrorGroups(groups), err
 }
 
 // Job returns everything known about one job.

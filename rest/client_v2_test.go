@@ -64,6 +64,9 @@ func TestClientReturnsWhatTheInspectorReturns(t *testing.T) {
 			page.Next = withoutRandom(page.Next)
 			return page, err
 		},
+		"errors": func(i management.Inspector) (any, error) {
+			return i.ErrorGroups(t.Context(), management.ErrorGroupRequest{Filter: management.JobFilter{Queues: inspectortest.Queues, States: amboy.JobStates()}, Limit: 2})
+		},
 		"jobs": func(i management.Inspector) (any, error) {
 			page, err := i.FindJobs(t.Context(), filter, management.PageRequest{Limit: 3, Newest: true})
 			page.Next = withoutRandom(page.Next)
@@ -198,7 +201,7 @@ func TestClientActs(t *testing.T) {
 	request := management.ActRequest{Action: management.Action{Kind: management.Release}, Filter: management.JobFilter{Queues: []string{"a/b ü"}, IDs: inspectortest.OddIDs[:3]}, Limit: 100, DryRun: true}
 	acted, err := client.Act(ctx, request)
 	require.NoError(t, err)
-	assert.Equal(t, management.Acted{Done: 3}, acted)
+	assert.Equal(t, management.Acted{Done: 3, States: management.StateCounts{Parked: 3}}, acted)
 	request.DryRun = false
 	acted, err = client.Act(ctx, request)
 	require.NoError(t, err)
@@ -261,6 +264,9 @@ func TestClientErrors(t *testing.T) {
 			return errors.As(err, &state) && state.State == amboy.StateSucceeded && state.Action == management.Park && state.Rule != "" && state.Job.ID == "succeeded"
 		}},
 	}
+	var taken *amboy.DuplicateJobError
+	require.ErrorAs(t, one(client.CreateJob(ctx, management.NewJob{Queue: "orders", Type: "resize", ID: "failed"})), &taken)
+	assert.Equal(t, amboy.DuplicateJobError{JobID: "failed", Reason: amboy.DuplicateID, Value: "failed", ExistingID: "failed"}, *taken)
 	for _, test := range tests {
 		require.Error(t, test.err, test.name)
 		assert.True(t, test.check(test.err), "%s: %v", test.name, test.err)

@@ -26,11 +26,11 @@ const MaxLogins = 100
 //	mux.Handle("/jobs/", rest.Handler(inspector, rest.Prefix("/jobs"), rest.Authorize(login.Authorize)))
 //	fmt.Printf("http://%s/jobs/login?ticket=%s\n", listener.Addr(), login.Ticket())
 //
-// A ticket can be used once. It sets a cookie that lasts until the browser or the process
-// ends, or MaxLogins newer sessions were made. Scripts and other sites can't read the cookie. Cookies are not bound to a port: a
-// browser also sends the cookie to other ports of the same host, for paths below that of
-// the Login. So if the browser opens a page of another user's program on such a port, that
-// program can read the cookie. Without TLS the cookie is sent unencrypted.
+// A ticket can be used once. It sets a cookie that lasts until the browser or the process ends, or
+// MaxLogins newer sessions were made. Scripts and other sites can't read the cookie. Cookies are
+// not bound to a port: a browser also sends the cookie to other ports of the same host, for paths
+// below that of the Login. So if the browser opens a page of another user's program on such a port,
+// that program can read the cookie. Without TLS the cookie is sent unencrypted.
 //
 // A Login is safe for concurrent use. It has no goroutines.
 type Login struct {

@@ -63,12 +63,11 @@ func RefuseUnauthenticated(w http.ResponseWriter, r *http.Request, text string) 
 	http.Error(w, text, http.StatusUnauthorized)
 }
 
-// Authorize sets the function that decides whether a request may do something. If the
-// function returns an error, the request is refused with status 403, or 401 for an
-// ErrUnauthenticated; the error is not shown to the client. The function is called before each thing that the request does.
-// It may be called several times, and repeatedly for a request that watches. It must be
-// safe for concurrent use. A request that concerns several queues needs access to all of
-// them.
+// Authorize sets the function that decides whether a request may do something. If the function
+// returns an error, the request is refused with status 403, or 401 for an ErrUnauthenticated; the
+// error is not shown to the client. The function is called before each thing that the request does.
+// It may be called several times, and repeatedly for a request that watches. It must be safe for
+// concurrent use. A request that concerns several queues needs access to all of them.
 //
 // Without this option every request is refused, whatever its address: an address does not
 // identify the client. A program without its own users can use a Login.

@@ -155,9 +155,8 @@ func (c *QueueClient) PendingJobs(ctx context.Context) (int, error) {
 }
 
 // SubmitJob puts a job into the queue, and returns its ID. The type must be registered
-// here and in the service. It returns an error for which amboy.IsDuplicateJobError is
-// true if the ID or the unique key is taken, and one for which
-// amboy.IsDuplicateJobScopeError is true if an enqueue scope is held.
+// here and in the service. If another job has its ID, unique key or enqueue scope, the
+// error wraps an *amboy.DuplicateJobError.
 func (c *QueueClient) SubmitJob(ctx context.Context, j amboy.Job) (string, error) {
 	form, err := registry.MakeJobInterchange(j, amboy.JSON)
 	if err != nil {

@@ -55,6 +55,9 @@ func TestQueueClient(t *testing.T) {
 	other.SetEnqueueAllScopes(true)
 	_, err = c.SubmitJob(ctx, other)
 	assert.True(t, amboy.IsDuplicateJobScopeError(err))
+	var held *amboy.DuplicateJobError
+	require.ErrorAs(t, err, &held)
+	assert.Equal(t, amboy.DuplicateJobError{JobID: "other", Reason: amboy.DuplicateEnqueueScope, Value: "cat", ExistingID: "tonight"}, *held)
 	done, err := c.JobComplete(ctx, "tonight")
 	require.NoError(t, err)
 	assert.False(t, done)

@@ -32,7 +32,8 @@ type created struct {
 	// Field names the invalid field.
 	Field string `json:"field,omitempty"`
 	// Kind is set for a duplicate, because other invalid jobs have the same status.
-	Kind web.Kind `json:"kind,omitempty"`
+	Kind      web.Kind       `json:"kind,omitempty"`
+	Duplicate *web.Duplicate `json:"duplicate,omitempty"`
 }
 
 // jobStatus describes a job.
@@ -166,7 +167,7 @@ func (s *QueueService) createJob(w http.ResponseWriter, r *http.Request) {
 		web.LogFailure(r, f, err)
 		code, answer.Error, answer.Field = f.Status, f.Text, f.Field
 		if amboy.IsDuplicateJobError(err) {
-			code, answer.Kind = http.StatusBadRequest, f.Kind
+			code, answer.Kind, answer.Duplicate = http.StatusBadRequest, f.Kind, f.Duplicate
 		}
 	}
 	web.WriteJSON(w, r, code, answer)

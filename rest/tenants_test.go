@@ -107,6 +107,14 @@ func (i *tenants) CountJobs(_ context.Context, filter management.JobFilter, _ in
 	return management.Count{Count: len(queuesOf(filter.Queues))}, nil
 }
 
+func (i *tenants) ErrorGroups(_ context.Context, req management.ErrorGroupRequest) (groups management.ErrorGroups, err error) {
+	for _, queue := range queuesOf(req.Filter.Queues) {
+		groups.Examined++
+		groups.Groups = append(groups.Groups, management.ErrorGroup{Message: "error of " + queue, Jobs: 1, Sample: summary(queue)})
+	}
+	return groups, nil
+}
+
 func (i *tenants) Job(_ context.Context, queue, id string) (management.Job, error) {
 	job := management.Job{
 		JobSummary: management.JobSummary{JobRef: management.JobRef{Queue: queue, ID: id}, Type: "resize", State: amboy.StateFailed},

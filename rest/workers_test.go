@@ -322,9 +322,9 @@ func TestErrorsRepeatThemselves(t *testing.T) {
 	w.create("q", `{"type":"t","outside":true,"id":"a","unique_key":"k","scopes":["s"],"enqueue_scopes":true}`)
 	const create = "/v2/queues/q/jobs"
 	for _, test := range []struct{ method, path, body, want string }{
-		{http.MethodPost, create, `{"type":"t","outside":true,"id":"a"}`, `record "q.a" exists already`},
-		{http.MethodPost, create, `{"type":"t","outside":true,"id":"b","unique_key":"k"}`, `job "a" has the unique key "\"t\" key=\"k\""`},
-		{http.MethodPost, create, `{"type":"t","outside":true,"id":"b","scopes":["s"],"enqueue_scopes":true}`, `acquiring scope "s" for "b": it is held by "a"`},
+		{http.MethodPost, create, `{"type":"t","outside":true,"id":"a"}`, `job "a" is in the queue already`},
+		{http.MethodPost, create, `{"type":"t","outside":true,"id":"b","unique_key":"k"}`, `unique key "\"t\" key=\"k\"" of job "b" is held by job "a"`},
+		{http.MethodPost, create, `{"type":"t","outside":true,"id":"b","scopes":["s"],"enqueue_scopes":true}`, `enqueue scope "s" of job "b" is held by job "a"`},
 		{http.MethodPost, create, `{"type":"t","outside":true,"id":"b","after":["b"]}`, `dependency cycle: b -> b`},
 		{http.MethodPost, create, `{"type":"t","outside":true,"backoff":{"wait":"-1s"}}`, `backoff.wait must not be negative (is "-1s")`},
 		{http.MethodPost, create, `{"type":"t","outside":true,"backoff":{"wait":"1s","factor":0.5}}`, `backoff.factor must be at least 1 (is "0.5")`},

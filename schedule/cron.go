@@ -72,7 +72,7 @@ func Cron(expression, zone string) (Schedule, error) {
 	}
 	spec, err := parse(expression)
 	if err != nil {
-		return nil, refuse("must be five valid fields (minute, hour, day of the month, month, day of the week) or one of @hourly, @daily, …", err)
+		return nil, refuse(ruleOf(expression), err)
 	}
 	if spec.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return nil, refuse("must match a day that exists", nil)
@@ -84,6 +84,27 @@ func Cron(expression, zone string) (Schedule, error) {
 		spec:       spec,
 		hourly:     spec.Hour&everyHour == everyHour,
 	}, nil
+}
+
+// cronFields are the fields of a cron expression.
+var cronFields = []string{
+	"minute, from 0 to 59", "hour, from 0 to 23", "day of the month, from 1 to 31", "month, from 1 to 12 or jan to dec",
+	"day of the week, from 0 to 7 or sun to sat",
+}
+
+// ruleOf returns the rule that an invalid cron expression breaks: that of its first invalid
+// field, if each field is invalid or valid by itself.
+func ruleOf(expression string) string {
+	if fields := strings.Fields(expression); len(fields) == len(cronFields) {
+		for i, field := range fields {
+			alone := []string{"*", "*", "*", "*", "*"}
+			alone[i] = field
+			if _, err := parse(strings.Join(alone, " ")); err != nil {
+				return "must have a valid " + cronFields[i]
+			}
+		}
+	}
+	return "must be five valid fields (minute, hour, day of the month, month, day of the week) or one of @hourly, @daily, …"
 }
 
 func loadZone(name string) (*time.Location, error) {

@@ -56,7 +56,7 @@ func TestInvalidSchedulesAreRefused(t *testing.T) {
 		"no expression":       {cron("", "UTC"), "", `cron expression must be five valid fields`},
 		"too few fields":      {cron("* * * *", "UTC"), "* * * *", `(is "* * * *"): expected exactly 5 fields, found 4`},
 		"a field of seconds":  {cron("0 * * * * *", "UTC"), "0 * * * * *", "found 6"},
-		"out of range":        {cron("61 * * * *", "UTC"), "61 * * * *", "above maximum (59)"},
+		"out of range":        {cron("61 * * * *", "UTC"), "61 * * * *", "must have a valid minute, from 0 to 59 (is"},
 		"no such day":         {cron("0 0 30 2 *", "UTC"), "0 0 30 2 *", "must match a day that exists"},
 		"an empty item":       {cron("1,,2 * * * *", "UTC"), "1,,2 * * * *", "must not have an empty item"},
 		"a zone within":       {cron("TZ=UTC * * * * *", ""), "TZ=UTC * * * * *", "must not be part of the expression"},

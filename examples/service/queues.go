@@ -37,17 +37,16 @@ func openQueues(ctx context.Context, file string, books *books) (*queues, error)
 		DefaultQueue: queue.DriverQueueOptions{
 			Driver:      store,
 			CloseDriver: true,
-			Format:      amboy.JSON,
-			NumWorkers:  4,           // the most that one tenant can have
-			LockTimeout: time.Minute, // how long the jobs of a process that was killed wait
+			NumWorkers:  4, // the most that one tenant can have
 			Middleware: []amboy.Middleware{
-				traces.Middleware(),
 				middleware.Log(slog.Default()),
 				middleware.Context(books.attach),
 			},
 		},
-		Workers: 16,               // of all tenants
-		TTL:     10 * time.Minute, // a queue without work is closed after that
+		// Spans and metrics have the name of the tenant.
+		MiddlewareFor: func(tenant string) []amboy.Middleware { return []amboy.Middleware{traces.For(tenant).Middleware()} },
+		Workers:       16,               // of all tenants
+		TTL:           10 * time.Minute, // a queue without work is closed after that
 	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close(ctx))

@@ -156,7 +156,7 @@ func TestThePrintedCommandsWork(t *testing.T) {
 	c.until(call{"GET", job, ""}, "state", "canceled")
 	stop()
 
-	assert.True(t, slices.ContainsFunc(spans.Ended(), func(s trace.ReadOnlySpan) bool { return s.Name() == "run tenants" }))
+	assert.True(t, slices.ContainsFunc(spans.Ended(), func(s trace.ReadOnlySpan) bool { return s.Name() == "run acme" }))
 	c, stop = start(t, file) // the next process knows the jobs of the last one
 	c.until(call{"GET", job, ""}, "state", "canceled")
 	stop()

@@ -28,6 +28,7 @@ var pages = []struct{ name, path string }{
 	{"jobs", "jobs"},
 	{"jobs-failed", "jobs?state=failed"},
 	{"jobs-none", "jobs?type=nobody"},
+	{"errors", "errors"},
 	{"queues", "queues"},
 	{"queue", "queues/acme"},
 	{"job-failed", "queues/acme/jobs/invoice-3"},

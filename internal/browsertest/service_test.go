@@ -29,6 +29,8 @@ type service struct {
 	t     *testing.T
 	group amboy.QueueGroup
 	url   string
+	// inspector is what the dashboard shows.
+	inspector management.Inspector
 }
 
 // address contains the arguments of the jobs.
@@ -68,8 +70,14 @@ func printInvoice(ctx context.Context, to address) error {
 // newService starts a service that authorizes every request.
 func newService(t *testing.T) *service {
 	t.Helper()
+	return newServiceKeeping(t, 1000)
+}
+
+// newServiceKeeping starts a service that keeps a number of finished jobs.
+func newServiceKeeping(t *testing.T, finished int) *service {
+	t.Helper()
 	printers.Store(&printer{paper: make(chan struct{})})
-	store, err := memory.New(memory.Options{KeepFinished: 1000})
+	store, err := memory.New(memory.Options{KeepFinished: finished})
 	require.NoError(t, err)
 	group, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
 		DefaultQueue: queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 2},
@@ -89,7 +97,7 @@ func newService(t *testing.T) *service {
 		server.Close()
 		require.NoError(t, group.Close(context.Background()))
 	})
-	return &service{t, group, server.URL + prefix + "/"}
+	return &service{t, group, server.URL + prefix + "/", inspector}
 }
 
 // queue returns the queue of a tenant.

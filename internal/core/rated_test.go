@@ -39,7 +39,7 @@ func TestAWaitForARateDoesNotDependOnTheWallClock(t *testing.T) {
 	assert.Len(t, all[core.Claim](s.wait(time.Second)), 1)
 }
 
-// A claim of which no answer came at the time knew less than the one that followed it.
+// The answer to a claim that was given up is older than what its successor found.
 func TestALateAnswerSetsNoWaitForARate(t *testing.T) {
 	s := newStory(t)
 	late := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))

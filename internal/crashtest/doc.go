@@ -9,8 +9,9 @@
 //	go test ./internal/crashtest -run 'TestOtherClientsCrash$' -v -timeout 25m -crashtest.outsidekills=200 -crashtest.lease=2s
 //	go test ./internal/crashtest -run 'TestSoftStop$' -v -timeout 10m -crashtest.stops=100
 //	go test ./internal/crashtest -run 'TestLocked' -v -timeout 10m -crashtest.locked=30s
-//	go test ./internal/crashtest -run 'TestReadOnly|TestDiskFull' -v
-//	go test ./internal/crashtest -run 'TestSchedule$' -v -timeout 10m -crashtest.day=2m
+//	go test ./internal/crashtest -run 'TestReadOnly|TestDiskFull|TestFileSizeLimit' -v
+//	go test ./internal/crashtest -run 'TestSchedule$' -v -timeout 10m -crashtest.day=2m -crashtest.schedulers=8
+//	go test ./internal/crashtest -run 'TestServerFaults|TestServerOutages' -v -timeout 10m -crashtest.fault=1s
 //	go test ./internal/crashtest -run 'TestPostgres' -v -timeout 30m -crashtest.serverkills=100 -crashtest.terminations=4000
 //	go test ./internal/crashtest -run 'TestEndsInTransactions$' -v -timeout 25m -crashtest.endkills=1000
 //	go test ./internal/crashtest -run 'TestSuspension$' -v -timeout 10m -crashtest.pauses=20

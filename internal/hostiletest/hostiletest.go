@@ -100,6 +100,12 @@ func (i *Inspector) FindJobs(ctx context.Context, f management.JobFilter, p mana
 	return put(i, page, err)
 }
 
+// ErrorGroups returns the groups with their texts replaced.
+func (i *Inspector) ErrorGroups(ctx context.Context, req management.ErrorGroupRequest) (management.ErrorGroups, error) {
+	groups, err := i.Inspector.ErrorGroups(ctx, req)
+	return put(i, groups, err)
+}
+
 // Job returns a job of the queue Known with its texts replaced.
 func (i *Inspector) Job(ctx context.Context, _, id string) (management.Job, error) {
 	job, err := i.Inspector.Job(ctx, i.Known, id)

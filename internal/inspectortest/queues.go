@@ -1,4 +1,4 @@
-// Package inspectortest lists the queues of inspectors that tests invent.
+// Package inspectortest makes the answers of inspectors that tests invent.
 package inspectortest
 
 import (

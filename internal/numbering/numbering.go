@@ -59,3 +59,21 @@ func shiftProcesses(processes []management.Process, by int) []management.Process
 	}
 	return processes
 }
+
+// ShowErrorGroups converts groups of errors to be shown.
+func ShowErrorGroups(groups management.ErrorGroups) management.ErrorGroups {
+	return shiftErrorGroups(groups, 1)
+}
+
+// ReadErrorGroups is the inverse of ShowErrorGroups.
+func ReadErrorGroups(groups management.ErrorGroups) management.ErrorGroups {
+	return shiftErrorGroups(groups, -1)
+}
+
+func shiftErrorGroups(groups management.ErrorGroups, by int) management.ErrorGroups {
+	groups.Groups = slices.Clone(groups.Groups)
+	for i := range groups.Groups {
+		groups.Groups[i].Sample.Attempt += by
+	}
+	return groups
+}

@@ -303,6 +303,19 @@ func TestTypedJobsWaitForTheirTimeAndForOthers(t *testing.T) {
 	})
 }
 
+func TestTheArgumentsOfATypedJobLostTheirNilSlices(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.open(options{})
+		given := f.quick()
+		given.Lines, given.Sizes, given.When = nil, map[string]int{}, time.Date(2100, 1, 2, 3, 4, 5, 678_901_234, time.UTC)
+		j, ok := q.Get(f.ctx, f.putOrder(q, orders, given))
+		require.True(f, ok)
+		got, err := orders.Args(j)
+		require.NoError(f, err)
+		assert.Equal(f, given, got)
+	})
+}
+
 func TestIDOfATypedJob(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.open(options{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
+	"github.com/mongodb/amboy/job"
 )
 
 func TestPrioritiesDecide(t *testing.T) {
@@ -85,6 +86,36 @@ func TestAnIDIsTaken(t *testing.T) {
 		err := q.Put(f.ctx, f.job("a", func(context.Context, *funcJob) {}))
 		assert.True(f, amboy.IsDuplicateJobError(err), "%v", err)
 		f.drain(q)
+	})
+}
+
+func TestTheErrorOfADuplicateIsTheSameOnAllQueues(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.open(options{})
+		key := job.Unique(job.Uniqueness{Key: "nightly"})
+		_, err := orders.Put(f.ctx, q, f.quick(), job.ID("first"), key, job.Scopes("disk"), job.EnqueueScopes(true))
+		require.NoError(f, err)
+		second, err := orders.New(f.quick(), job.ID("second"), job.Scopes("disk"), job.EnqueueScopes(true))
+		require.NoError(f, err)
+		unique, err := orders.New(f.quick(), job.ID("third"), key)
+		require.NoError(f, err)
+		uniqueKey, _ := unique.(amboy.UniqueJob).UniqueKey()
+		held := amboy.DuplicateJobError{JobID: "second", Reason: amboy.DuplicateEnqueueScope, Value: "disk", ExistingID: "first"}
+		_, errPut := orders.Put(f.ctx, q, f.quick(), job.ID("first"))
+		for _, test := range []struct {
+			err  error
+			want amboy.DuplicateJobError
+		}{
+			{errPut, amboy.DuplicateJobError{JobID: "first", Reason: amboy.DuplicateID, Value: "first", ExistingID: "first"}},
+			{q.Put(f.ctx, second), held},
+			{q.PutMany(f.ctx, []amboy.Job{second}), held},
+			{q.PutMany(f.ctx, []amboy.Job{second, unique}), held},
+			{q.Put(f.ctx, unique), amboy.DuplicateJobError{JobID: "third", Reason: amboy.DuplicateUniqueKey, Value: uniqueKey, ExistingID: "first"}},
+		} {
+			var got *amboy.DuplicateJobError
+			require.ErrorAs(f, test.err, &got)
+			assert.Equal(f, test.want, *got)
+		}
 	})
 }
 

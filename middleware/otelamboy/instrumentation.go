@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -86,6 +87,35 @@ type Instrumentation struct {
 	waited   metric.Float64Histogram
 	busy     metric.Int64UpDownCounter
 	running  atomic.Int64
+
+	queues *sync.Map // the instrumentations of all queues, by name
+}
+
+// For returns the instrumentation of another queue with the same providers, for the
+// queues of a group (see queue.DriverGroupOptions.MiddlewareFor). It returns the same one for the
+// same name, and keeps it for the life of the process. Each name is a value of the attribute
+// messaging.destination.name, so that the number of series grows with the number of queues.
+func (i *Instrumentation) For(queue string) *Instrumentation {
+	if known, ok := i.queues.Load(queue); ok {
+		return known.(*Instrumentation)
+	}
+	other := &Instrumentation{
+		opts: i.opts, tracer: i.tracer, meter: i.meter,
+		sent: i.sent, putting: i.putting, consumed: i.consumed, ran: i.ran, waited: i.waited, busy: i.busy,
+		queues: i.queues,
+	}
+	other.opts.Queue = queue
+	other.common = commonAttributes(queue)
+	known, _ := i.queues.LoadOrStore(queue, other)
+	return known.(*Instrumentation)
+}
+
+// commonAttributes returns the attributes of all spans and metrics of a queue.
+func commonAttributes(queue string) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		semconv.MessagingSystemKey.String(System),
+		semconv.MessagingDestinationName(queue),
+	}
 }
 
 // durationBounds are the bounds of the histograms, in seconds. The conventions propose the
@@ -103,11 +133,10 @@ func New(opts Options) (*Instrumentation, error) {
 		opts:   opts,
 		tracer: opts.TracerProvider.Tracer(scopeName, trace.WithSchemaURL(semconv.SchemaURL)),
 		meter:  opts.MeterProvider.Meter(scopeName, metric.WithSchemaURL(semconv.SchemaURL)),
-		common: []attribute.KeyValue{
-			semconv.MessagingSystemKey.String(System),
-			semconv.MessagingDestinationName(opts.Queue),
-		},
+		common: commonAttributes(opts.Queue),
+		queues: &sync.Map{},
 	}
+	i.queues.Store(opts.Queue, i)
 	var errs [6]error
 	i.sent, errs[0] = i.meter.Int64Counter("messaging.client.sent.messages",
 		metric.WithUnit("{message}"), metric.WithDescription("Jobs that were put, or refused."))

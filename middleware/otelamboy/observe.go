@@ -27,10 +27,10 @@ type observed struct {
 //   - amboy.worker.limit: the workers of the queue's runner;
 //   - amboy.worker.saturation: the part of the workers that run a job, from 0 to 1.
 //
-// The last two exist if the runner is an amboy.ResizableRunner, as the runners of package
-// pool are. The oldest job is found with amboy.JobFinder: a store has an index for that,
-// and a queue by reference scans its jobs. stop ends the observation and must be called
-// before the queue is closed; it may be called more than once. Observe returns the meter's
+// The last two exist if the runner is an amboy.ResizableRunner, as the runners of package pool are.
+// The oldest job is found with amboy.JobFinder: a store has an index for that, and a queue by
+// reference scans its jobs. stop ends the observation and must be called before the queue is
+// closed, or by OnClose of its group; it may be called more than once. Observe returns the meter's
 // errors.
 func (i *Instrumentation) Observe(q amboy.Queue) (stop func() error, err error) {
 	var o observed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -302,6 +303,66 @@ func TestMetricsOfTheQueue(t *testing.T) {
 }
 
 // A job that was put early, to run late, was mistaken for the job that has waited longest.
+func TestTheQueuesOfAGroupHadOneName(t *testing.T) {
+	tel := newTelemetry(t)
+	assert.Same(t, tel.Instrumentation, tel.For("images"))
+	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "jobs.db")})
+	require.NoError(t, err)
+	var stops sync.Map
+	group, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
+		DefaultQueue:  queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1},
+		MiddlewareFor: func(name string) []amboy.Middleware { return []amboy.Middleware{tel.For(name).Middleware()} },
+		OnOpen: func(name string, q amboy.Queue) {
+			stop, observeErr := tel.For(name).Observe(q)
+			assert.NoError(t, observeErr) //nolint:testifylint // It is not the test's goroutine.
+			stops.Store(name, stop)
+		},
+		OnClose: func(name string) {
+			stop, _ := stops.Load(name)
+			assert.NoError(t, stop.(func() error)())
+		},
+	})
+	require.NoError(t, err)
+	for _, tenant := range []string{"acme", "globex"} {
+		q, err := group.Get(t.Context(), tenant)
+		require.NoError(t, err)
+		_, err = work.Put(t.Context(), q, "x")
+		require.NoError(t, err)
+		require.True(t, amboy.Wait(t.Context(), q))
+	}
+	var before metricdata.ResourceMetrics
+	require.NoError(t, tel.metrics.Collect(t.Context(), &before))
+	seen := map[string]map[string]bool{}
+	for _, scope := range before.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			seen[m.Name] = map[string]bool{}
+			note := func(set attribute.Set) {
+				name, _ := set.Value("messaging.destination.name")
+				seen[m.Name][name.AsString()] = true
+			}
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					note(p.Attributes)
+				}
+			case metricdata.Gauge[int64]:
+				for _, p := range data.DataPoints {
+					note(p.Attributes)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"messaging.client.sent.messages", "messaging.client.consumed.messages", "amboy.queue.jobs"} {
+		assert.Equal(t, map[string]bool{"acme": true, "globex": true}, seen[name], name)
+	}
+	require.NoError(t, group.Close(t.Context()))
+	names := map[string]bool{}
+	for _, span := range tel.spans.Ended() {
+		names[span.Name()] = true
+	}
+	assert.Equal(t, map[string]bool{"put acme": true, "run acme": true, "put globex": true, "run globex": true}, names)
+}
+
 func TestTheOldestJobWasTheFirstThatWasPut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tel := newTelemetry(t)

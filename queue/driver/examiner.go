@@ -32,6 +32,20 @@ type Condition struct {
 	Defects []Defect
 }
 
+// ClockAhead returns by how much a clock is certain to be ahead of the clock of this process; less
+// than 0 if it is behind. It was read after a question and before its answer, at times of this
+// process.
+func ClockAhead(read, asked, answered time.Time) time.Duration {
+	switch {
+	case read.After(answered):
+		return read.Sub(answered)
+	case read.Before(asked):
+		return read.Sub(asked)
+	default:
+		return 0
+	}
+}
+
 // MaxExpired is the largest number of leases in a Condition.
 const MaxExpired = 100
 

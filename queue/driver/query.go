@@ -67,6 +67,9 @@ type PageRequest struct {
 	Limit int
 	// Newest reverses the order.
 	Newest bool
+	// Brief asks for no more of the records than their queues, job IDs, types, start and
+	// end, and last errors (see LastError). A driver may return more.
+	Brief bool
 }
 
 // Page is a part of the records that a query selects.

@@ -31,6 +31,7 @@ var findRules = []rule{
 	{"pages are no larger than the limit and contain each record once", findPages},
 	{"a record that stays is on one page while others are added and removed", findWhileChanging},
 	{"Newest returns the newest records first", findNewest},
+	{"a brief page has the same records, with their last errors", findBrief},
 	{"a limit must be at least 1", findLimit},
 }
 
@@ -420,6 +421,30 @@ func findNewest(f *fixture) {
 		found := slices.Concat(f.pages(driver.Query{}, page, func([]string) {})...)
 		slices.Reverse(found)
 		require.Equal(f, jobIDs(f.list()), found)
+	}
+}
+
+func findBrief(f *fixture) {
+	f.insert(spec{id: "error"})
+	r := f.claimOne("error")
+	e := ended(r, amboy.StateFailed)
+	e.Status.Errors = []string{"first", "last\x00 of two"}
+	require.NoError(f, f.tryComplete(driver.LeaseOf(r), e))
+	f.retry(f.retrying(spec{id: "again"}))
+	f.insert(spec{id: "pending", tags: []string{"tag"}})
+	f.in("other").insert(spec{id: "pending"})
+	for _, newest := range []bool{false, true} {
+		whole, err := f.driver.Find(f.ctx, driver.Query{}, driver.PageRequest{Limit: 100, Newest: newest})
+		require.NoError(f, err)
+		brief, err := f.driver.Find(f.ctx, driver.Query{}, driver.PageRequest{Limit: 100, Newest: newest, Brief: true})
+		require.NoError(f, err)
+		require.Len(f, brief.Records, len(whole.Records))
+		for i, r := range whole.Records {
+			b := brief.Records[i]
+			require.Equal(f, []string{r.Group, r.Name, r.JobID(), r.Type}, []string{b.Group, b.Name, b.JobID(), b.Type})
+			require.True(f, r.TimeInfo.Start.Equal(b.TimeInfo.Start) && r.TimeInfo.End.Equal(b.TimeInfo.End), r.Name)
+			require.Equal(f, driver.LastError(r.Status.Errors), driver.LastError(b.Status.Errors), r.Name)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ var insertRules = []rule{
 	{"an ID is taken by every attempt", insertDuplicateOfRetryable},
 	{"an ID stays taken when the job has ended", insertDuplicateOfEnded},
 	{"the first of two records with one ID in one call is added", insertDuplicateInCall},
+	{"the error of a duplicate has the existing job and the reason", insertDuplicateErrors},
 	{"a refused record does not affect the others", insertRefusesOne},
 	{"a refused record leaves nothing behind", insertRefusedLeavesNothing},
 	{"a job with the longest ID, in a queue with a long name, behaves like any other", insertLongestID},
@@ -153,6 +154,67 @@ func (f *fixture) refusedAsDuplicate(s spec) {
 	require.True(f, amboy.IsDuplicateJobError(err), "the error is %v", err)
 	require.False(f, amboy.IsDuplicateJobScopeError(err), "the error is %v", err)
 	unchanged()
+}
+
+// sameDuplicate requires that an error is about the given duplicate.
+func (f *fixture) sameDuplicate(want amboy.DuplicateJobError, err error) {
+	f.Helper()
+	var got *amboy.DuplicateJobError
+	require.ErrorAs(f, err, &got)
+	require.Equal(f, want, *got)
+	require.True(f, amboy.IsDuplicateJobError(err))
+	require.Equal(f, want.Reason == amboy.DuplicateEnqueueScope, amboy.IsDuplicateJobScopeError(err))
+}
+
+// duplicates are jobs that are refused beside those of insertHolders, and why.
+var duplicates = []struct {
+	spec     spec
+	reason   amboy.DuplicateReason
+	value    string
+	existing string
+}{
+	{spec{id: "retryable"}, amboy.DuplicateID, "retryable", "retryable"},
+	{spec{id: "attempt-0.retryable"}, amboy.DuplicateID, "attempt-0.retryable", "retryable"},
+	{spec{id: "ended", uniqueKey: "key"}, amboy.DuplicateID, "ended", "ended"},
+	{spec{id: "second", uniqueKey: "key"}, amboy.DuplicateUniqueKey, "key", "unique"},
+	{spec{id: "third", scopes: []string{"free", "put"}, enqueueScopes: []string{"free", "put"}}, amboy.DuplicateEnqueueScope, "put", "holder"},
+	{spec{id: "fourth", scopes: []string{"run"}, enqueueScopes: []string{"run"}}, amboy.DuplicateEnqueueScope, "run", "runs"},
+	{spec{id: "fifth", scopes: []string{"put", "run"}, enqueueScopes: []string{"put", "run"}}, amboy.DuplicateEnqueueScope, "put", "holder"},
+	{spec{id: "sixth", scopes: []string{"put"}, enqueueScopes: []string{"put"}, uniqueKey: "key"}, amboy.DuplicateUniqueKey, "key", "unique"},
+	{spec{id: "unique", scopes: []string{"put"}, enqueueScopes: []string{"put"}, uniqueKey: "key"}, amboy.DuplicateID, "unique", "unique"},
+	{spec{id: "retryable", retryable: true, scopes: []string{"put"}, enqueueScopes: []string{"put"}}, amboy.DuplicateID, "retryable", "retryable"},
+}
+
+// insertHolders adds jobs that are in the way of others.
+func (f *fixture) insertHolders() {
+	f.insert(spec{id: "ended"}, spec{id: "runs", scopes: []string{"run"}})
+	f.end(f.claimOne("ended"), amboy.StateSucceeded)
+	f.claimOne("runs")
+	f.insert(
+		spec{id: "retryable", retryable: true}, spec{id: "unique", uniqueKey: "key"},
+		spec{id: "holder", scopes: []string{"put"}, enqueueScopes: []string{"put"}},
+	)
+}
+
+func insertDuplicateErrors(f *fixture) {
+	f.insertHolders()
+	unchanged := f.unchanged()
+	var all []spec
+	for _, d := range duplicates {
+		f.sameDuplicate(amboy.DuplicateJobError{JobID: d.spec.id, Reason: d.reason, Value: d.value, ExistingID: d.existing}, f.tryInsert(d.spec)[0])
+		all = append(all, d.spec)
+	}
+	for i, err := range f.tryInsert(all...) {
+		d := duplicates[i]
+		f.sameDuplicate(amboy.DuplicateJobError{JobID: d.spec.id, Reason: d.reason, Value: d.value, ExistingID: d.existing}, err)
+	}
+	unchanged()
+	errs := f.tryInsert(spec{id: "first", uniqueKey: "new"}, spec{id: "rival", uniqueKey: "new"})
+	require.NoError(f, errs[0])
+	f.sameDuplicate(amboy.DuplicateJobError{JobID: "rival", Reason: amboy.DuplicateUniqueKey, Value: "new", ExistingID: "first"}, errs[1])
+
+	f.retry(f.end(f.claimOne("retryable"), amboy.StateRetrying))
+	f.sameDuplicate(amboy.DuplicateJobError{JobID: "retryable", Reason: amboy.DuplicateID, Value: "retryable", ExistingID: "retryable"}, f.tryInsert(spec{id: "retryable"})[0])
 }
 
 func insertDuplicate(f *fixture) {

@@ -124,9 +124,10 @@ func (m *model) held(id string) []string {
 // refusals returns the reasons to refuse a job. A driver returns one of them.
 func (m *model) refusals(s spec) []func(error) bool {
 	var reasons []func(error) bool
-	if m.byID[s.id] != nil || m.keyOfOther(s.id, s.uniqueKey) {
+	if want := m.duplicate(s); want != nil {
 		reasons = append(reasons, func(err error) bool {
-			return amboy.IsDuplicateJobError(err) && !amboy.IsDuplicateJobScopeError(err)
+			var got *amboy.DuplicateJobError
+			return errors.As(err, &got) && *got == *want
 		})
 	}
 	if m.control.Draining {
@@ -138,10 +139,23 @@ func (m *model) refusals(s spec) []func(error) bool {
 	if slices.ContainsFunc(s.edges, func(edge string) bool { return m.byID[edge] == nil }) {
 		reasons = append(reasons, isError[*amboy.InvalidJobError])
 	}
-	if m.heldByOther(s.id, s.enqueueScopes) {
-		reasons = append(reasons, amboy.IsDuplicateJobScopeError)
-	}
 	return reasons
+}
+
+// duplicate returns the first reason to refuse a job as a duplicate; nil if there is none.
+func (m *model) duplicate(s spec) *amboy.DuplicateJobError {
+	if m.byID[s.id] != nil {
+		return &amboy.DuplicateJobError{JobID: s.id, Reason: amboy.DuplicateID, Value: s.id, ExistingID: s.id}
+	}
+	if m.keyOfOther(s.id, s.uniqueKey) {
+		return &amboy.DuplicateJobError{JobID: s.id, Reason: amboy.DuplicateUniqueKey, Value: s.uniqueKey, ExistingID: m.keys[s.uniqueKey]}
+	}
+	for _, scope := range s.enqueueScopes {
+		if m.heldByOther(s.id, []string{scope}) {
+			return &amboy.DuplicateJobError{JobID: s.id, Reason: amboy.DuplicateEnqueueScope, Value: scope, ExistingID: m.holders[scope]}
+		}
+	}
+	return nil
 }
 
 // add adds a job that must not be refused.

@@ -106,9 +106,9 @@ func transactionSeesItself(f *fixture) {
 		spec{id: "edge", edges: []string{"unknown"}},
 	)
 	require.NoError(f, errs[0])
-	require.True(f, amboy.IsDuplicateJobError(errs[1]), "the error is %v", errs[1])
-	require.True(f, amboy.IsDuplicateJobScopeError(errs[2]), "the error is %v", errs[2])
-	require.True(f, amboy.IsDuplicateJobError(errs[3]), "the error is %v", errs[3])
+	f.sameDuplicate(amboy.DuplicateJobError{JobID: "a", Reason: amboy.DuplicateID, Value: "a", ExistingID: "a"}, errs[1])
+	f.sameDuplicate(amboy.DuplicateJobError{JobID: "scope", Reason: amboy.DuplicateEnqueueScope, Value: "s", ExistingID: "a"}, errs[2])
+	f.sameDuplicate(amboy.DuplicateJobError{JobID: "key", Reason: amboy.DuplicateUniqueKey, Value: "key", ExistingID: "a"}, errs[3])
 	var invalid *amboy.InvalidJobError
 	require.ErrorAs(f, errs[4], &invalid)
 	require.NoError(f, tx.Commit())

@@ -47,10 +47,7 @@ func (d *Driver) settle(t *turn) time.Duration {
 }
 
 // rateNow is the time by which rates are measured.
-func (d *Driver) rateNow() int64 { return rateEpoch + int64(d.opts.RateElapsed()) }
-
-// rateEpoch is added to times so that no bucket looks like a new one.
-const rateEpoch = int64(100 * 365 * 24 * time.Hour)
+func (d *Driver) rateNow() int64 { return rate.After(d.opts.RateElapsed()) }
 
 // next takes the record that should run first, with its scopes; nil if none may run. except
 // is nil if no kind is excluded.

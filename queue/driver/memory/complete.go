@@ -94,8 +94,8 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 			return err
 		}
 		q := e.Job.queue
-		if q.byName[next.Name] != nil {
-			return amboy.NewDuplicateJobErrorf("record %q exists already", next.Name)
+		if taken := q.byName[next.Name]; taken != nil {
+			return duplicate(next, taken)
 		}
 		replacement := newEntry(next)
 		replacement.Since = next.TimeInfo.Created

@@ -130,10 +130,15 @@ func (q *queue) refusal(e *entry) error {
 	case q.control.Draining:
 		return fmt.Errorf("inserting record %q: queue %q: %w", r.Name, q.name, amboy.ErrQueueDraining)
 	case q.byName[r.Name] != nil:
-		return amboy.NewDuplicateJobErrorf("record %q exists already", r.Name)
+		return duplicate(r, q.byName[r.Name])
 	default:
 		return nil
 	}
+}
+
+// duplicate returns the error for a record whose name an entry has.
+func duplicate(r *driver.Record, taken *entry) error {
+	return &amboy.DuplicateJobError{JobID: r.JobID(), Reason: amboy.DuplicateID, Value: r.JobID(), ExistingID: taken.ID}
 }
 
 func (d *Driver) add(q *queue, e *entry) error {

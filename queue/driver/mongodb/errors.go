@@ -108,6 +108,8 @@ const (
 type refusal struct {
 	index uniqueIndex
 	value string // the value that another document has
+	// holder is the ID of the job of that document; empty if unknown.
+	holder string
 }
 
 func (r *refusal) Error() string { return fmt.Sprintf("%s %q is taken", r.index, r.value) }
@@ -147,14 +149,14 @@ func lookup(doc bson.Raw, field string) bson.RawValue {
 
 // errorOf returns the driver error for a refusal of a job's document.
 func (r *refusal) errorOf(doc *document) error {
+	e := &amboy.DuplicateJobError{JobID: doc.jobID(), Reason: amboy.DuplicateID, Value: doc.jobID(), ExistingID: r.holder}
 	switch r.index {
 	case byScope:
-		return amboy.NewDuplicateJobScopeErrorf("taking the enqueue scopes of job %q: scope %q is held by another job", doc.jobID(), r.value)
+		e.Reason, e.Value = amboy.DuplicateEnqueueScope, r.value
 	case byUniqueKey:
-		return amboy.NewDuplicateJobErrorf("job %q: another job has the unique key %q", doc.jobID(), r.value)
-	default:
-		return amboy.NewDuplicateJobErrorf("job %q, or record %q, is in the queue already", doc.jobID(), doc.Name)
+		e.Reason, e.Value = amboy.DuplicateUniqueKey, r.value
 	}
+	return e
 }
 
 // isTooLarge reports whether a document would exceed the server's size limit.

@@ -53,12 +53,8 @@ func (d *Driver) examine(ctx context.Context) (condition driver.Condition, err e
 	if err != nil {
 		return condition, err
 	}
-	switch answered := time.Now(); {
-	case now.After(answered):
-		condition.ClockAhead = now.Sub(answered)
-	case now.Before(asked.Truncate(time.Millisecond)): // the server's time has milliseconds
-		condition.ClockAhead = now.Sub(asked)
-	}
+	// The server's time has milliseconds.
+	condition.ClockAhead = driver.ClockAhead(now, asked.Truncate(time.Millisecond), time.Now())
 	condition.Expired, err = d.expired(ctx, now)
 	return condition, err
 }

@@ -99,6 +99,10 @@ func withFaults(t *testing.T, d *mongotest.Deployment, fault mongotest.Failure) 
 	whileJobsRun(t, d, func() { d.Fail(fault) }, d.Heal)
 }
 
+// faultTime is how long faults last at most. Clients of a real server leave it alone for half a
+// second after some of them, so that a run with all of its faults would take minutes.
+const faultTime = 15 * time.Second
+
 // whileJobsRun puts and runs jobs between two calls, and ends those that are left then.
 func whileJobsRun(t *testing.T, d *mongotest.Deployment, fail, heal func()) {
 	t.Helper()
@@ -114,6 +118,8 @@ func whileJobsRun(t *testing.T, d *mongotest.Deployment, fail, heal func()) {
 		drivers = append(drivers, opened)
 	}
 	fail()
+	heal = sync.OnceFunc(heal)
+	defer time.AfterFunc(faultTime, heal).Stop()
 	var working sync.WaitGroup
 	for i, opened := range drivers {
 		working.Go(func() {

@@ -149,7 +149,11 @@ func (d *Driver) findPage(ctx context.Context, q driver.Query, page driver.PageR
 	if err != nil {
 		return found, err
 	}
-	docs, more, err := d.findNext(ctx, s, at, page.Limit, nil)
+	var projection bson.D
+	if page.Brief {
+		projection = withoutContent
+	}
+	docs, more, err := d.findNext(ctx, s, at, page.Limit, projection)
 	if err != nil {
 		return found, err
 	}
@@ -316,7 +320,7 @@ func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, e
 	return n, nil
 }
 
-// withoutContent is the projection of documents that are only counted.
+// withoutContent is the projection of documents that are counted, and of brief records.
 var withoutContent = bson.D{{Key: "job", Value: 0}, {Key: "result", Value: 0}, {Key: "dependency", Value: 0}}
 
 // checkLimit returns an error if a limit is invalid.

@@ -22,7 +22,9 @@ type newDocument struct {
 	index   int // in the Insert
 	step    int // in which it is stored, after its dependencies
 	refusal error
-	stored  bool
+	// clash is why a unique index refused the document; nil if none did.
+	clash  *refusal
+	stored bool
 }
 
 // batch is an Insert in progress.
@@ -494,6 +496,7 @@ func (b *batch) store(ctx context.Context, docs []*newDocument) error {
 		}
 		left := p.left()
 		if len(left) == 0 {
+			b.nameRivals(ctx, docs)
 			return nil
 		}
 		if err := p.send(ctx, left); err != nil {
@@ -576,7 +579,7 @@ func (p *placing) sent(ctx context.Context, docs []*newDocument, a *answer, err 
 			n.refusal = fmt.Errorf("inserting record %q: %w", n.Name, e)
 			continue
 		}
-		n.refusal = r.errorOf(n.document)
+		n.refusal, n.clash = r.errorOf(n.document), r
 		if refused = append(refused, n); r.index == byName && p.opts.Grouped && n.id == n.Name {
 			clashes = append(clashes, n)
 		}

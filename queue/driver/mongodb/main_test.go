@@ -68,8 +68,9 @@ func newStoreOn(tb testing.TB, opts *options.ClientOptions) *store {
 			s.sent = append(s.sent, e.CommandName+" "+name)
 		}
 	}})
-	s.client = s.connect()
-	tb.Cleanup(func() { assert.NoError(tb, s.client.Database(s.db).Drop(context.Background())) })
+	client := s.connect()
+	s.client = client // which stays connected until the end, even if a test replaces s.client
+	tb.Cleanup(func() { assert.NoError(tb, client.Database(s.db).Drop(context.Background())) })
 	return s
 }
 

@@ -2,7 +2,6 @@ package mongodb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -21,7 +20,7 @@ import (
 
 // The tokens of a queue with a rate are in a document of its own, which is not announced to other
 // processes. A claim reserves tokens with one command before it takes candidates, and gives back
-// those that it did not use. If the answer to a command is lost, its tokens are too.
+// unused ones. If the answer to a command is lost, its tokens are too.
 
 // rateKey returns the _id of the bucket of a queue.
 func rateKey(queue string) string { return "rate/" + queue }
@@ -84,7 +83,7 @@ func (d *Driver) giveBack(ctx context.Context, queue string, r amboy.Rate, n int
 // dropBucket removes the bucket of a queue that has no rate any more.
 func (d *Driver) dropBucket(ctx context.Context, queue string) error {
 	_, err := d.control.DeleteOne(ctx, field("_id", rateKey(queue)))
-	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+	if err != nil {
 		return unknown(fmt.Errorf("removing the unused starts of the rate: %w", err))
 	}
 	return nil
@@ -93,6 +92,10 @@ func (d *Driver) dropBucket(ctx context.Context, queue string) error {
 // reserveStarts reserves tokens for the candidates of the queues with a rate. giveBack must be
 // called when candidates were taken.
 func (c *claim) reserveStarts(ctx context.Context, v *view) (giveBack func(context.Context), err error) {
+	if !v.hasRates() {
+		c.waits = nil
+		return func(context.Context) {}, nil
+	}
 	reserved := map[string]int{}
 	before := c.startedIn()
 	giveBack = func(ctx context.Context) {
@@ -126,6 +129,16 @@ func (c *claim) reserveStarts(ctx context.Context, v *view) (giveBack func(conte
 		}
 	}
 	return giveBack, nil
+}
+
+// hasRates reports whether any queue of the view has a rate.
+func (v *view) hasRates() bool {
+	for _, control := range v.controls {
+		if control.Rate != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // startedIn counts the claimed records that have not expired, by queue.

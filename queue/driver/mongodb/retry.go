@@ -201,7 +201,7 @@ func (r *retrying) sessionID() bson.Raw {
 }
 
 func duplicateName(r *driver.Record) error {
-	return amboy.NewDuplicateJobErrorf("record %q is in the queue already", r.Name)
+	return &amboy.DuplicateJobError{JobID: r.JobID(), Reason: amboy.DuplicateID, Value: r.JobID()}
 }
 
 // findPair reads the document of a record to be replaced, and by queue the documents that

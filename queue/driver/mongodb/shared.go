@@ -9,11 +9,11 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// One statement claims all candidates of a claim that are alike, one statement ends all jobs of
-// a batch that are alike, and two statements replace the attempts of retries that are alike: the
-// same fields change, and all of the guard but the revision is the same. Fields whose values differ, such as the times of the end, are set from
-// a list by _id. All documents get the same new revision. If fewer matched than were meant,
-// the documents that have this revision are those that were changed.
+// One statement claims all candidates of a claim that are alike, one statement ends all jobs of a
+// batch that are alike, and two statements replace the attempts of retries that are alike: the same
+// fields change, and all of the guard but the revision is the same. Fields whose values differ,
+// such as the times of the end, are set from a list by _id. All documents get the same new
+// revision. If fewer matched than were meant, only the documents with this revision were changed.
 //
 // The filter names the _ids and the revisions that were read, but not which document had
 // which. It matches no document that has changed since, although several documents may have

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -81,43 +80,13 @@ func (b *batch) storeInTransaction(ctx context.Context, docs []*newDocument) err
 // checkConflicts refuses a document if another one has its name, job ID, unique key or one
 // of its scopes.
 func (b *batch) checkConflicts(ctx context.Context, n *newDocument) error {
-	or := bson.A{
-		bson.D{{Key: "_id", Value: n.id}},
-		b.inQueue(n.Group, bson.E{Key: "job_id", Value: n.JobID}),
-	}
-	if n.UniqueLock != "" {
-		or = append(or, b.inQueue(n.Group, bson.E{Key: "unique_lock", Value: n.UniqueLock}))
-	}
-	if len(n.Scopes) > 0 {
-		or = append(or, b.inQueue(n.Group, bson.E{Key: "scopes", Value: bson.D{{Key: "$in", Value: n.Scopes}}}))
-	}
-	filter := bson.D{{Key: "$or", Value: or}}
-	return b.each(b.session(ctx), filter, withoutBodies(), func(doc *document) error {
+	rivals, err := b.findRivals(b.session(ctx), []*newDocument{n}, func(doc *document) {
 		if doc.id == n.id && doc.Group != n.Group {
 			n.id = aliasOf(n.Group, n.Name)
-			return nil
 		}
-		if r := n.rival(doc); n.refusal == nil && r != nil {
-			n.refusal = r.errorOf(n.document)
-		}
-		return nil
 	})
-}
-
-// rival returns the refusal of a document because of another one, or nil.
-func (n *newDocument) rival(doc *document) *refusal {
-	switch {
-	case doc.Group != n.Group:
-		return nil
-	case doc.Name == n.Name || doc.JobID == n.JobID:
-		return &refusal{byJobID, n.JobID}
-	case n.UniqueLock != "" && doc.UniqueLock == n.UniqueLock:
-		return &refusal{byUniqueKey, n.UniqueLock}
+	if r := rivals[n]; err == nil && r != nil {
+		n.refusal = r.errorOf(n.document)
 	}
-	for _, scope := range n.Scopes {
-		if len(without([]string{scope}, doc.Scopes)) == 0 {
-			return &refusal{byScope, scope}
-		}
-	}
-	return nil
+	return err
 }

@@ -421,7 +421,7 @@ func (c *changes) retry(queue queueKey, e *table.Ending, next *newRecord) (refus
 		return nil, err
 	}
 	if taken != nil {
-		return next.Duplicate(), nil
+		return next.Duplicate(taken.ID), nil
 	}
 	refusal, err = c.checkFree(j, next.EnqueueScopes)
 	if refusal != nil || err != nil {

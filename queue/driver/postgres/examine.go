@@ -120,7 +120,7 @@ func (d *Driver) examine(ctx context.Context, old time.Duration) (driver.Conditi
 		{
 			"reading the clock", `SELECT ` + serverNow, nil, func(r *row) error {
 				now := time.Unix(0, r.integer())
-				condition.ClockAhead = offset(now, asked, time.Now())
+				condition.ClockAhead = driver.ClockAhead(now, asked, time.Now())
 				return nil
 			},
 		},
@@ -132,19 +132,6 @@ func (d *Driver) examine(ctx context.Context, old time.Duration) (driver.Conditi
 	}
 	condition.Defects = append(d.missingIndexes(valid), condition.Defects...)
 	return condition, nil
-}
-
-// offset returns by how much a clock that was read between two times is certain to be ahead of
-// this one.
-func offset(read, asked, answered time.Time) time.Duration {
-	switch {
-	case read.After(answered):
-		return read.Sub(answered)
-	case read.Before(asked):
-		return read.Sub(asked)
-	default:
-		return 0
-	}
 }
 
 // missingIndexes returns the indexes that are not among the valid ones.

@@ -240,7 +240,7 @@ func (d *Driver) explainRefused(ctx context.Context, on querier, some []*newReco
 		}
 		n.refusal = refusal
 		if refusal == nil { // The obstacle is gone by now.
-			n.refusal = n.Duplicate()
+			n.refusal = n.Duplicate("")
 		}
 	}
 	return nil
@@ -420,7 +420,7 @@ func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	if err != nil || taken == nil {
 		return nil, err
 	}
-	return n.Duplicate(), nil
+	return n.Duplicate(taken.ID), nil
 }
 
 // admissible returns why a record must be refused; nil if it can be added.

@@ -3,7 +3,6 @@ package postgres
 import (
 	"fmt"
 
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
@@ -36,7 +35,7 @@ func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 			return nil, err
 		}
 		if held && holder != j.ID {
-			return amboy.NewDuplicateJobScopeErrorf("taking the enqueue scopes of job %q: scope %q is held by job %q", j.ID, name, holder), nil
+			return j.DuplicateScope(name, holder), nil
 		}
 	}
 	return nil, nil

@@ -12,7 +12,7 @@ func (c *changes) checkKey(j *job) (refusal, err error) {
 	if err != nil || !held || holder == j.ID {
 		return nil, err
 	}
-	return amboy.NewDuplicateJobErrorf("job %q: job %q has the unique key %q", j.ID, holder, j.UniqueKey), nil
+	return j.DuplicateKey(holder), nil
 }
 
 // started releases the unique key of a job that holds it until its start.

@@ -141,7 +141,7 @@ func (c *changes) checkNext(j *job, next *newRecord) (refusal, err error) {
 		return nil, err
 	}
 	if taken != nil {
-		return next.Duplicate(), nil
+		return next.Duplicate(taken.ID), nil
 	}
 	return c.checkFree(j, next.EnqueueScopes)
 }

@@ -159,7 +159,7 @@ func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 		if err != nil {
 			return err
 		}
-		return checkFile(ctx, source+"&mode=rw")
+		return onConnection(ctx, source+"&mode=rw", checkCurrent)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		var model string
@@ -172,6 +172,11 @@ func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("creating the file: %w", err)
 	}
+	return onConnection(ctx, source, setUp)
+}
+
+// onConnection calls a function with a connection to a file, which is closed afterwards.
+func onConnection(ctx context.Context, source string, call func(context.Context, *sql.Conn) error) (err error) {
 	db, err := sql.Open("sqlite", source)
 	if err != nil {
 		return err
@@ -182,7 +187,12 @@ func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	_, err = schemaVersion(ctx, conn)
+	return call(ctx, conn)
+}
+
+// setUp initializes an empty file or migrates a file of this driver.
+func setUp(ctx context.Context, conn *sql.Conn) error {
+	_, err := schemaVersion(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -201,18 +211,8 @@ func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 	return noteBoot(ctx, conn)
 }
 
-// checkFile returns an error unless the file has the current schema. It changes nothing.
-func checkFile(ctx context.Context, source string) (err error) {
-	db, err := sql.Open("sqlite", source)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
+// checkCurrent returns an error unless the file has the current schema. It changes nothing.
+func checkCurrent(ctx context.Context, conn *sql.Conn) error {
 	version, err := schemaVersion(ctx, conn)
 	if err != nil {
 		return err

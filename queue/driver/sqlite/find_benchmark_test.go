@@ -85,17 +85,23 @@ func (m *manyRecords) record(i int) (r *driver.Record, pending bool) {
 	return r, false
 }
 
-// openMany opens a file with many records. It creates the file, which takes a minute, unless
-// AMBOY_MANY is the path of an existing one. A file at that path is kept.
-func openMany(b *testing.B) *sqlite.Driver {
+// openNamed opens the file that an environment variable names, or else a new one.
+func openNamed(b *testing.B, variable string) (d *sqlite.Driver, path string, isNew bool) {
 	b.Helper()
-	path := os.Getenv("AMBOY_MANY")
+	path = os.Getenv(variable)
 	if path == "" {
 		path = newPath(b)
 	}
 	_, err := os.Stat(path)
-	d := open(b, sqlite.Options{Path: path, KeepFinished: 2 * manyFinished})
-	if err == nil {
+	return open(b, sqlite.Options{Path: path, KeepFinished: 2 * manyFinished}), path, err != nil
+}
+
+// openMany opens a file with many records. It creates the file, which takes a minute, unless
+// AMBOY_MANY is the path of an existing one. A file at that path is kept.
+func openMany(b *testing.B) *sqlite.Driver {
+	b.Helper()
+	d, path, isNew := openNamed(b, "AMBOY_MANY")
+	if !isNew {
 		return d
 	}
 	begun, many := time.Now(), newManyRecords(b)

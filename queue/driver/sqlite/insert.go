@@ -189,7 +189,10 @@ func (c *changes) insertPlain(all []*newRecord, now int64) error {
 		case err == nil:
 			c.count(n.queue).add(all[i : i+1])
 		case isTaken(err):
-			n.refusal = n.Duplicate()
+			n.refusal, err = c.checkTaken(n)
+			if err != nil {
+				return fmt.Errorf("finding the job with the ID of record %q: %w", n.Name, err)
+			}
 		default:
 			return fmt.Errorf("adding record %q: %w", n.Name, err)
 		}
@@ -322,10 +325,16 @@ func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	if err == nil && taken == nil {
 		edgesLeft, err = c.anyEdgesLeft(n.queue, n.ID)
 	}
-	if err != nil || (taken == nil && !edgesLeft) {
+	switch {
+	case err != nil:
 		return nil, err
+	case taken != nil:
+		return n.Duplicate(taken.ID), nil
+	case edgesLeft:
+		return n.Duplicate(""), nil
+	default:
+		return nil, nil
 	}
-	return n.Duplicate(), nil
 }
 
 // admissible returns why a record must be refused; nil if it can be added.

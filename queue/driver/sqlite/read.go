@@ -213,7 +213,15 @@ var findTime = 40 * time.Millisecond
 // filter these records, or all records. A record that can't be decoded is returned without
 // a job.
 func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
-	found, next, err := d.find(ctx, q, page)
+	if page.Brief {
+		records, next, err := d.findBrief(ctx, q, page)
+		if err != nil {
+			return driver.Page{}, fmt.Errorf("finding records: %w", err)
+		}
+		return driver.Page{Records: records, Next: next}, nil
+	}
+	var found []*described
+	next, err := d.find(ctx, q, page, readColumns, collect(&found))
 	if err != nil {
 		return driver.Page{}, fmt.Errorf("finding records: %w", err)
 	}
@@ -224,24 +232,53 @@ func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageReque
 	return driver.Page{Records: records, Next: next}, nil
 }
 
-func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageRequest) (found []*described, next driver.Cursor, err error) {
+// briefColumns are the columns of a brief record. Functions of SQL end a text at a zero byte.
+const briefColumns = `(SELECT name FROM queues WHERE id = jobs.queue), job_id, attempt, type, started, ended,
+	CAST(substr(CAST(last_error AS BLOB), 1, 16384) AS BLOB)`
+
+// findBrief returns a page of brief records. It does not decode any BSON.
+func (d *Driver) findBrief(ctx context.Context, q driver.Query, page driver.PageRequest) (records []*driver.Record, next driver.Cursor, err error) {
+	next, err = d.find(ctx, q, page, briefColumns, func(r *row) error {
+		record := &driver.Record{Group: r.text()}
+		id, attempt := r.text(), r.time()
+		if attempt.Valid {
+			record.RetryInfo = amboy.JobRetryInfo{Retryable: true, BaseJobID: id, CurrentAttempt: int(attempt.Int64)}
+		}
+		record.Name, record.Type = driver.RecordName(record.Group, id, record.RetryInfo), r.text()
+		record.TimeInfo.Start, record.TimeInfo.End = table.TimeOf(r.time()), table.TimeOf(r.time())
+		if text := r.bytes(); len(text) > 0 {
+			record.Status.Errors = []string{string(text)}
+		}
+		records = append(records, record)
+		return nil
+	})
+	return records, next, err
+}
+
+// find calls each with the rows of a page, and returns where the next page begins.
+func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageRequest, columns string, each func(*row) error) (next driver.Cursor, err error) {
 	err = table.CheckLimit(page.Limit)
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
 	at, err := table.NewSpan(page.After, page.Newest)
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
 	s, err := newSelection(q, time.Now())
 	if err != nil {
-		return nil, "", err
+		return "", err
+	}
+	n := 0
+	counted := func(r *row) error {
+		n++
+		return each(r)
 	}
 	s.short = page.After == ""
 	for begun := time.Now(); ; s.short = false {
-		next, err = s.page(reading{d.reads, ctx}, readColumns, at, page.Limit-len(found), collect(&found))
-		if err != nil || next == "" || len(found) == page.Limit || !s.short && time.Since(begun) > findTime {
-			return found, next, err
+		next, err = s.page(reading{d.reads, ctx}, columns, at, page.Limit-n, counted)
+		if err != nil || next == "" || n == page.Limit || !s.short && time.Since(begun) > findTime {
+			return next, err
 		}
 	}
 }

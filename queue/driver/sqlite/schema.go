@@ -219,8 +219,8 @@ CREATE TABLE leftovers (
 CREATE INDEX edges_open ON edges (queue, to_job) WHERE state = 0;
 `
 
-// The column used is when a record of a queue was last put or moved, and the row of prunings is how often queues
-// were dropped: as long as it stays, the keys of queues do.
+// The column used is when a record of a queue was last put or moved, and the row of prunings is how
+// often queues were dropped: as long as it stays, the keys of queues do.
 const schemaV6 = `
 ALTER TABLE queues ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX queues_empty ON queues (used) WHERE

@@ -114,13 +114,13 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// Open opens the file, creates it if it does not exist, and migrates it to the schema
-// of this version, unless Options.SkipMigrations is set. A new file can be read and written by its owner only; the mode of a
-// file that exists stays. Open returns an error if the options are invalid, a
+// Open opens the file, creates it if it does not exist, and migrates it to the schema of this
+// version, unless Options.SkipMigrations is set. A new file can be read and written by its owner
+// only; the mode of a file that exists stays. Open returns an error if the options are invalid, a
 // *NewerSchemaError if a newer version of this library wrote the file, an error that wraps
-// ErrNetworkFileSystem if it is on a network file system, one that wraps ErrDamaged if it is
-// no database or is found to be damaged (Open does not read all of it: see Check), and an
-// error if the file is not a queue file or can't be written. ctx bounds only Open itself.
+// ErrNetworkFileSystem if it is on a network file system, one that wraps ErrDamaged if it is no
+// database or is found to be damaged (Open does not read all of it: see Check), and an error if the
+// file is not a queue file or can't be written. ctx bounds only Open itself.
 func Open(ctx context.Context, opts Options) (*Driver, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {

@@ -54,8 +54,9 @@ type writer struct {
 	identity *identity
 	lost     error
 
-	// logSize is the size of the log after the last transaction, trimAt the size from which on the log is truncated, and trimPause the number of
-	// transactions after which that is tried in any case if the log is large.
+	// logSize is the size of the log after the last transaction, trimAt the size from which on the
+	// log is truncated, and trimPause the number of transactions after which that is tried in any
+	// case if the log is large.
 	logSize   int64
 	trimAt    int64
 	trimPause int

@@ -43,6 +43,12 @@ func span(seconds float64) time.Duration {
 // has one token.
 type Bucket int64
 
+// After returns the time of a bucket's clock that started some time ago. It is never 0, which
+// would be a new bucket.
+func After(elapsed time.Duration) int64 { return int64(epoch + elapsed) }
+
+const epoch = 100 * 365 * 24 * time.Hour
+
 // at returns the bucket as it is at a time: no fuller than it may be, and not emptied in the
 // future.
 func (b Bucket) at(r amboy.Rate, now int64) Bucket {

@@ -99,7 +99,7 @@ func (s *Schedule[J]) take(e *Entry[J], scopes []string) error {
 		return nil
 	}
 	if err := s.holders.Acquire(e.ID, scopes); err != nil {
-		return fmt.Errorf("taking the enqueue scopes of job %q: %w", e.ID, err)
+		return err
 	}
 	var freed []string
 	for _, name := range scopes {

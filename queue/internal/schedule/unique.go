@@ -29,10 +29,10 @@ func (u *Unique) Split() (key string, until amboy.UniqueUntil) {
 // entry holds; nil if both are free.
 func (s *Schedule[J]) Duplicate(e *Entry[J]) error {
 	if _, taken := s.byID[e.ID]; taken {
-		return amboy.NewDuplicateJobErrorf("job %q is in the queue already", e.ID)
+		return &amboy.DuplicateJobError{JobID: e.ID, Reason: amboy.DuplicateID, Value: e.ID, ExistingID: e.ID}
 	}
 	if holder := s.keyHolder(e); holder != nil {
-		return amboy.NewDuplicateJobErrorf("job %q has the unique key %q", holder.ID, e.Unique.Key)
+		return &amboy.DuplicateJobError{JobID: e.ID, Reason: amboy.DuplicateUniqueKey, Value: e.Unique.Key, ExistingID: holder.ID}
 	}
 	return nil
 }

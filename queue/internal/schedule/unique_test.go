@@ -26,7 +26,7 @@ func (f *fixture) hasKey(id string) {
 		return
 	}
 	require.True(f.t, amboy.IsDuplicateJobError(err), "no entry holds the key")
-	require.EqualError(f.t, err, fmt.Sprintf(`job %q has the unique key "key"`, id))
+	require.EqualError(f.t, err, fmt.Sprintf(`unique key "key" of job "probe" is held by job %q`, id))
 }
 
 func TestUniqueKeyIsHeldUntil(t *testing.T) {

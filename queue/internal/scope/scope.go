@@ -37,8 +37,8 @@ func (h *Holders) HeldByOther(owner string, scopes []string) (scope string, held
 func (h *Holders) Len() int { return len(h.owners) }
 
 // Acquire gives the scopes to owner, which may hold some of them already. If another owner
-// holds one, it returns an error for which amboy.IsDuplicateJobScopeError is true. An empty
-// owner and an empty scope are refused.
+// holds one, it returns an *amboy.DuplicateJobError. An empty owner and an empty scope are
+// refused.
 func (h *Holders) Acquire(owner string, scopes []string) error {
 	if err := validate("acquiring", owner, scopes); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (h *Holders) checkRelease(owner string, scopes []string) error {
 }
 
 func (h *Holders) taken(scope, owner string) error {
-	return amboy.NewDuplicateJobScopeErrorf("acquiring scope %q for %q: it is held by %q", scope, owner, h.owners[scope])
+	return &amboy.DuplicateJobError{JobID: owner, Reason: amboy.DuplicateEnqueueScope, Value: scope, ExistingID: h.owners[scope]}
 }
 
 func (h *Holders) give(owner string, scopes []string) {

@@ -53,7 +53,7 @@ func TestHoldersChangeAllOrNothing(t *testing.T) {
 		"acquire another's": {
 			change:    func(h *scope.Holders) error { return h.Acquire("a", []string{"x", "b1"}) },
 			after:     before,
-			err:       `acquiring scope "b1" for "a": it is held by "b"`,
+			err:       `enqueue scope "b1" of job "a" is held by job "b"`,
 			duplicate: true,
 		},
 		"acquire without an owner": {
@@ -106,7 +106,7 @@ func TestHoldersChangeAllOrNothing(t *testing.T) {
 				return h.ReleaseAndAcquire("a", []string{"a1"}, "c", []string{"a1", "a2"})
 			},
 			after:     before,
-			err:       `acquiring scope "a2" for "c": it is held by "a"`,
+			err:       `enqueue scope "a2" of job "c" is held by job "a"`,
 			duplicate: true,
 		},
 		"pass on and acquire another's": {
@@ -114,7 +114,7 @@ func TestHoldersChangeAllOrNothing(t *testing.T) {
 				return h.ReleaseAndAcquire("a", []string{"a1"}, "c", []string{"a1", "b1"})
 			},
 			after:     before,
-			err:       `acquiring scope "b1" for "c": it is held by "b"`,
+			err:       `enqueue scope "b1" of job "c" is held by job "b"`,
 			duplicate: true,
 		},
 		"pass on what another holds": {

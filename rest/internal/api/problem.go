@@ -22,6 +22,8 @@ type Problem struct {
 	Detail string `json:"detail,omitempty"`
 	// Errors describe what is wrong with the request.
 	Errors []FieldError `json:"errors,omitempty"`
+	// Duplicate describes a duplicate job.
+	Duplicate *web.Duplicate `json:"duplicate,omitempty"`
 	// Job, State, Action and Rule describe a state that forbids an action.
 	Job    *management.JobRef    `json:"job,omitempty"`
 	State  amboy.JobState        `json:"state,omitempty"`
@@ -59,7 +61,7 @@ func failureOf(ctx context.Context, err error) *web.Failure {
 }
 
 func problemOf(f *web.Failure, err error) Problem {
-	p := Problem{Type: "about:blank", Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text}
+	p := Problem{Type: "about:blank", Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text, Duplicate: f.Duplicate}
 	if f.Kind != "" {
 		p.Type, p.Title = TypePrefix+string(f.Kind), titles[f.Kind]
 	}

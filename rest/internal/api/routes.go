@@ -26,6 +26,7 @@ func Routes() []Route {
 		{Method: http.MethodPatch, Pattern: "/v2/queues/{queue}", Actions: []guard.Action{guard.Control}, Name: "controlQueue", Summary: "Pauses, resumes or drains a queue, or changes its limits", Input: new(queuePath), Body: new(management.ControlChange), Answers: answers(management.Control{}), serve: controlQueue},
 		{Method: http.MethodGet, Pattern: "/v2/jobs", Actions: read, Name: "findJobs", Summary: "Lists a page of the jobs that a filter selects", Input: new(findInput), Answers: answers(management.JobPage{}), serve: findJobs},
 		{Method: http.MethodGet, Pattern: "/v2/jobs/count", Actions: read, Name: "countJobs", Summary: "Counts the jobs that a filter selects", Input: new(countInput), Answers: answers(management.Count{}), serve: countJobs},
+		{Method: http.MethodGet, Pattern: "/v2/jobs/errors", Actions: read, Name: "groupErrors", Summary: "Groups the jobs that a filter selects by their last errors, without numbers and IDs. Examines the latest jobs first, for at most about 1.5 s", Input: new(errorsInput), Answers: answers(management.ErrorGroups{}), serve: groupErrors},
 		{Method: http.MethodPost, Pattern: "/v2/jobs/actions", Actions: acts, Name: "actOnJobs", Summary: "Performs an action on the jobs that a filter selects, or reports what it would do", Input: new(none), Body: new(ActOnJobs), Answers: answers(management.Acted{}), serve: actOnJobs},
 		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs", Actions: []guard.Action{guard.Create}, Name: "createJob", Summary: "Puts a job in a queue: of a registered type, or for outside workers. It may wait for the end of the job", Input: new(createInput), Body: new(management.NewJob), Example: createExample, AnswerExample: createdExample, Answers: map[int]any{http.StatusCreated: Created{}, http.StatusOK: Created{}}, serve: createJob},
 		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: read, Name: "getJob", Summary: "Describes a job in full", Input: new(jobPath), Answers: answers(management.Job{}), serve: getJob},
@@ -97,6 +98,7 @@ type filterInput struct {
 	ID          []string         `query:"id" maxItems:"100" description:"Any of these IDs"`
 	IDPattern   string           `query:"id_pattern" description:"A pattern for the ID: * matches any characters, ? matches one"`
 	Error       string           `query:"error" description:"A part of the last error"`
+	ErrorGroup  string           `query:"error_group" description:"The message of a group of errors, or an error of one of its jobs"`
 	Scope       string           `query:"scope" description:"A scope that the job needs"`
 	CreatedFrom time.Time        `query:"created_from"`
 	CreatedTo   time.Time        `query:"created_to"`
@@ -109,7 +111,7 @@ type filterInput struct {
 func (f filterInput) filter() management.JobFilter {
 	return management.JobFilter{
 		Queues: f.Queue, States: f.State, Types: f.Type, Tags: f.Tag, IDs: f.ID,
-		IDPattern: f.IDPattern, Error: f.Error, Scope: f.Scope,
+		IDPattern: f.IDPattern, Error: f.Error, ErrorGroup: f.ErrorGroup, Scope: f.Scope,
 		Created: management.TimeRange{From: f.CreatedFrom, To: f.CreatedTo},
 		Due:     management.TimeRange{From: f.DueFrom, To: f.DueTo},
 		Ended:   management.TimeRange{From: f.EndedFrom, To: f.EndedTo},
@@ -124,6 +126,12 @@ type findInput struct {
 type countInput struct {
 	filterInput
 	Most int `query:"most" minimum:"1" maximum:"100000" description:"The largest number that is counted; the default is 100000"`
+}
+
+type errorsInput struct {
+	filterInput
+	Cursor string `query:"cursor" description:"The next of the previous answer"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" description:"The maximum number of groups; the default is 50"`
 }
 
 type createInput struct {
@@ -228,6 +236,17 @@ func countJobs(c *call) (answer, error) {
 	}
 	count, err := c.CountJobs(c.r.Context(), in.filter(), in.Most)
 	return ok(count), err
+}
+
+func groupErrors(c *call) (answer, error) {
+	var in errorsInput
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	groups, err := c.ErrorGroups(c.r.Context(), management.ErrorGroupRequest{Filter: in.filter(), Cursor: in.Cursor, Limit: in.Limit})
+	groups = numbering.ShowErrorGroups(groups)
+	groups.Groups = notNil(groups.Groups)
+	return ok(groups), err
 }
 
 func actOnJobs(c *call) (answer, error) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -100,11 +101,21 @@ type actData struct {
 	Fields  []field // to send again
 	Done    int
 	Skipped int
+	// States counts the jobs that a preview would change, by state.
+	States []stateCount
+	// Early counts the jobs among them that would start before their time.
+	Early int
 	// More is true if not all jobs were read.
 	More bool
 	// Going is true while the action is performed, and false in the preview.
 	Going bool
 	Jobs  []management.JobSummary
+}
+
+// stateCount is a number of jobs in a state.
+type stateCount struct {
+	State amboy.JobState
+	Jobs  int
 }
 
 // place is the progress of an action on many jobs: the current filter, and the cursor in
@@ -235,11 +246,22 @@ func (d *Dashboard) previewMany(w http.ResponseWriter, r *http.Request, filters 
 		return err
 	}
 	data.Done, data.Skipped, data.More = run.done, run.skipped, !run.ended()
+	var changed []amboy.JobState
+	for _, state := range amboy.JobStates() {
+		if n := run.states.Of(state); n > 0 {
+			data.States = append(data.States, stateCount{state, n})
+			changed = append(changed, state)
+		}
+	}
+	if data.Action.Kind == management.Retry {
+		data.Early = run.states.Scheduled
+	}
 	for _, filter := range filters {
 		room := previewJobs - len(data.Jobs)
-		if room == 0 {
+		if room == 0 || len(changed) == 0 {
 			break
 		}
+		filter.States = changed // among those of the filter
 		page, err := run.inspector.FindJobs(r.Context(), filter, management.PageRequest{Limit: room})
 		if err != nil {
 			return err
@@ -295,6 +317,7 @@ type massRun struct {
 	step          int // the number of jobs per call
 	at            place
 	done, skipped int
+	states        management.StateCounts
 }
 
 // resume restores the progress of an earlier request.
@@ -329,6 +352,7 @@ func (r *massRun) until(request *http.Request, end time.Time, most int) error {
 		}
 		r.done += acted.Done
 		r.skipped += acted.Skipped
+		r.states.Add(acted.States)
 		read += acted.Done + acted.Skipped
 		r.at.cursor = acted.Next
 		if acted.Next == "" {

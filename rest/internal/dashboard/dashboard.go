@@ -68,6 +68,7 @@ func (d *Dashboard) Routes() []Route {
 	return []Route{
 		{"GET", "/{$}", read, "overview of all queues", d.page(d.overview)},
 		{"GET", "/jobs", read, "jobs that a filter selects", d.page(d.jobs)},
+		{"GET", "/errors", read, "jobs grouped by error", d.page(d.errors)},
 		{"GET", "/queues", read, "list of queues", d.page(d.queues)},
 		{"GET", "/queues/{queue}", read, "one queue", d.page(d.queue)},
 		{"GET", "/queues/{queue}/jobs/{id}", read, "one job", d.page(d.job)},

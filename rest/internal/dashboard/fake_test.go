@@ -99,6 +99,12 @@ func (f *fake) FindQueues(ctx context.Context, filter management.QueueFilter, pa
 	return inspectortest.Page(queues, filter, page)
 }
 
+func (f *fake) ErrorGroups(ctx context.Context, req management.ErrorGroupRequest) (management.ErrorGroups, error) {
+	page, err := f.FindJobs(ctx, req.Filter, management.PageRequest{Cursor: req.Cursor, Limit: management.MaxLimit})
+	groups := inspectortest.ErrorGroups(page.Jobs)
+	return management.ErrorGroups{Groups: groups, Examined: len(groups), Next: page.Next}, err
+}
+
 func (f *fake) SumQueues(ctx context.Context) (management.QueueTotals, error) {
 	queues, err := f.Queues(ctx)
 	return inspectortest.Sum(queues), err
@@ -338,6 +344,9 @@ func (f *fake) Act(_ context.Context, req management.ActRequest) (management.Act
 	}
 	looked := min(req.Limit, f.many-from)
 	acted := management.Acted{Done: looked - looked/10, Skipped: looked / 10}
+	if req.DryRun {
+		acted.States = management.StateCounts{Scheduled: 1, Failed: acted.Done - 1}
+	}
 	if from+looked < f.many {
 		acted.Next = strconv.Itoa(from + looked)
 	}

@@ -11,7 +11,7 @@ import (
 
 // filterFields are the names of the fields of a filter, in addresses and forms.
 var filterFields = []string{
-	"queue", "state", "type", "tag", "id", "id_pattern", "error", "scope",
+	"queue", "state", "type", "tag", "id", "id_pattern", "error", "error_group", "scope",
 	"created_from", "created_to", "due_from", "due_to", "ended_from", "ended_to",
 }
 
@@ -33,7 +33,7 @@ func parseFilter(fields url.Values) (management.JobFilter, error) {
 		f.States = append(f.States, amboy.JobState(state))
 	}
 	f.Types, f.Tags, f.IDs = given(fields, "type"), given(fields, "tag"), given(fields, "id")
-	for name, text := range map[string]*string{"id_pattern": &f.IDPattern, "error": &f.Error, "scope": &f.Scope} {
+	for name, text := range map[string]*string{"id_pattern": &f.IDPattern, "error": &f.Error, "error_group": &f.ErrorGroup, "scope": &f.Scope} {
 		value, err := single(fields, name)
 		if err != nil {
 			return f, err
@@ -110,6 +110,7 @@ func filterValues(f management.JobFilter) url.Values {
 	add("id", f.IDs...)
 	add("id_pattern", f.IDPattern)
 	add("error", f.Error)
+	add("error_group", f.ErrorGroup)
 	add("scope", f.Scope)
 	add("created_from", inputTime(f.Created.From))
 	add("created_to", inputTime(f.Created.To))
@@ -123,7 +124,7 @@ func filterValues(f management.JobFilter) url.Values {
 // filterLabels are the labels of the fields.
 var filterLabels = map[string]string{
 	"queue": "Queue", "state": "State", "type": "Type", "tag": "Tag", "id": "ID", "id_pattern": "ID like",
-	"error": "Error contains", "scope": "Scope",
+	"error": "Error contains", "error_group": "Error like", "scope": "Scope",
 	"created_from": "Put from", "created_to": "Put before", "due_from": "Due from", "due_to": "Due before",
 	"ended_from": "Ended from", "ended_to": "Ended before",
 }

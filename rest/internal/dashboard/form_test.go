@@ -44,6 +44,10 @@ func TestRetryAllFailedJobsOfAType(t *testing.T) {
 	preview := parse(t, w.Body.String())
 	assert.Equal(t, "1,084", preview.one(t, "strong", "id", "would-done").words())
 	assert.Equal(t, "120", preview.one(t, "strong", "id", "would-skip").words())
+	assert.Equal(t, "Of these: 1 ◷ scheduled, 1,083 ✗ failed.", preview.one(t, "p", "id", "would-states").words())
+	assert.Contains(t, preview.one(t, "p", "id", "would-early").words(), "1 scheduled job would start before its time")
+	listed := f.filters[len(f.filters)-1]
+	assert.Equal(t, []amboy.JobState{amboy.StateScheduled, amboy.StateFailed}, listed.States, "it lists only jobs that would change")
 	want := management.JobFilter{Queues: []string{"billing"}, States: []amboy.JobState{amboy.StateFailed}, Types: []string{"send-invoice"}}
 	for _, req := range f.acts {
 		assert.True(t, req.DryRun)

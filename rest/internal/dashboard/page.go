@@ -216,7 +216,7 @@ func parseTemplates() map[string]*template.Template {
 		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/chart.html"))
 	pages := map[string]*template.Template{}
 	for _, name := range []string{
-		"overview", "jobs", "act", "confirm", "job", "queues", "queue", "workers", "schedules", "diagnosis", "scopes", "audit", "problem",
+		"overview", "jobs", "errors", "act", "confirm", "job", "queues", "queue", "workers", "schedules", "diagnosis", "scopes", "audit", "problem",
 	} {
 		pages[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
 	}

@@ -27,6 +27,7 @@ const hostile = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(
 var addresses = []string{
 	"/", "/?last=15m", "/?last=48h",
 	"/jobs", "/jobs?state=failed&state=running&type=a&tag=b&tag=c&id=d&id_pattern=x*&error=e&scope=s&created_from=2026-01-02T03:04&ended_to=2026-01-02T03:04:05Z&order=oldest&limit=100&cursor=c",
+	"/errors", "/errors?error=e&queue=q&type=t&cursor=c",
 	"/queues", "/queues?name=ten&sort=oldest&last=6h",
 	"/queues/billing", "/queues/mail?did=control",
 	"/queues/billing/jobs/failed", "/queues/billing/jobs/running?did=retry&done=1&skipped=0", "/queues/billing/jobs/close-month?distance=5",
@@ -185,6 +186,8 @@ func TestEmptyPages(t *testing.T) {
 		"/":                  "No queues yet",
 		"/jobs":              "No jobs yet",
 		"/jobs?state=failed": "Clear the filter",
+		"/errors":            "No job has failed",
+		"/errors?error=a":    "No failed job matches",
 		"/queues":            "No queues yet",
 		"/workers":           "No process is known",
 		"/schedules":         "No process runs a schedule",
@@ -212,7 +215,7 @@ func TestErrorPages(t *testing.T) {
 	} {
 		t.Run(c.err.Error(), func(t *testing.T) {
 			s := newSite(&fake{err: c.err}, "/ops")
-			for _, address := range []string{"/", "/jobs", "/queues", "/queues/a", "/queues/a/jobs/b", "/workers", "/schedules", "/diagnosis", "/scopes", "/audit", "/live"} {
+			for _, address := range []string{"/", "/jobs", "/errors", "/queues", "/queues/a", "/queues/a/jobs/b", "/workers", "/schedules", "/diagnosis", "/scopes", "/audit", "/live"} {
 				w := s.get(address)
 				assert.Equal(t, c.status, w.Code, address)
 				assert.Contains(t, parse(t, w.Body.String()).one(t, "main").words(), c.text)
@@ -238,6 +241,8 @@ func TestInvalidAddressesAreRefused(t *testing.T) {
 		"/jobs?limit=1000000000":              "limit",
 		"/jobs?order=random":                  "order",
 		"/jobs?queue=_x":                      "queue",
+		"/errors?state=failed":                "state",
+		"/errors?error=a&error=b":             "error",
 		"/queues?sort=luck":                   "sort",
 		"/queues?sort=oldest&cursor=x":        "cursor",
 		"/queues/billing/jobs/a?distance=6":   "distance",

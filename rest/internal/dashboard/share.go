@@ -17,8 +17,8 @@ import (
 const shareTime = time.Second
 
 // Share returns an Inspector that wraps another, and shares the answers to expensive
-// queries among open pages for a second: the queues, their activity, counts of jobs, and the
-// diagnosis.
+// queries among open pages for a second: the queues, their activity, counts of jobs, groups
+// of errors, and the diagnosis.
 // A change made through it is visible at once.
 //
 // It does not distinguish clients. Access checks must wrap it.
@@ -31,6 +31,7 @@ func Share(inspector management.Inspector) management.Inspector {
 		queue:     newCache[management.Queue](),
 		activity:  newCache[management.Activity](),
 		counts:    newCache[management.Count](),
+		groups:    newCache[management.ErrorGroups](),
 		diagnosis: newCache[management.Diagnosis](),
 	}
 }
@@ -44,6 +45,7 @@ type shared struct {
 	queue    *cache[management.Queue]
 	activity *cache[management.Activity]
 	counts   *cache[management.Count]
+	groups   *cache[management.ErrorGroups]
 	// diagnosis has one answer.
 	diagnosis *cache[management.Diagnosis]
 }
@@ -85,6 +87,14 @@ func (s *shared) CountJobs(ctx context.Context, filter management.JobFilter, mos
 	return s.counts.get(ctx, key(filter, most), func(ctx context.Context) (management.Count, error) {
 		return s.Inspector.CountJobs(ctx, filter, most)
 	})
+}
+
+func (s *shared) ErrorGroups(ctx context.Context, req management.ErrorGroupRequest) (management.ErrorGroups, error) {
+	groups, err := s.groups.get(ctx, key(req), func(ctx context.Context) (management.ErrorGroups, error) {
+		return s.Inspector.ErrorGroups(ctx, req)
+	})
+	groups.Groups = slices.Clone(groups.Groups)
+	return groups, err
 }
 
 // Diagnose returns an error that wraps management.ErrUnsupported if the Inspector makes no
@@ -141,6 +151,7 @@ func (s *shared) forget() {
 	s.queue.forget()
 	s.activity.forget()
 	s.counts.forget()
+	s.groups.forget()
 	s.diagnosis.forget()
 }
 

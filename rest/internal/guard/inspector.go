@@ -169,6 +169,17 @@ func (g *guarded) CountJobs(ctx context.Context, filter management.JobFilter, mo
 	return g.inner.CountJobs(ctx, filter, most)
 }
 
+func (g *guarded) ErrorGroups(ctx context.Context, req management.ErrorGroupRequest) (management.ErrorGroups, error) {
+	if err := req.Validate(); err != nil {
+		return management.ErrorGroups{}, err
+	}
+	if err := g.allow(ctx, Read, req.Filter.Queues...); err != nil {
+		return management.ErrorGroups{}, err
+	}
+	req.Filter.Queues = g.visibleQueues(req.Filter.Queues)
+	return g.inner.ErrorGroups(ctx, req)
+}
+
 func (g *guarded) Job(ctx context.Context, queue, id string) (management.Job, error) {
 	if err := g.allowJob(ctx, Access{Action: Read, Queue: queue, ID: id}); err != nil {
 		return management.Job{}, err

@@ -80,6 +80,10 @@ func (*empty) SumQueues(context.Context) (management.QueueTotals, error) {
 	return management.QueueTotals{}, nil
 }
 
+func (*empty) ErrorGroups(context.Context, management.ErrorGroupRequest) (management.ErrorGroups, error) {
+	return management.ErrorGroups{}, nil
+}
+
 func (*empty) FindJobs(context.Context, management.JobFilter, management.PageRequest) (management.JobPage, error) {
 	return management.JobPage{}, nil
 }

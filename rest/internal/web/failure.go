@@ -34,10 +34,34 @@ type Failure struct {
 	Field string `json:"field,omitempty"`
 	Value string `json:"value,omitempty"`
 	Rule  string `json:"rule,omitempty"`
+	// Duplicate describes a duplicate job; nil for other failures, and if it is unknown.
+	Duplicate *Duplicate `json:"duplicate,omitempty"`
 	// RetryAfter is the time after which a client may try again; 0 if unknown.
 	RetryAfter time.Duration `json:"-"`
 	// Challenge says how a client authenticates; empty unless the status is 401.
 	Challenge string `json:"-"`
+}
+
+// Duplicate is the JSON form of an amboy.DuplicateJobError.
+type Duplicate struct {
+	ID         string                `json:"id" description:"the job that was not added"`
+	Reason     amboy.DuplicateReason `json:"reason" enum:"id,unique_key,enqueue_scope"`
+	Value      string                `json:"value" description:"the ID, unique key or scope that both jobs have"`
+	ExistingID string                `json:"existing_id,omitempty" description:"the job in the queue; absent if it is gone by now"`
+}
+
+// duplicateOf returns the duplicate that an error describes; nil if it describes none.
+func duplicateOf(err error) *Duplicate {
+	var e *amboy.DuplicateJobError
+	if !errors.As(err, &e) {
+		return nil
+	}
+	return &Duplicate{ID: e.JobID, Reason: e.Reason, Value: e.Value, ExistingID: e.ExistingID}
+}
+
+// Err returns the error that d describes.
+func (d *Duplicate) Err() error {
+	return &amboy.DuplicateJobError{JobID: d.ID, Reason: d.Reason, Value: d.Value, ExistingID: d.ExistingID}
 }
 
 // SetHeader sets the header fields of the answer.
@@ -192,9 +216,13 @@ func FailureOf(ctx context.Context, err error) *Failure {
 	case errors.Is(err, management.ErrUnsupported):
 		return answer(http.StatusConflict, KindUnsupported)
 	case amboy.IsDuplicateJobScopeError(err):
-		return about(http.StatusConflict, KindDuplicateScope, amboy.IsDuplicateJobScopeError)
+		f := about(http.StatusConflict, KindDuplicateScope, amboy.IsDuplicateJobScopeError)
+		f.Duplicate = duplicateOf(err)
+		return f
 	case amboy.IsDuplicateJobError(err):
-		return about(http.StatusConflict, KindDuplicateJob, amboy.IsDuplicateJobError)
+		f := about(http.StatusConflict, KindDuplicateJob, amboy.IsDuplicateJobError)
+		f.Duplicate = duplicateOf(err)
+		return f
 	case amboy.IsJobNotFoundError(err):
 		f := about(http.StatusNotFound, KindJobNotFound, amboy.IsJobNotFoundError)
 		f.Field = NameField

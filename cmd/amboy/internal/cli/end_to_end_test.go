@@ -89,7 +89,7 @@ func TestEndToEndAJobThatFailed(t *testing.T) {
 	s.run(7, "jobs", "watch", "mail", "to/ada ☂", "--every", "10ms")
 
 	assert.Contains(t, s.run(0, "jobs", "list", "--state", "failed", "--error", "stamps"), `no\x1b[31m stamps`)
-	assert.Contains(t, s.run(0, "jobs", "show", "mail", "to/ada ☂"), `"to": "ada"`)
+	assert.Contains(t, s.run(0, "jobs", "show", "mail", "to/ada ☂"), `"To": "ada"`)
 	s.run(4, "jobs", "park", "mail", "to/ada ☂")
 	assert.Equal(t, "would be retried: 1, skipped: 0\n", s.run(0, "jobs", "retry", "--state", "failed", "--dry-run"))
 	assert.Equal(t, "would be retried: 1, skipped: 0\n", s.run(0, "jobs", "retry", "mail", "to/ada ☂", "--dry-run"))

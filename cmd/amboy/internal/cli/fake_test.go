@@ -105,6 +105,12 @@ func (f *fake) FindQueues(ctx context.Context, filter management.QueueFilter, pa
 	return inspectortest.Page(queues, filter, page)
 }
 
+func (f *fake) ErrorGroups(ctx context.Context, req management.ErrorGroupRequest) (management.ErrorGroups, error) {
+	page, err := f.FindJobs(ctx, req.Filter, management.PageRequest{})
+	groups := inspectortest.ErrorGroups(page.Jobs)
+	return management.ErrorGroups{Groups: groups, Examined: len(groups)}, err
+}
+
 func (f *fake) SumQueues(ctx context.Context) (management.QueueTotals, error) {
 	queues, err := f.Queues(ctx)
 	return inspectortest.Sum(queues), err

@@ -27,6 +27,7 @@ func (p *program) addFilterFlags(cmd *cobra.Command) *filterFlags {
 	f.flags.StringArrayVar(&f.filter.IDs, "id", nil, "only the job with this ID (repeat for more)")
 	f.flags.StringVar(&f.filter.IDPattern, "id-pattern", "", "only jobs whose ID matches: * matches any characters, ? matches one")
 	f.flags.StringVar(&f.filter.Error, "error", "", "only jobs whose last error contains this text")
+	f.flags.StringVar(&f.filter.ErrorGroup, "error-group", "", "only jobs whose last error is as this one, but for numbers and IDs (see jobs errors)")
 	f.flags.StringVar(&f.filter.Scope, "scope", "", "only jobs that need this scope")
 	f.addRange("created", "that were put", &f.filter.Created)
 	f.addRange("due", "that may start", &f.filter.Due)

@@ -52,7 +52,10 @@ func OpenForReading(ctx context.Context, o ReadOptions) (inspector management.In
 		return nil, nil, fmt.Errorf("opening the store: %w", err)
 	}
 	inspector, err = management.NewStoreInspector(store)
-	return inspector, store.Close, err
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close(ctx))
+	}
+	return inspector, store.Close, nil
 }
 
 func openMongoDB(ctx context.Context, o ReadOptions) (management.Inspector, func(context.Context) error, error) {

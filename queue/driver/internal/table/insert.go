@@ -61,9 +61,21 @@ func sortByEdges(records []*driver.Record, indexes []int, errs []error) (sorted 
 	return sorted
 }
 
-// Duplicate returns the error for a record whose name or job ID exists.
-func (j *Job) Duplicate() error {
-	return amboy.NewDuplicateJobErrorf("job %q, or record %q, is in the queue already", j.ID, j.Name)
+// Duplicate returns the error for a record whose name or job ID an existing job has. The
+// existing ID is empty if that job is gone.
+func (j *Job) Duplicate(existing string) error {
+	return &amboy.DuplicateJobError{JobID: j.ID, Reason: amboy.DuplicateID, Value: j.ID, ExistingID: existing}
+}
+
+// DuplicateKey returns the error for a record whose unique key an existing job holds.
+func (j *Job) DuplicateKey(existing string) error {
+	return &amboy.DuplicateJobError{JobID: j.ID, Reason: amboy.DuplicateUniqueKey, Value: j.UniqueKey, ExistingID: existing}
+}
+
+// DuplicateScope returns the error for a record one of whose enqueue scopes an existing job
+// holds.
+func (j *Job) DuplicateScope(name, existing string) error {
+	return &amboy.DuplicateJobError{JobID: j.ID, Reason: amboy.DuplicateEnqueueScope, Value: name, ExistingID: existing}
 }
 
 // FirstPlace returns the place of a new job without scopes and dependencies.

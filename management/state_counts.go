@@ -1,0 +1,60 @@
+package management
+
+import "github.com/mongodb/amboy"
+
+// StateCounts counts jobs by their states.
+type StateCounts struct {
+	Scheduled int `json:"scheduled,omitempty"`
+	Pending   int `json:"pending,omitempty"`
+	Blocked   int `json:"blocked,omitempty"`
+	Parked    int `json:"parked,omitempty"`
+	Running   int `json:"running,omitempty"`
+	Retrying  int `json:"retrying,omitempty"`
+	Succeeded int `json:"succeeded,omitempty"`
+	Failed    int `json:"failed,omitempty"`
+	Canceled  int `json:"canceled,omitempty"`
+	Expired   int `json:"expired,omitempty"`
+}
+
+// field returns the number of a state; nil if the state does not exist.
+func (c *StateCounts) field(state amboy.JobState) *int {
+	switch state {
+	case amboy.StateScheduled:
+		return &c.Scheduled
+	case amboy.StatePending:
+		return &c.Pending
+	case amboy.StateBlocked:
+		return &c.Blocked
+	case amboy.StateParked:
+		return &c.Parked
+	case amboy.StateRunning:
+		return &c.Running
+	case amboy.StateRetrying:
+		return &c.Retrying
+	case amboy.StateSucceeded:
+		return &c.Succeeded
+	case amboy.StateFailed:
+		return &c.Failed
+	case amboy.StateCanceled:
+		return &c.Canceled
+	case amboy.StateExpired:
+		return &c.Expired
+	default:
+		return nil
+	}
+}
+
+// Of returns the number of jobs in a state; 0 for a state that does not exist.
+func (c StateCounts) Of(state amboy.JobState) int {
+	if n := c.field(state); n != nil {
+		return *n
+	}
+	return 0
+}
+
+// Add adds the numbers of other jobs.
+func (c *StateCounts) Add(other StateCounts) {
+	for _, state := range amboy.JobStates() {
+		*c.field(state) += other.Of(state)
+	}
+}
