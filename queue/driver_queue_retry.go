@@ -130,5 +130,5 @@ func (q *driverQueue) endedRetry(ctx context.Context, j amboy.Job, now time.Time
 		r.Status.Owner = q.engine.id
 	}
 	r.ForgetAt = q.forgetAt(j, r, now)
-	return r, nil
+	return r, q.form.seal(r)
 }

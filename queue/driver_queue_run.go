@@ -60,7 +60,7 @@ func (q *driverQueue) expire(ctx context.Context, run *core.Run) {
 }
 
 // decodeAnd calls do with the job of a claimed record, or unknown if this process does
-// not know the job's type. It parks a record that can't be decoded. A claimed record is
+// not know the job's type or lacks its key. It parks a record that can't be decoded. A claimed record is
 // handled even if ctx has ended, unless it must wait for the end of the previous attempt.
 // If the job's own code panics, its run is dropped.
 func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(context.Context, amboy.Job), unknown func(context.Context, error)) {
@@ -125,7 +125,7 @@ func (q *driverQueue) mayBegin(ctx context.Context, j amboy.Job, run *core.Run) 
 // resolveToRun decodes a job. The job must be a pointer, because runs are looked up by
 // job value.
 func (q *driverQueue) resolveToRun(r *driver.Record) (amboy.Job, error) {
-	j, err := r.Resolve(q.format)
+	j, err := q.form.resolve(r)
 	if err == nil && reflect.TypeOf(j).Kind() != reflect.Pointer {
 		return nil, fmt.Errorf("the factory of job type %q must return a pointer (returns a %T)", r.Type, j)
 	}
@@ -313,7 +313,7 @@ func (q *driverQueue) endedRecord(ctx context.Context, j amboy.Job, lease driver
 		r.Name, r.RetryInfo.NeedsRetry = lease.Name, false
 	}
 	r.ForgetAt = q.forgetAt(j, r, now)
-	return r, nil
+	return r, q.form.seal(r)
 }
 
 // disown clears the owner of a retrying job, so that any retry handler may retry it, even

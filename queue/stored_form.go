@@ -1,0 +1,142 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/envelope"
+	"github.com/mongodb/amboy/registry"
+)
+
+// storedForm is how a queue encodes jobs: in a format, and then by a codec, which is nil for
+// none.
+type storedForm struct {
+	format amboy.Format
+	codec  codec.Codec
+}
+
+// seal encodes the body and the result of a record by the codec, before the record is stored.
+// The record must have the name under which it is stored.
+func (f storedForm) seal(r *driver.Record) (err error) {
+	if f.codec == nil {
+		return nil
+	}
+	if r.Job, err = f.sealed(r, codec.KindJob, r.Job); err != nil {
+		return err
+	}
+	if r.Result == nil {
+		return nil
+	}
+	result, err := f.sealed(r, codec.KindResult, *r.Result)
+	r.Result = &result
+	return err
+}
+
+// sealed encodes a body by the codec. A body that was read from the store may be sealed
+// already.
+func (f storedForm) sealed(r *driver.Record, kind codec.Kind, body registry.Body) (registry.Body, error) {
+	if body.IsSealed() || body.IsZero() {
+		return body, nil
+	}
+	sealed, err := envelope.Seal(f.codec, fieldOf(r, kind), body)
+	if err != nil {
+		return registry.Body{}, fmt.Errorf("encoding the stored %s of job %q of type %q: %w", kind, r.JobID(), r.Type, err)
+	}
+	return sealed, nil
+}
+
+// open returns a record as it was before seal. It returns r itself if that has no sealed
+// parts.
+func (f storedForm) open(r *driver.Record) (*driver.Record, error) {
+	if !isSealed(r) {
+		return r, nil
+	}
+	opened := *r
+	var err error
+	if opened.Job, err = f.opened(r, codec.KindJob, r.Job); err != nil {
+		return nil, err
+	}
+	if r.Result != nil {
+		result, err := f.opened(r, codec.KindResult, *r.Result)
+		if err != nil {
+			return nil, err
+		}
+		opened.Result = &result
+	}
+	return &opened, nil
+}
+
+func isSealed(r *driver.Record) bool {
+	return r.Job.IsSealed() || (r.Result != nil && r.Result.IsSealed())
+}
+
+func (f storedForm) opened(r *driver.Record, kind codec.Kind, body registry.Body) (registry.Body, error) {
+	if !body.IsSealed() {
+		return body, nil
+	}
+	plain, err := envelope.Open(f.codec, fieldOf(r, kind), body)
+	switch {
+	case err == nil:
+		return plain, nil
+	case errors.Is(err, codec.ErrKeyUnavailable):
+		return registry.Body{}, fmt.Errorf("this process can't read the stored %s of job %q of type %q: %w", kind, r.JobID(), r.Type, err)
+	default:
+		return registry.Body{}, &registry.MalformedError{JobID: r.JobID(), Type: r.Type, Err: fmt.Errorf("its %s: %w", kind, err)}
+	}
+}
+
+// fieldOf identifies a part of a record. It depends only on what is stored, and is the same
+// for all attempts of a job.
+func fieldOf(r *driver.Record, kind codec.Kind) codec.Field {
+	id := r.Name
+	if r.Group != "" {
+		id = strings.TrimPrefix(id, r.Group+".")
+	}
+	if r.RetryInfo.Retryable {
+		id = strings.TrimPrefix(id, driver.RecordName("", "", r.RetryInfo))
+	}
+	return codec.Field{Queue: r.Group, JobID: id, Type: r.Type, Kind: kind}
+}
+
+// resolve decodes the job of a record.
+func (f storedForm) resolve(r *driver.Record) (amboy.Job, error) {
+	r, err := f.open(r)
+	if err != nil {
+		return nil, err
+	}
+	return r.Resolve(f.format)
+}
+
+// keyWarnings is how often a queue logs that it lacks a key.
+const keyWarnings = time.Minute
+
+// leaveForKey hands back a record whose key this process does not have or can't use now.
+// Unlike an unknown kind, a key does not show in the queries of a claim, so the record waits for
+// a while, in which other processes may not claim it either.
+func (q *driverQueue) leaveForKey(ctx context.Context, run *core.Run, reason error) {
+	q.warnOfKey(ctx, run.Record, reason)
+	now := q.engine.now()
+	q.engine.handBack(run, core.End{HandBack: &driver.HandBack{
+		Since:     now,
+		NotBefore: q.engine.rechecks.next(now, run.Record.TimeInfo.Created),
+		Reason:    reason.Error(),
+	}})
+}
+
+// warnOfKey logs, at most once per keyWarnings, that a job is left to processes with its key.
+func (q *driverQueue) warnOfKey(ctx context.Context, r *driver.Record, reason error) {
+	now := q.engine.now()
+	last := q.keyWarned.Load()
+	if last != 0 && now.Sub(time.Unix(0, last)).Abs() < keyWarnings || !q.keyWarned.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	logging.Warning(ctx, q.failure("key of an encoded job is not available; such jobs are left to other processes", r.JobID(), reason))
+}
