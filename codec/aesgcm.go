@@ -7,9 +7,10 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"log/slog"
 )
 
-// Key is a key of AESGCM. Its secret is not printed by package fmt.
+// Key is a key of AESGCM. Packages fmt and log/slog do not print its secret.
 type Key struct {
 	// ID names the key in what it encrypts. It has from 1 to MaxNameBytes bytes. It must
 	// stay the same, and must not be given to another key.
@@ -21,11 +22,11 @@ type Key struct {
 // KeyBytes is the length of the secret of a Key.
 const KeyBytes = 32
 
-// String returns the ID.
-func (k Key) String() string { return fmt.Sprintf("key %q", k.ID) }
+// Format implements fmt.Formatter: it prints the ID.
+func (k Key) Format(s fmt.State, _ rune) { _, _ = fmt.Fprintf(s, "key %q", k.ID) }
 
-// GoString returns the ID.
-func (k Key) GoString() string { return k.String() }
+// LogValue implements slog.LogValuer: it logs the ID.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.ID) }
 
 // AESGCM is a Codec that encrypts with AES-256 in Galois/Counter Mode, in the form
 // XAES-256-GCM (https://c2sp.org/XAES-256-GCM): with each value is stored a random nonce of 24

@@ -23,7 +23,9 @@ type Codec interface {
 	Name() string
 	// Encode returns the form in which a value is stored, and the ID of the key that was
 	// used, which is stored with it. The ID has up to MaxNameBytes bytes, and may be empty.
-	// Encode must neither change nor keep plain.
+	// Encode must neither change nor keep plain. If it fails, the job is not put, or its end is
+	// not stored and it runs again when its lease has run out. If it fails for the next attempt
+	// of a job with an error that wraps ErrKeyUnavailable, that is tried again.
 	Encode(field Field, plain []byte) (keyID string, encoded []byte, err error)
 	// Decode returns the value that Encode was given for the same field. It must not change
 	// encoded.
