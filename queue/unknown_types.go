@@ -28,8 +28,12 @@ func isUnknown(r *driver.Record, err error) bool {
 // From then on the engine's claims leave out an unknown kind.
 func (q *driverQueue) leave(ctx context.Context, run *core.Run, reason error) {
 	if errors.Is(reason, codec.ErrKeyUnavailable) {
-		q.leaveForKey(ctx, run, reason)
-		return
+		_, err := registry.GetJobFactory(run.Record.Type)
+		if err == nil {
+			q.leaveForKey(ctx, run, reason)
+			return
+		}
+		reason = err // it would not run here with the key either
 	}
 	kind := driver.KindOf(run.Record)
 	if !q.engine.leaveToOthers(run, kind) {
