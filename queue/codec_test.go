@@ -244,3 +244,59 @@ func TestTheCodecIsAnOptionOfTheGroup(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, r.Job.IsSealed())
 }
+
+func TestReencodeStoresWaitingJobsWithTheFirstKey(t *testing.T) {
+	eachKindOfStore(t, func(t *testing.T, newStore storeMaker) {
+		store := newStore(t)()
+		open := func(c codec.Codec) amboy.RetryableQueue {
+			q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, Name: "q", NumWorkers: 1, Codec: c})
+			require.NoError(t, err)
+			t.Cleanup(func() { q.Close(context.Background()) })
+			return q
+		}
+		of := func(q amboy.Queue) *queue.Store {
+			s, ok := queue.StoreOf(q)
+			require.True(t, ok)
+			return s
+		}
+		note := func(id string) *funcJob {
+			j := noop(t, id)
+			j.Note = id
+			return j
+		}
+		later := note("old later")
+		later.UpdateTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)})
+		put(t, open(encrypting(t, "old")), retryable(note("old"), 3), later)
+		both := open(encrypting(t, "new", "old"))
+		put(t, both, note("new"))
+
+		_, err := of(open(encrypting(t, "third"))).Reencode(t.Context())
+		require.ErrorIs(t, err, codec.ErrKeyUnavailable)
+		done, err := of(open(nil)).Reencode(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, done, "a queue without a codec encodes nothing")
+
+		put(t, open(nil), note("plain"))
+		done, err = of(both).Reencode(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 3, done)
+		done, err = of(both).Reencode(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, done)
+
+		only := open(encrypting(t, "new"))
+		for _, id := range []string{"old", "old later", "plain", "new"} {
+			assert.Equal(t, id, jobOf(t, only, id).(*funcJob).Note)
+		}
+		r, err := store.Get(t.Context(), "q", "old later")
+		require.NoError(t, err)
+		assert.Equal(t, amboy.StateScheduled, driver.StateOf(r, time.Now()))
+	})
+}
+
+func TestReencodeOfAQueueByReference(t *testing.T) {
+	s, ok := queue.StoreOf(queue.NewLocalLimitedSize(1, 10))
+	require.True(t, ok)
+	_, err := s.Reencode(t.Context())
+	require.ErrorIs(t, err, queue.ErrByReference)
+}

@@ -64,13 +64,30 @@ func Open(c codec.Codec, field codec.Field, sealed registry.Body) (plain registr
 		return registry.Body{}, fmt.Errorf("it was encoded by codec %q with key %q, and its queue has codec %q in this process: %w", name, keyID, c.Name(), codec.ErrKeyUnavailable)
 	}
 	value, err := c.Decode(field, keyID, encoded)
-	if err != nil {
+	var unknown *codec.UnknownKeyError
+	switch {
+	case errors.As(err, &unknown):
+		return registry.Body{}, err // names the codec
+	case err != nil:
 		return registry.Body{}, fmt.Errorf("decoding it by codec %q: %w", name, err)
 	}
 	if len(value) == 0 || value[0] > jsonForm {
 		return registry.Body{}, fmt.Errorf("codec %q decoded it to a value that no body has", name)
 	}
 	return registry.NewBody(value[1:], value[0] == jsonForm), nil
+}
+
+// SameKey reports whether two bodies were sealed by the same codec with the same key.
+func SameKey(a, b registry.Body) bool {
+	if !a.IsSealed() || !b.IsSealed() {
+		return false
+	}
+	nameOfA, keyOfA, _, err := parse(a.Raw())
+	if err != nil {
+		return false
+	}
+	nameOfB, keyOfB, _, err := parse(b.Raw())
+	return err == nil && nameOfA == nameOfB && keyOfA == keyOfB
 }
 
 var errMalformed = errors.New("its envelope is damaged")
