@@ -40,7 +40,7 @@ const (
 )
 
 // NewBody makes a body of the values that Raw and IsJSON of another body returned, for a
-// store that keeps them separately. The bytes are not checked before they are decoded, and
+// store that keeps them separately. For a sealed body use NewSealedBody. The bytes are not checked before they are decoded, and
 // must not be changed.
 func NewBody(raw []byte, isJSON bool) Body {
 	if isJSON {
