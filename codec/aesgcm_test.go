@@ -135,3 +135,26 @@ func TestAKeyDoesNotPrintItsSecret(t *testing.T) {
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("read a key", "key", k)
 	assert.Contains(t, log.String(), `"key":"a"}`)
 }
+
+func BenchmarkAESGCM(b *testing.B) {
+	c := newAESGCM(b, key("a"))
+	plain := bytes.Repeat([]byte("x"), 1<<10)
+	b.Run("encode 1 KiB", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, _, err := c.Encode(field, plain); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("decode 1 KiB", func(b *testing.B) {
+		_, encoded, err := c.Encode(field, plain)
+		require.NoError(b, err)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := c.Decode(field, "a", encoded); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

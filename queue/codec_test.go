@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/codec"
+	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue"
@@ -220,17 +221,11 @@ func TestRecordsOfAStoreAreDecodedOnRequest(t *testing.T) {
 }
 
 func TestTheCodecIsAnOptionOfTheGroup(t *testing.T) {
-	opts := queue.DriverQueueOptions{Codec: encrypting(t, "key")}
 	store, err := memory.New(memory.Options{KeepFinished: 10})
 	require.NoError(t, err)
-	_, err = queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
-		DefaultQueue: queue.DriverQueueOptions{Driver: store, NumWorkers: 1},
-		PerQueue:     map[string]queue.DriverQueueOptions{"a": opts},
+	g, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
+		DefaultQueue: queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1, Codec: encrypting(t, "key")},
 	})
-	require.ErrorContains(t, err, "options of the store are those of the group")
-
-	opts.Driver, opts.NumWorkers = store, 1
-	g, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{DefaultQueue: opts})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, g.Close(context.Background())) }()
 	q, err := g.Get(t.Context(), "a")
@@ -243,6 +238,42 @@ func TestTheCodecIsAnOptionOfTheGroup(t *testing.T) {
 	r, err := of.Admin().Get(t.Context(), "a", "one")
 	require.NoError(t, err)
 	assert.True(t, r.Job.IsSealed())
+}
+
+func TestMongoDBQueuesHaveTheCodecOfTheirOptions(t *testing.T) {
+	server := mongotest.Open(t, mongotest.InMemory())
+	db := queue.MongoDBOptions{Client: server.Client(), DB: server.Database(), Collection: "queue", Codec: encrypting(t, "key")}
+	opts := queue.MongoDBQueueOptions{DB: &db, NumWorkers: new(1)}
+	single, err := queue.NewMongoDBQueue(t.Context(), opts)
+	require.NoError(t, err)
+	defer single.Close(context.Background())
+	db.Collection = "group"
+	g, err := queue.NewMongoDBSingleQueueGroup(t.Context(), queue.MongoDBQueueGroupOptions{DefaultQueue: opts})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, g.Close(context.Background())) }()
+	grouped, err := g.Get(t.Context(), "a")
+	require.NoError(t, err)
+	own, err := g.Get(t.Context(), "b", &queue.MongoDBQueueOptions{DB: &queue.MongoDBOptions{Codec: encrypting(t, "own")}})
+	require.NoError(t, err)
+	for _, q := range []amboy.Queue{single, grouped, own} {
+		later := noop(t, "one")
+		later.UpdateTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)})
+		put(t, q, later)
+		s, ok := queue.StoreOf(q)
+		require.True(t, ok)
+		r, err := s.Admin().Get(t.Context(), s.Queues()[0], "one")
+		require.NoError(t, err)
+		assert.True(t, r.Job.IsSealed())
+		jobOf(t, q, "one")
+	}
+	all, ok := queue.StoreOfGroup(g)
+	require.True(t, ok)
+	for _, name := range []string{"a", "b"} {
+		r, err := all.Admin().Get(t.Context(), name, "one")
+		require.NoError(t, err)
+		_, err = all.Decode(r)
+		assert.NoError(t, err, "with the codec of queue %q", name)
+	}
 }
 
 func TestReencodeStoresWaitingJobsWithTheFirstKey(t *testing.T) {
