@@ -148,6 +148,36 @@ func TestAJobWithChangedDataIsParked(t *testing.T) {
 	})
 }
 
+// A body that a run has not changed stays as it was stored, unless the key has changed.
+func TestAnUnchangedBodyIsNotEncodedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		note, key string
+		same      bool
+	}{
+		"unchanged":   {key: "old", same: true},
+		"changed":     {note: "changed", key: "old"},
+		"another key": {key: "new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withStore(t, func(t *testing.T, store driver.Driver, open func(codec.Codec) amboy.RetryableQueue) {
+				put(t, open(encrypting(t, "old")), newJob(t, "one", func(_ context.Context, j *funcJob) { j.Note = test.note }))
+				before, err := store.Get(t.Context(), "q", "one")
+				require.NoError(t, err)
+				c := encrypting(t, "old")
+				if test.key != "old" {
+					c = encrypting(t, test.key, "old")
+				}
+				q := start(t, open(c))
+				drain(t, q)
+				after, err := store.Get(t.Context(), "q", "one")
+				require.NoError(t, err)
+				assert.Equal(t, test.same, bytes.Equal(before.Job.Raw(), after.Job.Raw()))
+				assert.Equal(t, test.note, jobOf(t, q, "one").(*funcJob).Note)
+			})
+		})
+	}
+}
+
 func TestJobsFromBeforeTheCodecRun(t *testing.T) {
 	withStore(t, func(t *testing.T, store driver.Driver, open func(codec.Codec) amboy.RetryableQueue) {
 		put(t, open(nil), noop(t, "before"))

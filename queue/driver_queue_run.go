@@ -144,7 +144,7 @@ func (q *driverQueue) endUnrun(ctx context.Context, j amboy.Job, run *core.Run) 
 // end writes that an attempt ended, and calls then with the result. It may return before
 // that.
 func (q *driverQueue) end(ctx context.Context, j amboy.Job, run *core.Run, then func(error)) {
-	end, err := q.encodeEnd(ctx, j, run.Lease)
+	end, err := q.encodeEnd(ctx, j, run)
 	if err != nil {
 		q.engine.drop(run) // a job whose end can't be encoded runs again
 		then(err)
@@ -160,9 +160,9 @@ func (q *driverQueue) end(ctx context.Context, j amboy.Job, run *core.Run, then 
 
 // encodeEnd encodes the end of an attempt, and the next attempt if the store writes both in
 // one call.
-func (q *driverQueue) encodeEnd(ctx context.Context, j amboy.Job, lease driver.Lease) (end core.End, err error) {
+func (q *driverQueue) encodeEnd(ctx context.Context, j amboy.Job, run *core.Run) (end core.End, err error) {
 	err = errorOfPanic(func() (err error) {
-		end.Record, err = q.endedRecord(ctx, j, lease)
+		end.Record, err = q.endedRecord(ctx, j, run)
 		if err == nil && end.Record.RetryInfo.ShouldRetry() {
 			end.Next = q.replaceAtEnd(j, end.Record)
 			if end.Next == nil {
@@ -298,22 +298,22 @@ func (q *driverQueue) reportEnd(ctx context.Context, j amboy.Job, err error) {
 	}
 }
 
-// endedRecord encodes a job that has ended.
-func (q *driverQueue) endedRecord(ctx context.Context, j amboy.Job, lease driver.Lease) (*driver.Record, error) {
+// endedRecord encodes a job whose run has ended.
+func (q *driverQueue) endedRecord(ctx context.Context, j amboy.Job, run *core.Run) (*driver.Record, error) {
 	now := q.engine.now()
 	markComplete(j, now)
 	r, err := q.recordOrLast(ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	if r.Name != lease.Name {
+	if r.Name != run.Lease.Name {
 		// The run changed a part of the job that the names of its attempts depend on, so
 		// there can be no next attempt.
 		doNotRetry(j)
-		r.Name, r.RetryInfo.NeedsRetry = lease.Name, false
+		r.Name, r.RetryInfo.NeedsRetry = run.Lease.Name, false
 	}
 	r.ForgetAt = q.forgetAt(j, r, now)
-	return r, q.form.seal(r)
+	return r, q.form.sealAfter(r, run.Record)
 }
 
 // disown clears the owner of a retrying job, so that any retry handler may retry it, even

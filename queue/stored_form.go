@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,19 +26,38 @@ type storedForm struct {
 
 // seal encodes the body and the result of a record by the codec, before the record is stored.
 // The record must have the name under which it is stored.
-func (f storedForm) seal(r *driver.Record) (err error) {
+func (f storedForm) seal(r *driver.Record) error { return f.sealAfter(r, nil) }
+
+// sealAfter is seal for a record that replaces before, which may be nil. A body that has not
+// changed stays as it was stored, because a store may write a change of it at a higher cost.
+func (f storedForm) sealAfter(r, before *driver.Record) error {
 	if f.codec == nil {
 		return nil
 	}
-	if r.Job, err = f.sealed(r, codec.KindJob, r.Job); err != nil {
+	sealed, err := f.sealed(r, codec.KindJob, r.Job)
+	if err != nil {
 		return err
 	}
+	if before != nil && f.isUnchanged(r, before, sealed) {
+		sealed = before.Job
+	}
+	r.Job = sealed
 	if r.Result == nil {
 		return nil
 	}
 	result, err := f.sealed(r, codec.KindResult, *r.Result)
 	r.Result = &result
 	return err
+}
+
+// isUnchanged reports whether the body of a record, which was just sealed, is that of an
+// earlier record, sealed with the same key.
+func (f storedForm) isUnchanged(r, before *driver.Record, sealed registry.Body) bool {
+	if fieldOf(r, codec.KindJob) != fieldOf(before, codec.KindJob) || !envelope.SameKey(before.Job, sealed) {
+		return false
+	}
+	was, err := f.opened(before, codec.KindJob, before.Job)
+	return err == nil && was.IsJSON() == r.Job.IsJSON() && bytes.Equal(was.Raw(), r.Job.Raw())
 }
 
 // sealed encodes a body by the codec. A body that was read from the store may be sealed
