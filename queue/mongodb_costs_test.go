@@ -53,12 +53,12 @@ func TestMongoDBCostsOfADrain(t *testing.T) {
 	}{
 		{
 			name: "plain jobs", jobs: fullOr(10_000, 1000),
-			put: putRuns,
+			put:        putRuns,
 			statements: 0.05, outside: 0.1, commands: 0.07,
 		},
 		{
 			name: "encrypted jobs", jobs: fullOr(10_000, 1000),
-			put: putRuns,
+			put:        putRuns,
 			statements: 0.05, outside: 0.1, commands: 0.07,
 			codec: encrypting(t, "key"),
 		},
