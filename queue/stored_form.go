@@ -138,17 +138,52 @@ func (f storedForm) resolve(r *driver.Record) (amboy.Job, error) {
 // keyWarnings is how often a queue logs that it lacks a key.
 const keyWarnings = time.Minute
 
+// A process that lacks a key leaves its kind to others for a keyTurn, at most once per
+// keyTurns.
+const (
+	keyTurn  = time.Second
+	keyTurns = 10 * time.Second
+)
+
 // leaveForKey hands back a record whose key this process does not have or can't use now.
-// Unlike an unknown kind, a key does not show in the queries of a claim, so the record waits for
-// a while, in which other processes may not claim it either.
+// Unlike an unknown kind, a key does not show in the queries of a claim. So the record waits for
+// a while, in which this process runs other jobs, and no other process claims it either. When
+// it is due, this process may be the first to claim it each time, for instance if its clock is
+// ahead. So from time to time it is handed back at once, and for a turn this process claims no
+// jobs of its kind.
 func (q *driverQueue) leaveForKey(ctx context.Context, run *core.Run, reason error) {
 	q.warnOfKey(ctx, run.Record, reason)
 	now := q.engine.now()
+	if !q.engine.manual && q.engine.mayGiveTurn(now) {
+		q.engine.giveTurn(run)
+		return
+	}
 	q.engine.handBack(run, core.End{HandBack: &driver.HandBack{
 		Since:     now,
 		NotBefore: q.engine.rechecks.next(now, run.Record.TimeInfo.Created),
 		Reason:    reason.Error(),
 	}})
+}
+
+// mayGiveTurn reports whether it is time to leave a kind to other processes for a turn.
+func (e *engine) mayGiveTurn(now time.Time) bool {
+	last := e.turnGiven.Load()
+	return (last == 0 || now.Sub(time.Unix(0, last)).Abs() >= keyTurns) && e.turnGiven.CompareAndSwap(last, now.UnixNano())
+}
+
+// giveTurn hands a run back at once, and leaves its kind to other processes for a turn.
+func (e *engine) giveTurn(run *core.Run) {
+	kind := driver.KindOf(run.Record)
+	e.happen(core.Finished{Run: run, End: core.End{HandBack: &driver.HandBack{}, Unknown: true}})
+	e.runInBackground(func(ctx context.Context) {
+		turn := time.NewTimer(keyTurn)
+		defer turn.Stop()
+		select {
+		case <-turn.C:
+			e.happen(core.Known{Kind: kind})
+		case <-ctx.Done():
+		}
+	})
 }
 
 // warnOfKey logs, at most once per keyWarnings, that a job is left to processes with its key.
