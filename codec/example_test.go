@@ -26,50 +26,54 @@ func must(err error) {
 	}
 }
 
+// open opens a queue that encrypts with the first key.
+func open(ctx context.Context, store *memory.Driver, first codec.Key, others ...codec.Key) *queue.Store {
+	encrypting, err := codec.NewAESGCM(first, others...)
+	must(err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, NumWorkers: 1, Codec: encrypting})
+	must(err)
+	must(q.Start(ctx))
+	of, _ := queue.StoreOf(q)
+	return of
+}
+
+// run runs a job, and shows what the store has of it.
+func run(ctx context.Context, store *memory.Driver, s *queue.Store, id string) {
+	q, _ := s.Queue("")
+	_, err := charge.Put(ctx, q, card{Number: "4111"}, job.ID(id))
+	must(err)
+	result, err := charge.Wait(ctx, q, id)
+	must(err)
+	r, err := store.Get(ctx, "", id)
+	must(err)
+	fmt.Println(result, "- stored as plain text:", bytes.Contains(r.Job.Raw(), []byte("4111")) || bytes.Contains(r.Result.Raw(), []byte("4111")))
+}
+
 // Encrypt the arguments and results of jobs, and change the key.
 func ExampleNewAESGCM() {
 	ctx := context.Background()
 	// Read keys from a secret store. Make one with: openssl rand -base64 32
 	march := codec.Key{ID: "2026-03", Secret: bytes.Repeat([]byte("m"), codec.KeyBytes)}
 	april := codec.Key{ID: "2026-04", Secret: bytes.Repeat([]byte("a"), codec.KeyBytes)}
-
 	store, err := memory.New(memory.Options{KeepFinished: 100})
 	must(err)
-	open := func(first codec.Key, others ...codec.Key) *queue.Store {
-		encrypting, err := codec.NewAESGCM(first, others...)
-		must(err)
-		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, NumWorkers: 1, Codec: encrypting})
-		must(err)
-		must(q.Start(ctx))
-		of, _ := queue.StoreOf(q)
-		return of
-	}
-	run := func(s *queue.Store, id string) {
-		q, _ := s.Queue("")
-		_, err := charge.Put(ctx, q, card{Number: "4111"}, job.ID(id))
-		must(err)
-		result, err := charge.Wait(ctx, q, id)
-		must(err)
-		r, err := store.Get(ctx, "", id)
-		must(err)
-		fmt.Println(result, "- stored as plain text:", bytes.Contains(r.Job.Raw(), []byte("4111")) || bytes.Contains(r.Result.Raw(), []byte("4111")))
-	}
-	before := open(march)
-	run(before, "one")
+
+	before := open(ctx, store, march)
+	run(ctx, store, before, "one")
 	q, _ := before.Queue("")
 	_, err = charge.Put(ctx, q, card{Number: "4222"}, job.ID("two"), job.In(time.Hour))
 	must(err)
 	q.Close(ctx)
 
-	during := open(april, march) // decrypts with both keys
-	run(during, "three")
+	during := open(ctx, store, april, march) // decrypts with both keys
+	run(ctx, store, during, "three")
 	done, err := during.Reencode(ctx)
 	must(err)
 	fmt.Println("waiting jobs encrypted with the new key:", done)
 	q, _ = during.Queue("")
 	q.Close(ctx)
 
-	after := open(april)
+	after := open(ctx, store, april)
 	q, _ = after.Queue("")
 	defer q.Close(ctx)
 	two, _ := q.Get(ctx, "two")

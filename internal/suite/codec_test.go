@@ -111,7 +111,7 @@ type classified struct {
 }
 
 // classify fails its first attempt after a checkpoint.
-var classify = job.DefineResult("suite-classify", 1, func(ctx context.Context, c classified) (classified, error) {
+var classify = job.DefineResult("suite-classify", 1, func(ctx context.Context, _ classified) (classified, error) {
 	if job.AttemptFrom(ctx) == 0 {
 		return classified{}, errors.Join(job.Checkpoint(ctx, classified{"secret checkpoint"}), errors.New("not yet"))
 	}
