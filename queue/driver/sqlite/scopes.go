@@ -47,7 +47,8 @@ func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 // revoked.
 func (c *changes) take(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if err := c.hold(j, name); err != nil {
+		key, _ := scope.Key(name)
+		if _, err := c.exec(hold, j.queue, key, j.ID); err != nil {
 			return err
 		}
 	}
@@ -60,12 +61,6 @@ func (c *changes) take(j *job, scopes []string) error {
 		freed = append(freed, others...)
 	}
 	return c.promote(j.queue, freed)
-}
-
-func (c *changes) hold(j *job, name string) error {
-	key, _ := scope.Key(name)
-	_, err := c.exec(hold, j.queue, key, j.ID)
-	return err
 }
 
 // free releases the given scopes if the job holds them.
@@ -81,16 +76,21 @@ func (c *changes) free(j *job, scopes []string) error {
 
 // fulfill gives a claimed record the scopes that it was promised.
 func (c *changes) fulfill(j *job) error {
+	var limited []string
 	for _, name := range j.DispatchScopes() {
-		if err := c.hold(j, name); err != nil {
+		key, _ := scope.Key(name)
+		if _, err := c.exec(hold, j.queue, key, j.ID); err != nil {
 			return err
 		}
+		if _, err := c.exec(dropPromise, j.queue, key, j.Seq); err != nil {
+			return err
+		}
+		if key != name {
+			limited = append(limited, name)
+		}
 	}
-	if len(j.Scopes) == 0 {
-		return nil
-	}
-	// Its limit counts no more, so others may have room now.
-	return c.withdraw(j)
+	// The limits of the record count no more, so others may have room now.
+	return c.promote(j.queue, limited)
 }
 
 // withdraw takes back the promises to a record that is no longer ready.
