@@ -23,7 +23,9 @@ const (
 // one that was put first. A job of a process that died counts until its lease ends.
 //
 // Jobs may name different limits for one key. Each begins only while fewer jobs with the key run
-// than its own limit says, and after the jobs that come before it.
+// than its own limit says; one with a larger limit may begin before one with a smaller limit. In
+// MongoDB, jobs with different limits that processes claim at the same moment keep to the largest
+// of them only.
 //
 // The key must not be empty, and the limit must be from 1 to MaxScopeLimit. A limited scope is not
 // taken at Put, and a job names a key once. Put refuses other jobs with an *InvalidJobError. A

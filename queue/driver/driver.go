@@ -124,7 +124,9 @@ type Driver interface {
 	// holds, whose dependencies have all ended, and whose scopes are all free. Claim
 	// takes the scopes. A limited scope (see amboy.LimitScope) is free for a record while
 	// fewer others hold one of its key than its limit says, and is never an enqueue scope;
-	// its records are claimed in their order, if other scopes do not stop them. Claim
+	// its records with the same limit are claimed in their order, if other scopes do not
+	// stop them. Records with different limits for a key that several calls claim at the
+	// same time may only keep to the largest of these limits. Claim
 	// sets owner, start and modification time, and adds one to the
 	// count. A lease lasts for req.LeaseTime, whatever req.Now is. A record that waits
 	// for a scope does not delay other records. Claim takes one record of each queue in
