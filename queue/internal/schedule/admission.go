@@ -116,7 +116,8 @@ func (s *Schedule[J]) withdraw(e *Entry[J]) {
 func (s *Schedule[J]) dropPromise(e *Entry[J], name string) (key string) {
 	key, _ = scope.Key(name)
 	l := s.lines[key]
-	l.promised = slices.DeleteFunc(l.promised, func(p *Entry[J]) bool { return p == e })
+	at := slices.Index(l.promised, e)
+	l.promised = slices.Delete(l.promised, at, at+1)
 	return key
 }
 
@@ -129,8 +130,15 @@ func (s *Schedule[J]) fulfill(e *Entry[J]) {
 		// The scopes were promised, so there is room.
 		panic(fmt.Sprintf("schedule: a promised scope of job %q is held: %v", e.ID, err))
 	}
-	// The limit of e counts no more, so other entries may have room now.
-	s.withdraw(e)
+	for _, name := range e.Scopes.AtStart() {
+		key := s.dropPromise(e, name)
+		if l := s.lines[key]; key == name || len(l.groups) == 0 {
+			s.dropLine(key, l)
+			continue
+		}
+		// The limit of e counts no more, so other entries may have room now.
+		s.promote([]string{name})
+	}
 }
 
 // take gives an entry the scopes that it holds from Add on. Promises of these scopes are
