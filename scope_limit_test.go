@@ -1,6 +1,7 @@
 package amboy_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,6 +9,21 @@ import (
 
 	"github.com/mongodb/amboy"
 )
+
+// A limited scope is used like any other, for instance with SetScopes.
+func ExampleLimitScope() {
+	fmt.Println(amboy.LimitScope("stripe", 5))
+	// Output: stripe (at most 5)
+}
+
+// Find the key and the limit in the name of a scope.
+func ExampleScopeLimit() {
+	fmt.Println(amboy.ScopeLimit("stripe (at most 5)"))
+	fmt.Println(amboy.ScopeLimit("stripe"))
+	// Output:
+	// stripe 5 true
+	// stripe 1 false
+}
 
 func TestScopeLimitReadsTheNameOfALimitedScope(t *testing.T) {
 	for scope, want := range map[string]struct {

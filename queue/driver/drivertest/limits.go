@@ -26,7 +26,6 @@ var limitRules = []rule{
 	{"a plain scope and a limit of its name are different", limitIsNoScope},
 	{"a record that waits for a limit shows that", limitShown},
 	{"all of many waiting records get their turn", limitDrains},
-	{"concurrent claims keep to a limit", limitRace},
 }
 
 // limited returns scopes with the limit n.
@@ -207,7 +206,10 @@ func limitDrains(f *fixture) {
 	}
 }
 
-func limitRace(f *fixture) {
+func raceLimit(f *fixture) {
+	if !f.driver.Features().Limits {
+		return
+	}
 	const jobs, n = 30, 3
 	f.limitedJobs(1, jobs, n)
 	done := newTally()
