@@ -150,8 +150,8 @@ var (
 
 // ValidateJob returns an *InvalidJobError for a job that no queue accepts: the job is nil,
 // its ID is empty or longer than MaxIDLength, its type's version is negative, its times are
-// invalid, a scope name is empty, a tag is not UTF-8, or the limit on attempts or
-// interruptions is negative.
+// invalid, a scope is empty or breaks a rule of LimitScope, a tag is not UTF-8, or the limit on
+// attempts or interruptions is negative.
 func ValidateJob(j Job) error {
 	if IsNilJob(j) {
 		return errNilJob
@@ -173,10 +173,8 @@ func ValidateJob(j Job) error {
 	if err := j.TimeInfo().Validate(); err != nil {
 		return withJobID(err, id)
 	}
-	for _, scope := range j.Scopes() {
-		if scope == "" {
-			return refuse("scope", scope, "must not be empty")
-		}
+	if field, scope, rule := validateScopes(j.Scopes(), j.EnqueueScopes()); rule != "" {
+		return refuse(field, scope, rule)
 	}
 	for _, tag := range TagsOf(j) {
 		if !utf8.ValidString(tag) {

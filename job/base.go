@@ -321,10 +321,15 @@ func (b *Base) EnqueueScopes() []string {
 	if r == nil {
 		return nil
 	}
-	if r.enqueueAllScopes {
-		return slices.Clone(b.RequiredScopes)
-	}
 	var scopes []string
+	if r.enqueueAllScopes {
+		for _, scope := range b.RequiredScopes {
+			if _, _, limited := amboy.ScopeLimit(scope); !limited {
+				scopes = append(scopes, scope)
+			}
+		}
+		return scopes
+	}
 	for _, scope := range r.enqueueScopes {
 		if slices.Contains(b.RequiredScopes, scope) {
 			scopes = append(scopes, scope)
@@ -342,7 +347,8 @@ func (b *Base) SetEnqueueScopes(scopes ...string) {
 	}
 }
 
-// EnqueueAllScopes reports whether Put takes all scopes.
+// EnqueueAllScopes reports whether Put takes all scopes, except limited ones (see
+// amboy.LimitScope).
 func (b *Base) EnqueueAllScopes() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -181,6 +181,8 @@ func TestOptionsAreRefused(t *testing.T) {
 		option job.Option
 		want   amboy.InvalidJobError
 	}{
+		"key":      {job.Limit("", 1), amboy.InvalidJobError{Field: "limit key", Value: "", Rule: "must not be empty"}},
+		"limit":    {job.Limit("k", 0), amboy.InvalidJobError{Field: "limit of k", Value: 0, Rule: "must be from 1 to 1000"}},
 		"ID":       {job.ID(""), amboy.InvalidJobError{Field: "ID", Value: "", Rule: "must not be empty"}},
 		"delay":    {job.In(-time.Second), amboy.InvalidJobError{Field: "delay", Value: -time.Second, Rule: "must not be negative"}},
 		"attempts": {job.MaxAttempts(-2), amboy.InvalidJobError{Field: "max attempts", Value: -2, Rule: "must not be negative"}},
@@ -523,3 +525,21 @@ func TestANilQueuePanics(t *testing.T) {
 
 // noQueue is a type of queue of which there is only a nil pointer.
 type noQueue struct{ amboy.Queue }
+
+func TestLimitsAreAddedToScopes(t *testing.T) {
+	d := job.Define("limited-in-test", 1, func(context.Context, string) error { return nil }, job.Defaults[string]{
+		Scopes: func(arg string) []string { return []string{arg} },
+	})
+	scopes := func(opts ...job.Option) (all, atPut []string) {
+		j, err := d.New("arg", opts...)
+		require.NoError(t, err)
+		return j.Scopes(), j.EnqueueScopes()
+	}
+	all, _ := scopes(job.Limit("a", 1), job.Limit("b", 2), job.Limit("a", 3))
+	assert.Equal(t, []string{"arg", "b (at most 2)", "a (at most 3)"}, all)
+	all, _ = scopes(job.Limit("a", 1), job.Scopes())
+	assert.Equal(t, []string{"a (at most 1)"}, all)
+	all, atPut := scopes(job.Limit("a", 1), job.EnqueueScopes(true))
+	assert.Equal(t, []string{"arg", "a (at most 1)"}, all)
+	assert.Equal(t, []string{"arg"}, atPut, "limits are not taken at Put")
+}

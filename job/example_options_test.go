@@ -179,6 +179,32 @@ func ExampleScopes() {
 	// next
 }
 
+// At most two of the jobs that name the limit "stripe" run at a time, in all processes.
+func ExampleLimit() {
+	ctx := context.Background()
+	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 4, PutBeforeStart: true})
+	must(err)
+	begun, finish := make(chan struct{}, 3), make(chan struct{})
+	charge := job.Define("example.charge", 1, func(context.Context, string) error {
+		begun <- struct{}{}
+		<-finish
+		return nil
+	})
+	for _, card := range []string{"1881", "4242", "5556"} {
+		_, err = charge.Put(ctx, q, card, job.Limit("stripe", 2))
+		must(err)
+	}
+	must(q.Start(ctx))
+	<-begun
+	<-begun
+	stats := q.Stats(ctx)
+	fmt.Println(stats.Running, "running,", stats.Blocked, "blocked")
+	close(finish)
+	amboy.Wait(ctx, q)
+	q.Close(ctx)
+	// Output: 2 running, 1 blocked
+}
+
 // What is logged under the context of a job is also in the log of the job.
 func ExampleNewLogHandler() {
 	logger := slog.New(job.NewLogHandler(slog.NewJSONHandler(io.Discard, nil)))

@@ -29,6 +29,7 @@ type settings struct {
 	runOnFailure     bool
 	tags             []string
 	scopes           []string // nil means the scopes of the defaults
+	limits           []string // limited scopes, in addition
 	enqueueScopes    bool
 	unique           Uniqueness
 	metadata         map[string]string
@@ -198,6 +199,26 @@ func Scopes(scopes ...string) Option {
 	}
 }
 
+// Limit lets the job begin only while fewer than n jobs of its queue run that have a limit with
+// this key, in all processes that share the store. It adds amboy.LimitScope(key, n), whose
+// comment has the rules, to the scopes of the job, whether they come from Scopes, in any order,
+// or from the definition. A limit of a later option with the same key replaces it. The key must
+// not be empty, and n must be from 1 to amboy.MaxScopeLimit.
+func Limit(key string, n int) Option {
+	return func(s *settings) {
+		if key == "" {
+			s.invalid("limit key", key, "must not be empty")
+		}
+		if n < 1 || n > amboy.MaxScopeLimit {
+			s.invalid("limit of "+key, n, fmt.Sprintf("must be from 1 to %d", amboy.MaxScopeLimit))
+		}
+		s.limits = append(slices.DeleteFunc(slices.Clone(s.limits), func(scope string) bool {
+			other, _, _ := amboy.ScopeLimit(scope)
+			return other == key
+		}), amboy.LimitScope(key, n))
+	}
+}
+
 // RetryPolicy sets how long the next attempt of the job waits. The policy is stored with
 // the job, so it must be one of package retry.
 func RetryPolicy(p amboy.RetryPolicy) Option {
@@ -242,6 +263,9 @@ func (s *settings) apply(j *typedBase, q amboy.Queue) error {
 	})
 	if s.scopes != nil {
 		j.RequiredScopes = s.scopes
+	}
+	if len(s.limits) > 0 {
+		j.RequiredScopes = unique(slices.Concat(j.RequiredScopes, s.limits))
 	}
 	j.SetEnqueueAllScopes(s.enqueueScopes)
 	j.SetTags(s.tags)

@@ -182,7 +182,9 @@ func exclusiveOnPut(r *driver.Record) (names []string) {
 		scopes = r.RequiredScopes
 	}
 	for _, scope := range scopes {
-		names = append(names, "scope "+scope)
+		if _, _, limited := amboy.ScopeLimit(scope); !limited {
+			names = append(names, "scope "+scope)
+		}
 	}
 	if r.UniqueKey != "" {
 		names = append(names, "key "+r.UniqueKey)

@@ -530,7 +530,8 @@ type ScopeFilter struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Scope is a scope that is held.
+// Scope is a scope that is held, and one of its holders: a limited scope (see
+// amboy.LimitScope) has an entry for each.
 type Scope struct {
 	Queue string `json:"queue"`
 	Name  string `json:"name"`

@@ -121,6 +121,13 @@ func (q *driverQueue) newRecord(j amboy.Job, now time.Time) (*driver.Record, err
 	if err != nil {
 		return nil, err
 	}
+	if !q.engine.limits {
+		for _, scope := range r.RequiredScopes {
+			if _, _, limited := amboy.ScopeLimit(scope); limited {
+				return nil, &amboy.InvalidJobError{JobID: j.ID(), Field: "scope", Value: scope, Rule: "must not be limited: the store of the queue has no limits"}
+			}
+		}
+	}
 	if !isPreset(&r.Status) {
 		startAnew(r, now)
 		return r, nil

@@ -47,6 +47,8 @@ type engine struct {
 	replaces bool
 	// sharesRetries is true if the store replaces several attempts at once with few calls.
 	sharesRetries bool
+	// limits is true if the store has limited scopes.
+	limits bool
 	// manual is true if nothing happens by itself.
 	manual     bool
 	forgetting forgetting
@@ -140,6 +142,7 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		inline:        !features.Durable,
 		replaces:      features.NextAttempts,
 		sharesRetries: features.SharedRetries,
+		limits:        features.Limits,
 		retryScan:     opts.Retryable.StaleRetryingMonitorInterval,
 		notified:      features.Notifications,
 		runs:          map[amboy.Job]*core.Run{},

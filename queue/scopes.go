@@ -7,8 +7,9 @@ import (
 )
 
 // ScopeManager grants scopes, which are named locks, to owners. At most one owner holds a
-// scope. Implementations are safe for concurrent use. Each call makes all of its changes
-// or none, and refuses an empty owner or scope.
+// scope, and of a limited scope (see amboy.LimitScope) as many as it says. Implementations
+// are safe for concurrent use. Each call makes all of its changes or none, and refuses an
+// empty owner or scope.
 type ScopeManager interface {
 	// Acquire grants the scopes to owner, which may hold some of them already. If another
 	// owner holds one of them, Acquire returns an error for which

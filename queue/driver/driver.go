@@ -76,6 +76,8 @@ type Features struct {
 	Prunes bool
 	// NextAttempts: Complete takes a Completion whose Next is set.
 	NextAttempts bool
+	// Limits: scopes may be limited (see amboy.LimitScope). Without it, no record has one.
+	Limits bool
 	// SharedRetries: concurrent calls of Retry cost the store much less than as many calls
 	// one after the other, so hundreds of them should be made at once.
 	SharedRetries bool
@@ -120,7 +122,12 @@ type Driver interface {
 
 	// Claim takes leases on records that may run: records that are due, that no owner
 	// holds, whose dependencies have all ended, and whose scopes are all free. Claim
-	// takes the scopes. It sets owner, start and modification time, and adds one to the
+	// takes the scopes. A limited scope (see amboy.LimitScope) is free for a record while
+	// fewer others hold one of its key than its limit says, and is never an enqueue scope;
+	// its records with the same limit are claimed in their order, if other scopes do not
+	// stop them. Records with different limits for a key that several calls claim at the
+	// same time may only keep to the largest of these limits. Claim
+	// sets owner, start and modification time, and adds one to the
 	// count. A lease lasts for req.LeaseTime, whatever req.Now is. A record that waits
 	// for a scope does not delay other records. Claim takes one record of each queue in
 	// turn, in the order of the request, until the limits are reached. It takes none of a

@@ -46,11 +46,12 @@ func (f *fixture) consistent() {
 }
 
 // agree requires that Stats counts all records and the removed ones, that ended records
-// hold no scope, that no two jobs of a queue hold the same scope, and that no two
+// hold no scope, that no more jobs of a queue hold a scope than may, and that no two
 // unfinished jobs have the same unique key.
 func (f *fixture) agree(all []*driver.Record) {
 	f.Helper()
 	holders := map[[2]string]string{}
+	shared := map[[2]string]int{}
 	for _, r := range all {
 		if stateOf(r).IsFinal() && r.Status.Completed {
 			require.Empty(f, r.Scopes, "record %q has ended, and holds scopes", r.Name)
@@ -62,6 +63,11 @@ func (f *fixture) agree(all []*driver.Record) {
 			continue // claimed to be ended, without scopes
 		}
 		for _, scope := range r.Scopes {
+			if limit := limitOf(scope); limit > 1 {
+				shared[[2]string{r.Group, scope}]++
+				require.LessOrEqual(f, shared[[2]string{r.Group, scope}], limit, "in queue %q, records hold scope %q", r.Group, scope)
+				continue
+			}
 			f.holdsAlone(holders, r, "scope "+scope)
 		}
 	}

@@ -74,6 +74,7 @@ var (
 	durability = need{"the driver does not declare Durable", func(_ Harness, has driver.Features) bool { return has.Durable }}
 
 	nextAttempts = need{"the driver does not declare NextAttempts", func(_ Harness, has driver.Features) bool { return has.NextAttempts }}
+	limits       = need{"the driver does not declare Limits", func(_ Harness, has driver.Features) bool { return has.Limits }}
 	prunes       = need{"the driver does not declare Prunes", func(_ Harness, has driver.Features) bool { return has.Prunes }}
 
 	hookReopen    = need{"the harness has no Reopen", func(h Harness, _ driver.Features) bool { return h.Reopen != nil }}

@@ -152,6 +152,7 @@ func (h *history) forgetAt() time.Time {
 
 var (
 	historyScopes = []string{"s0", "s1", "s2", "s3"}
+	historyLimits = []string{amboy.LimitScope("two", 2), amboy.LimitScope("three", 3)}
 	historyTags   = []string{"t0", "t1"}
 	historyKeys   = []string{"", "", "", "", "k0", "k1"}
 	historyUntil  = []amboy.UniqueUntil{
@@ -179,6 +180,8 @@ func (h *history) randomSpec(m *model, isNew bool) spec {
 	if h.random.IntN(3) == 0 {
 		// Drivers differ in whether an excluded record keeps its turn for a scope.
 		s.version, s.enqueueScopes = newVersion.Version, s.scopes
+	} else if h.driver.Features().Limits {
+		s.scopes = append(s.scopes, h.subset(historyLimits, 0.3)...)
 	}
 	s.uniqueKey, _ = pick(h.random, historyKeys)
 	if s.uniqueKey != "" {

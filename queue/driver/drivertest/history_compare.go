@@ -43,10 +43,16 @@ func (h *history) compareNext(queues []driver.Demand, got time.Time) {
 	for _, queue := range historyQueues {
 		all = append(all, h.models[queue])
 	}
-	if earliest(all...).IsZero() {
+	// A time may have come in a queue that was not asked for.
+	unknown := slices.ContainsFunc(all, func(m *model) bool {
+		return !slices.Contains(asked, m) && slices.ContainsFunc(m.in(pending), func(j *modelJob) bool {
+			return j.isPast(h.clock) || (!j.waitUntil.IsZero() && !j.waitUntil.After(h.clock))
+		})
+	})
+	if earliest(all...).IsZero() && !unknown {
 		require.Zero(h, got, "no time to wait for")
 	}
-	if !got.IsZero() {
+	if !got.IsZero() && !unknown {
 		require.True(h, got.After(h.clock), "next is %s, which is not after %s", got, h.clock)
 	}
 	if want := earliest(asked...); !want.IsZero() {

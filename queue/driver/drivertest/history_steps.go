@@ -192,6 +192,11 @@ func (h *history) releaseOne() {
 	m.release(j, back.NotBefore, back.Park)
 }
 
+// plainScopes returns the scopes that are not limited, which Insert can take.
+func plainScopes(scopes []string) []string {
+	return slices.DeleteFunc(slices.Clone(scopes), func(scope string) bool { return limitOf(scope) > 1 })
+}
+
 func (h *history) retryOne() {
 	m := h.someQueue()
 	j, ok := pick(h.random, m.in(retrying))
@@ -201,7 +206,7 @@ func (h *history) retryOne() {
 	s := j.spec
 	s.waitUntil, s.dispatchBy = h.soon(0.3), time.Time{}
 	if s.version != newVersion.Version {
-		s.enqueueScopes = h.subset(s.scopes, 0.5)
+		s.enqueueScopes = h.subset(plainScopes(s.scopes), 0.5)
 	}
 	next := nextAttempt(j.record)
 	next.Priority, next.TimeInfo.WaitUntil, next.EnqueueScopes = s.priority, s.waitUntil, s.enqueueScopes

@@ -3,7 +3,6 @@ package drivertest
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -17,7 +16,7 @@ import (
 type model struct {
 	attempts []*modelJob          // in the order in which they were added
 	byID     map[string]*modelJob // the latest attempt of each job
-	holders  map[string]string    // from scope to job ID
+	holders  map[string][]string  // from scope to job IDs
 	keys     map[string]string    // from unique key to job ID
 	control  driver.Control
 	arrived  int // the number of arrivals
@@ -60,7 +59,7 @@ const (
 func newModel() *model {
 	return &model{
 		byID:     map[string]*modelJob{},
-		holders:  map[string]string{},
+		holders:  map[string][]string{},
 		keys:     map[string]string{},
 		headless: map[string]bool{},
 	}
@@ -80,22 +79,40 @@ func (m *model) in(s stage) []*modelJob {
 // heldByOther reports whether a job other than id holds one of the scopes.
 func (m *model) heldByOther(id string, scopes []string) bool {
 	return slices.ContainsFunc(scopes, func(scope string) bool {
-		holder, held := m.holders[scope]
-		return held && holder != id
+		return m.others(id, scope) >= limitOf(scope)
 	})
+}
+
+// others counts the holders of a scope beside the job id.
+func (m *model) others(id, scope string) int {
+	n := len(m.holders[scope])
+	if slices.Contains(m.holders[scope], id) {
+		n--
+	}
+	return n
+}
+
+// limitOf returns how many jobs may hold a scope. In a history, a key has one limit.
+func limitOf(scope string) int {
+	_, limit, _ := amboy.ScopeLimit(scope)
+	return limit
 }
 
 func (m *model) hold(id string, scopes []string) {
 	for _, scope := range scopes {
-		m.holders[scope] = id
+		if !slices.Contains(m.holders[scope], id) {
+			m.holders[scope] = append(m.holders[scope], id)
+		}
 	}
 }
 
 // keep frees the scopes of a job, except those to keep.
 func (m *model) keep(id string, kept []string) {
-	maps.DeleteFunc(m.holders, func(scope, holder string) bool {
-		return holder == id && !slices.Contains(kept, scope)
-	})
+	for scope, holders := range m.holders {
+		if !slices.Contains(kept, scope) {
+			m.holders[scope] = slices.DeleteFunc(holders, func(holder string) bool { return holder == id })
+		}
+	}
 }
 
 // keyOfOther reports whether a job other than id has a unique key.
@@ -113,8 +130,8 @@ func (m *model) freeKey(j *modelJob) {
 // held lists the scopes that a job holds.
 func (m *model) held(id string) []string {
 	var scopes []string
-	for scope, holder := range m.holders {
-		if holder == id {
+	for scope, holders := range m.holders {
+		if slices.Contains(holders, id) {
 			scopes = append(scopes, scope)
 		}
 	}
@@ -152,7 +169,7 @@ func (m *model) duplicate(s spec) *amboy.DuplicateJobError {
 	}
 	for _, scope := range s.enqueueScopes {
 		if m.heldByOther(s.id, []string{scope}) {
-			return &amboy.DuplicateJobError{JobID: s.id, Reason: amboy.DuplicateEnqueueScope, Value: scope, ExistingID: m.holders[scope]}
+			return &amboy.DuplicateJobError{JobID: s.id, Reason: amboy.DuplicateEnqueueScope, Value: scope, ExistingID: m.holders[scope][0]}
 		}
 	}
 	return nil
@@ -207,13 +224,13 @@ func (m *model) runnable(now time.Time) []*modelJob {
 	slices.SortFunc(candidates, func(a, b *modelJob) int {
 		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.number, b.number))
 	})
-	taken := map[string]bool{}
+	taken := map[string]int{}
 	return slices.DeleteFunc(candidates, func(j *modelJob) bool {
-		if slices.ContainsFunc(j.scopes, func(scope string) bool { return taken[scope] }) {
+		if slices.ContainsFunc(j.scopes, func(scope string) bool { return m.others(j.id, scope)+taken[scope] >= limitOf(scope) }) {
 			return true
 		}
 		for _, scope := range j.scopes {
-			taken[scope] = true
+			taken[scope]++
 		}
 		return false
 	})

@@ -25,6 +25,7 @@ var raceRules = []rule{
 	{"a lease is handed back or recovered once", raceRelease},
 	{"a record is retried once", raceRetry},
 	{"a scope has one holder", raceScopes},
+	{"concurrent claims keep to a limit", raceLimit},
 	{"the next attempt takes over a scope without a gap", raceHandOver},
 	{"one of several concurrent inserts of a unique key wins", raceUniqueKey},
 	{"concurrent claims keep to MaxRunning", raceMaxRunning},

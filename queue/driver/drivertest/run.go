@@ -31,6 +31,7 @@ var basics = []group{
 	{name: "Claim", rules: claimRules},
 	{name: "Except", rules: exceptRules},
 	{name: "Scopes", rules: scopeRules},
+	{name: "Limits", rules: limitRules, needs: []need{limits}},
 	{name: "Edges", rules: edgeRules},
 	{name: "Complete", rules: completeRules},
 	{name: "Release", rules: releaseRules},

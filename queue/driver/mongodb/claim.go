@@ -72,6 +72,7 @@ type claim struct {
 	room  map[string]int           // the number of records that may still start, by queue with a limit
 	waits map[string]time.Duration // how long to wait for tokens, by queue that has used up its rate
 	taken map[key]bool             // the scopes of the chosen candidates, and those to leave alone
+	used  usedSlots                // of the limited scopes that candidates want
 }
 
 // given is a claimed document.
@@ -89,6 +90,7 @@ func (d *Driver) give(ctx context.Context, g *given, leaseTime time.Duration) *d
 	d.announcer.claimed(g.doc)
 	d.kinds.add(g.doc.kind())
 	r := g.doc.Record
+	r.Scopes = g.doc.heldScopes()
 	r.Job = g.body
 	if g.lost != nil {
 		logging.Error(ctx, message.Fields{
@@ -172,6 +174,13 @@ func (c *claim) takeReady(ctx context.Context, v *view, factor int) (skipped int
 		return 0, errors.Join(err, unlockErr)
 	}
 	_, c.taken = c.avoided.at(c.elapsed()) // some candidates of an earlier round may have been lost
+	c.used = usedSlots{}
+	err = c.findSlots(ctx, c.used, v.ready)
+	if err != nil {
+		giveBack(ctx)
+		_, unlockErr := unlock(ctx)
+		return 0, errors.Join(fmt.Errorf("querying the holders of limited scopes: %w", err), unlockErr)
+	}
 	chosen, skipped := c.choose(v, factor > 1 || c.opts.ClaimWindow > 0)
 	rivals := c.rivals(v)
 	err = c.take(ctx, append(slices.Clip(chosen), rivals...), true)
@@ -235,7 +244,7 @@ func (c *claim) expirations(v *view) []*change {
 				if !doc.waits() || !doc.hasExpired(c.req.Now) {
 					return errMoved
 				}
-				doc.start(c.req, true)
+				doc.start(c.req, true, nil)
 				return nil
 			},
 			leaseTime: c.req.LeaseTime,
@@ -302,9 +311,6 @@ func (c *claim) first(v *view, queue string) (doc *document, skipped int) {
 			skipped++
 			continue
 		}
-		for _, scope := range doc.Line.Wants {
-			c.taken[key{queue, scope}] = true
-		}
 		c.left[queue]--
 		if limited {
 			c.room[queue]--
@@ -317,11 +323,35 @@ func (c *claim) first(v *view, queue string) (doc *document, skipped int) {
 // conflict returns a scope that a document wants and a chosen candidate takes.
 func (c *claim) conflict(doc *document) (scope string, conflicts bool) {
 	for _, scope := range doc.Line.Wants {
-		if c.taken[key{doc.Group, scope}] {
+		if c.isFull(doc, scope) {
 			return scope, true
 		}
 	}
 	return "", false
+}
+
+// isFull reports whether the chosen candidates, and the holders of a limited scope, leave no room
+// for a document that wants a scope.
+func (c *claim) isFull(doc *document, scope string) bool {
+	k := key{doc.Group, scope}
+	return c.taken[k] || (isLimited(scope) && len(c.used[k]) >= doc.limitOf(scope))
+}
+
+// reserveScopes reserves the scopes that a chosen candidate wants, and returns the slots of limited
+// ones.
+func (c *claim) reserveScopes(doc *document) (slots map[string]string) {
+	for _, scope := range doc.Line.Wants {
+		k := key{doc.Group, scope}
+		if !isLimited(scope) {
+			c.taken[k] = true
+			continue
+		}
+		if slots == nil {
+			slots = map[string]string{}
+		}
+		slots[scope] = c.used.take(k, doc.limitOf(scope))
+	}
+	return slots
 }
 
 // passed is a candidate that was not chosen because another one takes the scope.
@@ -375,7 +405,7 @@ func (c *claim) arrangeAfter(ctx context.Context, v *view, chosen, rivals []*cha
 	}
 	for _, ch := range rivals {
 		for _, scope := range ch.before.Line.Wants {
-			if !c.taken[key{ch.queue, scope}] {
+			if !c.isFull(ch.before, scope) {
 				scopes.add(ch.queue, scope)
 			}
 		}
@@ -414,6 +444,7 @@ func shuffle(docs []*document, wanted int) []*document {
 // start returns the change that claims a candidate. If a scope turns out to be held, the
 // candidate waits for it.
 func (c *claim) start(doc *document) *change {
+	slots := c.reserveScopes(doc)
 	return &change{
 		queue:  doc.Group,
 		name:   doc.Name,
@@ -426,14 +457,14 @@ func (c *claim) start(doc *document) *change {
 			if !doc.waits() || doc.Line.In != inReady || c.except.leaves(doc) {
 				return errMoved
 			}
-			doc.start(c.req, false)
+			doc.start(c.req, false, slots)
 			return nil
 		},
 		refused: func(doc *document, r *refusal) error {
 			if r.index != byScope || doc.Line.In != inReady {
 				return errMoved
 			}
-			doc.block(r.value)
+			doc.block(keyOf(r.value))
 			return nil
 		},
 		made: func(doc *document) bool {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/schedule"
+	"github.com/mongodb/amboy/queue/internal/scope"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -225,11 +226,12 @@ func (doc *document) leaseEnds(lockTimeout time.Duration) time.Time {
 // record returns the record for readers: its status shows what it waits for.
 func (doc *document) record() *driver.Record {
 	r := doc.Record
+	r.Scopes = doc.heldScopes()
 	if doc.waits() && !doc.Line.IsZero() {
 		block := schedule.Block{}
 		switch doc.Line.In {
 		case inScope:
-			block.Scope = doc.Line.Scope
+			block.Scope = scope.Of(doc.Line.Scope, doc.RequiredScopes)
 		case inEdges:
 			block.Open = len(doc.Line.Edges)
 			if r.Dependency != nil {

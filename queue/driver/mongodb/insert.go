@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -32,9 +33,9 @@ type batch struct {
 	*Driver
 	now  time.Time
 	docs []*newDocument
-	// held holds the scopes that documents of the batch hold, or that the first waiter
+	// held counts, by key, the scopes that documents hold, or that the first waiters
 	// for them in the batch will hold.
-	held map[key]bool
+	held map[key]int
 	// tx is the caller's transaction, or nil.
 	tx mongo.Session
 }
@@ -51,7 +52,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	if _, _, err = driver.TransactionOf[transaction](ctx); err != nil {
 		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
 	}
-	b := &batch{Driver: d, now: time.Now(), held: map[key]bool{}, tx: transactionOf(ctx)}
+	b := &batch{Driver: d, now: time.Now(), held: map[key]int{}, tx: transactionOf(ctx)}
 	errs := b.add(records)
 	ctx = plain(ctx)
 	if err = b.lease(ctx); err != nil {
@@ -108,7 +109,7 @@ func (b *batch) newDocument(r *driver.Record) *document {
 	switch driver.InsertedState(r) {
 	case amboy.StatePending, amboy.StateRetrying:
 	case amboy.StateRunning:
-		doc.Scopes = append(doc.Scopes, doc.wants()...)
+		doc.takeScopes(doc.ownSlots())
 	default:
 		doc.Scopes = nil
 		if !doc.keepsKey() {
@@ -433,9 +434,7 @@ func (d *Driver) unnamed(ctx context.Context, queue, id string) (*document, erro
 func (b *batch) place(ctx context.Context, docs []*newDocument) error {
 	scopes := scopeSet{}
 	for _, n := range docs {
-		for _, scope := range n.Scopes {
-			b.held[key{n.Group, scope}] = true
-		}
+		b.hold(n.Group, n.Scopes)
 		scopes.add(n.Group, n.Line.Wants...)
 	}
 	for queue, set := range scopes {
@@ -460,22 +459,25 @@ func (b *batch) place(ctx context.Context, docs []*newDocument) error {
 
 func (b *batch) placeOne(n *newDocument) {
 	for _, scope := range n.Line.Wants {
-		if b.held[key{n.Group, scope}] {
+		if b.held[key{n.Group, scope}] >= n.limitOf(scope) {
 			n.block(scope)
 			return
 		}
 	}
-	for _, scope := range n.Line.Wants {
-		b.held[key{n.Group, scope}] = true
+	b.hold(n.Group, n.Line.Wants)
+}
+
+// hold counts what a document holds or is about to take.
+func (b *batch) hold(queue string, held []string) {
+	for _, name := range held {
+		b.held[key{queue, keyOf(name)}]++
 	}
 }
 
 func (b *batch) findHeld(ctx context.Context, queue string, scopes map[string]bool) error {
-	filter := b.inQueue(queue, bson.E{Key: "scopes", Value: bson.D{{Key: "$in", Value: keysOf(scopes)}}})
+	filter := b.inQueue(queue, bson.E{Key: "scopes", Value: field("$in", holding(slices.Sorted(maps.Keys(scopes))))})
 	return b.each(b.session(ctx), filter, options.Find().SetProjection(bson.D{{Key: "scopes", Value: 1}}), func(doc *document) error {
-		for _, scope := range doc.Scopes {
-			b.held[key{queue, scope}] = true
-		}
+		b.hold(queue, doc.Scopes)
 		return nil
 	})
 }

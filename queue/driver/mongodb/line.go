@@ -33,9 +33,9 @@ type line struct {
 	// Since is when the wait until Due began, if the document was handed back or put by a
 	// retry. It is zero if Due must not be moved.
 	Since time.Time `bson:"since,omitempty"`
-	// Scope is the held scope that the document waits for.
+	// Scope is the key of the held scope that the document waits for (see slots.go).
 	Scope string `bson:"scope,omitempty"`
-	// Wants are the scopes that the document needs and does not hold.
+	// Wants are the keys of the scopes that the document needs and does not hold.
 	Wants []string `bson:"wants,omitempty"`
 	// Edges are the IDs of the dependencies that have not ended. They are kept while the
 	// document is parked.
@@ -94,8 +94,10 @@ func (doc *document) newLine() line {
 // kind returns the key of the document's kind.
 func (doc *document) kind() string { return driver.KindOf(&doc.Record).Key() }
 
-// wants returns the scopes that the document needs and does not hold, each once.
-func (doc *document) wants() []string { return without(doc.RequiredScopes, doc.Scopes) }
+// wants returns the keys of the scopes that the document needs and does not hold, each once.
+func (doc *document) wants() []string {
+	return without(keysOfHeld(doc.RequiredScopes), keysOfHeld(doc.Scopes))
+}
 
 // block makes a document that is ready wait for a scope.
 func (doc *document) block(scope string) {

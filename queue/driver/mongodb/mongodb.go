@@ -162,7 +162,7 @@ func (d *Driver) elapsed() time.Duration {
 // Features implements driver.Driver. A standalone server has neither
 // transactions nor change streams.
 func (d *Driver) Features() driver.Features {
-	return driver.Features{Notifications: d.isReplica, Transactions: d.isReplica, Durable: true, SharedRetries: d.isReplica}
+	return driver.Features{Notifications: d.isReplica, Transactions: d.isReplica, Durable: true, Limits: true, SharedRetries: d.isReplica}
 }
 
 // Subscribe implements driver.Driver.

@@ -27,7 +27,7 @@ const rivalsBatch = 1000
 // of earlier changes.
 const maxArrangements = 1000
 
-// scopeSet is a set of scopes by queue.
+// scopeSet is a set of scopes by queue. Limited scopes are in it by key (see slots.go).
 type scopeSet map[string]map[string]bool
 
 func (s scopeSet) add(queue string, scopes ...string) {
@@ -49,8 +49,8 @@ func (s scopeSet) touch(before, after *document) {
 	if before != nil {
 		was = *before
 	}
-	s.add(after.Group, without(was.Scopes, after.Scopes)...)
-	s.add(after.Group, without(after.Scopes, was.Scopes)...)
+	s.add(after.Group, keysOfHeld(without(was.Scopes, after.Scopes))...)
+	s.add(after.Group, keysOfHeld(without(after.Scopes, was.Scopes))...)
 	if was.competes() != after.competes() || was.Line.Priority != after.Line.Priority || was.Line.Scope != after.Line.Scope {
 		s.add(after.Group, was.competing()...)
 		s.add(after.Group, after.competing()...)
@@ -116,6 +116,8 @@ func (c *change) recheck() []string {
 		return c.before.competing()
 	case c.after.Line.In == inScope:
 		return c.after.Line.Wants
+	case c.after.Line.In == inReady:
+		return c.after.limited() // there may be room for another
 	default:
 		return nil
 	}
@@ -125,8 +127,8 @@ func (c *change) recheck() []string {
 type arrangement struct {
 	*Driver
 	queue string
-	// holders are the _ids of the documents that hold the scopes.
-	holders map[string]string
+	// holders are the _ids of the documents that hold the scopes, by key.
+	holders map[string][]string
 	// rivals are the ready documents that want some of the scopes, in the order in which
 	// they should run.
 	rivals []*document
@@ -141,11 +143,11 @@ type arrangement struct {
 // readScopes queries scopes of a queue with one command, and a second one if a first waiter
 // wants other scopes too.
 func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string) (*arrangement, error) {
-	a := &arrangement{Driver: d, queue: queue, holders: map[string]string{}, waiters: map[string]*document{}}
+	a := &arrangement{Driver: d, queue: queue, holders: map[string][]string{}, waiters: map[string]*document{}}
 	_, a.avoided = d.avoided.at(d.elapsed())
 	in := bson.D{{Key: "$in", Value: scopes}}
 	pipeline := bson.A{
-		match(d.inQueue(queue, bson.E{Key: "scopes", Value: in})),
+		match(d.inQueue(queue, bson.E{Key: "scopes", Value: field("$in", holding(scopes))})),
 		project("holder", bson.D{{Key: "_id", Value: "$_id"}, {Key: "scopes", Value: "$scopes"}}),
 		d.union(
 			match(d.inQueue(queue, bson.E{Key: "line.wants", Value: in}, bson.E{Key: "line.in", Value: inReady})),
@@ -181,7 +183,7 @@ func (a *arrangement) add(raw bson.Raw) {
 		}
 		if bson.Unmarshal(holder, &h) == nil {
 			for _, scope := range h.Scopes {
-				a.holders[scope] = h.ID
+				a.hold(keyOf(scope), h.ID)
 			}
 		}
 	}
@@ -191,6 +193,13 @@ func (a *arrangement) add(raw bson.Raw) {
 	if waiter, ok := raw.Lookup("waiter").DocumentOK(); ok {
 		doc := decode(waiter)
 		a.waiters[doc.Line.Scope] = doc
+	}
+}
+
+// hold adds a holder, which may have been read before.
+func (a *arrangement) hold(key, id string) {
+	if !slices.Contains(a.holders[key], id) {
+		a.holders[key] = append(a.holders[key], id)
 	}
 }
 
@@ -204,7 +213,7 @@ func (a *arrangement) findOtherHolders(ctx context.Context, scopes []string) err
 		return nil
 	}
 	return a.pipe(ctx, bson.A{
-		match(a.inQueue(a.queue, bson.E{Key: "scopes", Value: bson.D{{Key: "$in", Value: others}}})),
+		match(a.inQueue(a.queue, bson.E{Key: "scopes", Value: field("$in", holding(others))})),
 		project("holder", bson.D{{Key: "_id", Value: "$_id"}, {Key: "scopes", Value: "$scopes"}}),
 	}, a.add)
 }
@@ -219,7 +228,7 @@ func (a *arrangement) changes(scopes []string) []*change {
 	}
 	for _, scope := range scopes {
 		doc := a.waiters[scope]
-		if _, held := a.holders[scope]; held || doc == nil || a.avoided[key{a.queue, scope}] || a.isOvertaken(doc, scope) {
+		if doc == nil || a.avoided[key{a.queue, scope}] || a.isOvertaken(doc, scope) {
 			continue
 		}
 		if other, blocked := a.obstacle(doc); blocked {
@@ -235,19 +244,33 @@ func (a *arrangement) changes(scopes []string) []*change {
 // alone.
 func (a *arrangement) obstacle(doc *document) (scope string, held bool) {
 	for _, scope := range doc.Line.Wants {
-		if holder, held := a.holders[scope]; held && holder != doc.id || a.avoided[key{a.queue, scope}] {
+		if a.others(doc, scope) >= doc.limitOf(scope) || a.avoided[key{a.queue, scope}] {
 			return scope, true
 		}
 	}
 	return "", false
 }
 
-// isOvertaken reports whether a ready document wants the scope and comes first.
+// others counts the holders of a key beside the document.
+func (a *arrangement) others(doc *document, key string) int {
+	n := len(a.holders[key])
+	if slices.Contains(a.holders[key], doc.id) {
+		n--
+	}
+	return n
+}
+
+// isOvertaken reports whether a scope has no room for a document beside its holders and the ready
+// documents that want it and come first.
 func (a *arrangement) isOvertaken(doc *document, scope string) bool {
-	return slices.ContainsFunc(a.rivals, func(rival *document) bool {
+	taken := len(a.holders[scope])
+	for _, rival := range a.rivals {
 		_, blocked := a.obstacle(rival)
-		return !blocked && slices.Contains(rival.Line.Wants, scope) && rival.before(doc)
-	})
+		if !blocked && slices.Contains(rival.Line.Wants, scope) && rival.before(doc) {
+			taken++
+		}
+	}
+	return taken >= doc.limitOf(scope)
 }
 
 // before reports whether a document runs before another one.

@@ -12,8 +12,9 @@ import (
 // waited for edges. It waits for them again if it is handed back.
 const inExpired place = "expired"
 
-// start gives the lease of a document to an owner. An expired document takes no scopes.
-func (doc *document) start(req driver.ClaimRequest, expired bool) {
+// start gives the lease of a document to an owner, and the scopes that it wants, with slots of
+// limited ones. An expired document takes no scopes.
+func (doc *document) start(req driver.ClaimRequest, expired bool, slots map[string]string) {
 	doc.Status.Owner = req.Owner
 	doc.Status.InProgress = true
 	doc.Status.ModificationTime = stored(req.Now)
@@ -31,7 +32,7 @@ func (doc *document) start(req driver.ClaimRequest, expired bool) {
 		doc.Line.In, doc.Line.Edges, doc.Line.Expires = inExpired, edges, time.Time{}
 	}
 	if !expired {
-		doc.Scopes = append(slices.Clone(doc.Scopes), doc.wants()...)
+		doc.takeScopes(slots)
 	}
 }
 

@@ -14,6 +14,7 @@ type migration struct {
 var migrations = []migration{
 	{"the tables of version 1", schemaV1},
 	{"the rate of a queue", schemaV2},
+	{"scopes with several holders", schemaV3},
 }
 
 // currentVersion is the newest version that this library knows.
@@ -204,4 +205,10 @@ ALTER TABLE {s}.queues
 	ADD COLUMN rate   double precision,
 	ADD COLUMN burst  bigint NOT NULL DEFAULT 0,
 	ADD COLUMN bucket bigint NOT NULL DEFAULT 0;
+`
+
+// The column at_most is the limit of the record that the scope is promised to. From this version on,
+// the names of limited scopes are as use returns them.
+const schemaV3 = `
+ALTER TABLE {s}.scope_promises ADD COLUMN at_most bigint NOT NULL DEFAULT 1;
 `

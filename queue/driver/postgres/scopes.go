@@ -4,38 +4,61 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/queue/internal/scope"
 )
 
-// A scope is in one of three states: held by a job, promised to a ready record, or free with no
-// record waiting for it. So every ready record can be claimed at once, and a claim never reads
-// records that wait for a scope. A promise goes to the record that runs first, and is withdrawn
-// when a record comes that runs before it.
+// A scope is held by jobs, promised to ready records, or has room with no record waiting for it.
+// Holders and promises together are never more than its limit, nor than the limit of a record that
+// it is promised to. So every ready record can be claimed at once, and a claim never reads records
+// that wait for a scope. Promises go to the records that run first, and are withdrawn when records
+// come that run before them. Records wait for the key of a scope (see scope.Key).
 
-// holder returns the ID of the job that holds a scope.
-func (c *changes) holder(queue int32, name string) (id string, held bool, err error) {
-	held, err = c.one(holderOf, func(r *row) { id = r.text() }, queue, name)
-	return id, held, err
-}
-
-// promised returns the record that a scope is promised to; nil if there is none.
-func (c *changes) promised(queue int32, name string) (*job, error) {
-	var seq int64
-	found, err := c.one(promiseOf, func(r *row) { seq = r.integer() }, queue, name)
-	if err != nil || !found {
-		return nil, err
+// use returns the name of a scope in the tables, in which each name has one row: that of a limited
+// scope contains the job that uses it.
+func use(name string, by any) string {
+	key, _ := scope.Key(name)
+	if key == name {
+		return name
 	}
-	return c.job(findSeq, seq)
+	return fmt.Sprint(key, "\x1f", by)
 }
 
-// checkFree refuses a job if another job holds one of the scopes.
+// usesFrom and usesTo are the range of the names of a scope in the tables.
+func usesFrom(name string) string { return use(name, "") }
+
+func usesTo(name string) string {
+	key, _ := scope.Key(name)
+	if key == name {
+		return name + "\x01"
+	}
+	return key + "\x20"
+}
+
+// uses are the uses of a scope beside those of one job.
+type uses struct {
+	holders, promises int
+	holder            string // one of the holders
+	limit             int    // the lowest of the promised records; 0 for none
+}
+
+func (c *changes) uses(queue int32, name, beside string) (u uses, err error) {
+	_, err = c.one(usesOf, func(r *row) {
+		u.holders, u.holder = r.int(), r.text()
+		u.promises, u.limit = r.int(), r.int()
+	}, queue, usesFrom(name), usesTo(name), beside)
+	return u, err
+}
+
+// checkFree refuses a job if others hold one of the scopes.
 func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 	for _, name := range scopes {
-		holder, held, err := c.holder(j.queue, name)
+		_, limit := scope.Key(name)
+		u, err := c.uses(j.queue, name, j.ID)
 		if err != nil {
 			return nil, err
 		}
-		if held && holder != j.ID {
-			return j.DuplicateScope(name, holder), nil
+		if u.holders >= limit {
+			return j.DuplicateScope(name, u.holder), nil
 		}
 	}
 	return nil, nil
@@ -45,13 +68,13 @@ func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 // revoked.
 func (c *changes) take(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if _, err := c.exec(hold, j.queue, name, j.ID); err != nil {
+		if _, err := c.exec(hold, j.queue, use(name, j.ID), j.ID); err != nil {
 			return err
 		}
 	}
 	var freed []string
 	for _, name := range scopes {
-		others, err := c.revokePromise(j.queue, name)
+		others, err := c.shed(j, name)
 		if err != nil {
 			return err
 		}
@@ -63,7 +86,7 @@ func (c *changes) take(j *job, scopes []string) error {
 // free releases the given scopes if the job holds them.
 func (c *changes) free(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if _, err := c.exec(freeScope, j.queue, name, j.ID); err != nil {
+		if _, err := c.exec(freeScope, j.queue, use(name, j.ID), j.ID); err != nil {
 			return err
 		}
 	}
@@ -72,44 +95,75 @@ func (c *changes) free(j *job, scopes []string) error {
 
 // fulfill gives a claimed record the scopes that it was promised.
 func (c *changes) fulfill(j *job) error {
+	var limited []string
 	for _, name := range j.DispatchScopes() {
-		if _, err := c.exec(hold, j.queue, name, j.ID); err != nil {
+		if _, err := c.exec(hold, j.queue, use(name, j.ID), j.ID); err != nil {
 			return err
 		}
-		if _, err := c.exec(dropPromise, j.queue, name); err != nil {
+		if _, err := c.exec(dropPromise, j.queue, use(name, j.Seq)); err != nil {
 			return err
+		}
+		if key, _ := scope.Key(name); key != name {
+			limited = append(limited, name)
 		}
 	}
-	return nil
+	// The limits of the record count no more, so others may have room now.
+	return c.promote(j.queue, limited)
 }
 
 // withdraw takes back the promises to a record that is no longer ready.
 func (c *changes) withdraw(j *job) error {
 	scopes := j.DispatchScopes()
 	for _, name := range scopes {
-		if _, err := c.exec(dropPromise, j.queue, name); err != nil {
+		if _, err := c.exec(dropPromise, j.queue, use(name, j.Seq)); err != nil {
 			return err
 		}
 	}
 	return c.promote(j.queue, scopes)
 }
 
-// revokePromise makes the record that a scope is promised to wait for that scope. It returns the
-// other scopes that were promised to the record.
-func (c *changes) revokePromise(queue int32, because string) (freed []string, err error) {
-	worse, err := c.promised(queue, because)
-	if err != nil || worse == nil {
-		return nil, err
-	}
-	for _, name := range worse.DispatchScopes() {
-		if _, err = c.exec(dropPromise, queue, name); err != nil {
+// shed makes the last records that a scope is promised to wait for it, until they, its other
+// holders and the job, which needs a part of its own, keep to all their limits. It returns the
+// other scopes that were promised to these records.
+func (c *changes) shed(j *job, name string) (freed []string, err error) {
+	key, limit := scope.Key(name)
+	for {
+		u, err := c.uses(j.queue, name, j.ID)
+		if err != nil || u.promises == 0 || u.holders+1+u.promises <= min(limit, u.limit) {
+			return freed, err
+		}
+		var last int64
+		_, err = c.one(lastPromised, func(r *row) { last = r.integer() }, j.queue, usesFrom(name), usesTo(name))
+		if err != nil {
 			return nil, err
 		}
-		if name != because {
+		worse, err := c.job(findSeq, last)
+		if err != nil {
+			return nil, err
+		}
+		if worse == nil {
+			return nil, fmt.Errorf("a record that scope %q is promised to is gone", name)
+		}
+		others, err := c.revokePromises(worse, key)
+		if err != nil {
+			return nil, err
+		}
+		freed = append(freed, others...)
+	}
+}
+
+// revokePromises makes a record wait for the scope of a key. It returns the other scopes that were
+// promised to the record.
+func (c *changes) revokePromises(j *job, because string) (freed []string, err error) {
+	for _, name := range j.DispatchScopes() {
+		if _, err = c.exec(dropPromise, j.queue, use(name, j.Seq)); err != nil {
+			return nil, err
+		}
+		if key, _ := scope.Key(name); key != because {
 			freed = append(freed, name)
 		}
 	}
-	return freed, c.move(worse, table.ScopeBlocked, table.Instant{}, because)
+	return freed, c.move(j, table.ScopeBlocked, table.Instant{}, because)
 }
 
 // wait makes a record wait for its time, or admits it.
@@ -129,17 +183,19 @@ func (c *changes) admit(j *job) error {
 			return err
 		}
 		if blocked {
-			return c.move(j, table.ScopeBlocked, table.Instant{}, name)
+			key, _ := scope.Key(name)
+			return c.move(j, table.ScopeBlocked, table.Instant{}, key)
 		}
 	}
 	var freed []string
 	for _, name := range scopes {
-		others, err := c.revokePromise(j.queue, name)
+		others, err := c.shed(j, name)
 		if err != nil {
 			return err
 		}
 		freed = append(freed, others...)
-		if _, err = c.exec(promise, j.queue, name, j.Seq); err != nil {
+		_, limit := scope.Key(name)
+		if _, err = c.exec(promise, j.queue, use(name, j.Seq), j.Seq, limit); err != nil {
 			return err
 		}
 	}
@@ -149,25 +205,39 @@ func (c *changes) admit(j *job) error {
 	return c.promote(j.queue, freed)
 }
 
-// isObstacle reports whether a scope blocks a record: another job holds it, or it is for a record
-// that runs earlier.
+// isObstacle reports whether a scope blocks a record: it has no room for the record beside its
+// holders and the records that run earlier, or such a record waits for it.
 func (c *changes) isObstacle(name string, j *job) (bool, error) {
-	holder, held, err := c.holder(j.queue, name)
-	if err != nil || (held && holder != j.ID) {
-		return true, err
+	full, err := c.isFull(name, j)
+	if full || err != nil {
+		return full, err
 	}
-	first, err := c.promised(j.queue, name)
-	if err == nil && first == nil {
-		first, err = c.job(firstWaiter, j.queue, name)
-	}
+	key, _ := scope.Key(name)
+	first, err := c.job(firstWaiter, j.queue, key)
 	return first != nil && first.Compare(&j.Job) < 0, err
 }
 
-// promote admits, for each free scope, the first record that waits for it.
+// isFull reports whether a scope has no room for a record.
+func (c *changes) isFull(name string, j *job) (bool, error) {
+	_, limit := scope.Key(name)
+	u, err := c.uses(j.queue, name, j.ID)
+	if err != nil || u.holders >= limit || u.promises == 0 {
+		return u.holders >= limit, err
+	}
+	var before, lowest int
+	_, err = c.one(promisedBefore, func(r *row) { before, lowest = r.int(), r.int() }, j.queue, usesFrom(name), usesTo(name), j.Priority, j.Seq)
+	if before > 0 {
+		limit = min(limit, lowest)
+	}
+	return u.holders+before >= limit, err
+}
+
+// promote admits, for each scope with room, the first records that wait for it.
 func (c *changes) promote(queue int32, scopes []string) error {
 	for _, name := range scopes {
+		key, _ := scope.Key(name)
 		for {
-			j, err := c.nextFor(queue, name)
+			j, err := c.nextFor(queue, key)
 			if err != nil {
 				return err
 			}
@@ -184,24 +254,24 @@ func (c *changes) promote(queue int32, scopes []string) error {
 	return nil
 }
 
-// nextFor returns the record that gets a scope next; nil if no record waits for it, or the scope is
-// held or promised.
-func (c *changes) nextFor(queue int32, name string) (*job, error) {
-	_, held, err := c.holder(queue, name)
-	if err != nil || held {
+// nextFor returns the record that gets the scope of a key next; nil if no record waits for it, or
+// there is no room for that record.
+func (c *changes) nextFor(queue int32, key string) (*job, error) {
+	j, err := c.job(firstWaiter, queue, key)
+	if err != nil || j == nil {
 		return nil, err
 	}
-	promised, err := c.one(promiseOf, func(*row) {}, queue, name)
-	if err != nil || promised {
+	full, err := c.isFull(scope.Of(key, j.Scopes), j)
+	if err != nil || full {
 		return nil, err
 	}
-	return c.job(firstWaiter, queue, name)
+	return j, nil
 }
 
-// move moves a record to another place. due is the end of its wait, and scope the scope that it
-// waits for, or empty.
-func (c *changes) move(j *job, p table.Place, due table.Instant, scope string) error {
-	n, err := c.exec(moveJob, p, due, nullable(scope), j.Seq)
+// move moves a record to another place. due is the end of its wait, and key that of the scope that
+// it waits for, or empty.
+func (c *changes) move(j *job, p table.Place, due table.Instant, key string) error {
+	n, err := c.exec(moveJob, p, due, nullable(key), j.Seq)
 	if err != nil {
 		return err
 	}

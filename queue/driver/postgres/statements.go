@@ -80,10 +80,11 @@ const (
 	moveEdges
 	dropEdges
 
-	holderOf
+	usesOf
 	hold
 	freeScope
-	promiseOf
+	promisedBefore
+	lastPromised
 	promise
 	dropPromise
 	firstWaiter
@@ -389,13 +390,21 @@ var statementTexts = [statements]string{
 	moveEdges:  `UPDATE {s}.edges SET from_seq = $1 WHERE from_seq = $2`,
 	dropEdges:  `DELETE FROM {s}.edges WHERE from_seq = ANY($1::bigint[])`,
 
-	holderOf: `SELECT job_id FROM {s}.scope_holders WHERE queue = $1 AND scope = $2`,
+	usesOf: `SELECT h.n, h.job_id, p.n, p.at_most FROM (
+			SELECT count(*) AS n, coalesce(min(job_id), '') AS job_id FROM {s}.scope_holders
+			WHERE queue = $1 AND scope >= $2 AND scope < $3 AND job_id <> $4
+		) h, (
+			SELECT count(*) AS n, coalesce(min(at_most), 0) AS at_most FROM {s}.scope_promises WHERE queue = $1 AND scope >= $2 AND scope < $3
+		) p`,
 	hold: `INSERT INTO {s}.scope_holders (queue, scope, job_id) VALUES ($1, $2, $3)
 		ON CONFLICT (queue, scope) DO UPDATE SET job_id = excluded.job_id`,
 	freeScope: `DELETE FROM {s}.scope_holders WHERE queue = $1 AND scope = $2 AND job_id = $3`,
-	promiseOf: `SELECT seq FROM {s}.scope_promises WHERE queue = $1 AND scope = $2`,
-	promise: `INSERT INTO {s}.scope_promises (queue, scope, seq) VALUES ($1, $2, $3)
-		ON CONFLICT (queue, scope) DO UPDATE SET seq = excluded.seq`,
+	promisedBefore: `SELECT count(*), coalesce(min(p.at_most), 0) FROM {s}.scope_promises p JOIN {s}.jobs j ON j.seq = p.seq
+		WHERE p.queue = $1 AND p.scope >= $2 AND p.scope < $3 AND (j.priority > $4 OR (j.priority = $4 AND j.seq < $5))`,
+	lastPromised: `SELECT p.seq FROM {s}.scope_promises p JOIN {s}.jobs j ON j.seq = p.seq
+		WHERE p.queue = $1 AND p.scope >= $2 AND p.scope < $3 ORDER BY j.priority, j.seq DESC LIMIT 1`,
+	promise: `INSERT INTO {s}.scope_promises (queue, scope, seq, at_most) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (queue, scope) DO UPDATE SET seq = excluded.seq, at_most = excluded.at_most`,
 	dropPromise: `DELETE FROM {s}.scope_promises WHERE queue = $1 AND scope = $2`,
 	firstWaiter: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1 AND waiting_for = $2 ORDER BY priority DESC, seq LIMIT 1 FOR UPDATE`,
 

@@ -22,6 +22,7 @@ var migrations = []migration{
 	{text: schemaV5, fill: fillGroups},
 	{text: schemaV6},
 	{text: schemaV7},
+	{text: schemaV8},
 }
 
 // migration consists of the statements of a step, and a function for what SQL can't do.
@@ -236,6 +237,33 @@ const schemaV7 = `
 ALTER TABLE queues ADD COLUMN rate REAL;
 ALTER TABLE queues ADD COLUMN burst INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE queues ADD COLUMN bucket INTEGER NOT NULL DEFAULT 0;
+`
+
+// A scope may have several holders and promises. From this version on, the column scope is its key
+// (see scope.Key), and at_most is the limit of the record that it is promised to.
+const schemaV8 = `
+ALTER TABLE scope_holders RENAME TO sole_holders;
+CREATE TABLE scope_holders (
+	queue  INTEGER NOT NULL,
+	scope  TEXT NOT NULL,
+	job_id TEXT NOT NULL,
+	PRIMARY KEY (queue, scope, job_id)
+) WITHOUT ROWID;
+INSERT INTO scope_holders (queue, scope, job_id) SELECT queue, scope, job_id FROM sole_holders;
+DROP TABLE sole_holders;
+
+ALTER TABLE scope_promises RENAME TO sole_promises;
+CREATE TABLE scope_promises (
+	queue    INTEGER NOT NULL,
+	scope    TEXT NOT NULL,
+	priority INTEGER NOT NULL, -- as seq, of the record
+	seq      INTEGER NOT NULL,
+	at_most  INTEGER NOT NULL,
+	PRIMARY KEY (queue, scope, priority, seq DESC)
+) WITHOUT ROWID;
+INSERT INTO scope_promises (queue, scope, priority, seq, at_most)
+	SELECT p.queue, p.scope, j.priority, p.seq, 1 FROM sole_promises AS p JOIN jobs AS j ON j.seq = p.seq;
+DROP TABLE sole_promises;
 `
 
 // fillGroups forms the groups of the records that wait for a scope.

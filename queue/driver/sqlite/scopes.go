@@ -4,38 +4,40 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/queue/internal/scope"
 )
 
-// A scope is in one of three states: held by a job, promised to a ready record, or free
-// with no record waiting for it. So every ready record can be claimed at once, and a claim
-// never reads records that wait for a scope. A promise goes to the record that runs first,
-// and is withdrawn when a record comes that runs before it.
+// A scope is held by jobs, promised to ready records, or has room with no record waiting for it.
+// Holders and promises together are never more than its limit, nor than the limit of a record
+// that it is promised to. So every ready record can be claimed at once, and a claim never reads
+// records that wait for a scope. Promises go to the records that run first, and are withdrawn
+// when records come that run before them. The tables name a scope by its key (see scope.Key).
 
-// holder returns the ID of the job that holds a scope.
-func (c *changes) holder(queue int64, name string) (id string, held bool, err error) {
-	held, err = c.one(holderOf, func(r *row) { id = r.text() }, queue, name)
-	return id, held, err
+// uses are the uses of a scope beside those of one job.
+type uses struct {
+	holders, promises int
+	holder            string // one of the holders
+	limit             int    // the lowest of the promised records; 0 for none
 }
 
-// promised returns the record that a scope is promised to; nil if there is none.
-func (c *changes) promised(queue int64, name string) (*job, error) {
-	var seq int64
-	found, err := c.one(promiseOf, func(r *row) { seq = r.integer() }, queue, name)
-	if err != nil || !found {
-		return nil, err
-	}
-	return c.job(findSeq, seq)
+func (c *changes) uses(queue int64, key, beside string) (u uses, err error) {
+	_, err = c.one(usesOf, func(r *row) {
+		u.holders, u.holder = r.int(), r.text()
+		u.promises, u.limit = r.int(), r.int()
+	}, queue, key, beside)
+	return u, err
 }
 
-// checkFree refuses a job if another job holds one of the scopes.
+// checkFree refuses a job if others hold one of the scopes.
 func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 	for _, name := range scopes {
-		holder, held, err := c.holder(j.queue, name)
+		key, limit := scope.Key(name)
+		u, err := c.uses(j.queue, key, j.ID)
 		if err != nil {
 			return nil, err
 		}
-		if held && holder != j.ID {
-			return j.DuplicateScope(name, holder), nil
+		if u.holders >= limit {
+			return j.DuplicateScope(name, u.holder), nil
 		}
 	}
 	return nil, nil
@@ -45,13 +47,14 @@ func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 // revoked.
 func (c *changes) take(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if _, err := c.exec(hold, j.queue, name, j.ID); err != nil {
+		key, _ := scope.Key(name)
+		if _, err := c.exec(hold, j.queue, key, j.ID); err != nil {
 			return err
 		}
 	}
 	var freed []string
 	for _, name := range scopes {
-		others, err := c.revokePromise(j.queue, name)
+		others, err := c.shed(j, name)
 		if err != nil {
 			return err
 		}
@@ -63,7 +66,8 @@ func (c *changes) take(j *job, scopes []string) error {
 // free releases the given scopes if the job holds them.
 func (c *changes) free(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if _, err := c.exec(freeScope, j.queue, name, j.ID); err != nil {
+		key, _ := scope.Key(name)
+		if _, err := c.exec(freeScope, j.queue, key, j.ID); err != nil {
 			return err
 		}
 	}
@@ -72,44 +76,77 @@ func (c *changes) free(j *job, scopes []string) error {
 
 // fulfill gives a claimed record the scopes that it was promised.
 func (c *changes) fulfill(j *job) error {
+	var limited []string
 	for _, name := range j.DispatchScopes() {
-		if _, err := c.exec(hold, j.queue, name, j.ID); err != nil {
+		key, _ := scope.Key(name)
+		if _, err := c.exec(hold, j.queue, key, j.ID); err != nil {
 			return err
 		}
-		if _, err := c.exec(dropPromise, j.queue, name); err != nil {
+		if _, err := c.exec(dropPromise, j.queue, key, j.Seq); err != nil {
 			return err
+		}
+		if key != name {
+			limited = append(limited, name)
 		}
 	}
-	return nil
+	// The limits of the record count no more, so others may have room now.
+	return c.promote(j.queue, limited)
 }
 
 // withdraw takes back the promises to a record that is no longer ready.
 func (c *changes) withdraw(j *job) error {
 	scopes := j.DispatchScopes()
 	for _, name := range scopes {
-		if _, err := c.exec(dropPromise, j.queue, name); err != nil {
+		key, _ := scope.Key(name)
+		if _, err := c.exec(dropPromise, j.queue, key, j.Seq); err != nil {
 			return err
 		}
 	}
 	return c.promote(j.queue, scopes)
 }
 
-// revokePromise makes the record that a scope is promised to wait for that scope. It
-// returns the other scopes that were promised to the record.
-func (c *changes) revokePromise(queue int64, because string) (freed []string, err error) {
-	worse, err := c.promised(queue, because)
-	if err != nil || worse == nil {
-		return nil, err
-	}
-	for _, name := range worse.DispatchScopes() {
-		if _, err = c.exec(dropPromise, queue, name); err != nil {
+// shed makes the last records that a scope is promised to wait for it, until they, its other
+// holders and the job, which needs a part of its own, keep to all their limits. It returns the
+// other scopes that were promised to these records.
+func (c *changes) shed(j *job, name string) (freed []string, err error) {
+	key, limit := scope.Key(name)
+	for {
+		u, err := c.uses(j.queue, key, j.ID)
+		if err != nil || u.promises == 0 || u.holders+1+u.promises <= min(limit, u.limit) {
+			return freed, err
+		}
+		worse, err := c.job(lastPromised, j.queue, key)
+		if err != nil {
 			return nil, err
 		}
-		if name != because {
-			freed = append(freed, name)
+		if worse == nil {
+			return nil, fmt.Errorf("a record that scope %q is promised to is gone", name)
 		}
+		others, err := c.revokePromises(worse, key)
+		if err != nil {
+			return nil, err
+		}
+		freed = append(freed, others...)
 	}
-	return freed, c.block(worse, because)
+}
+
+// revokePromises makes a record wait for the scope of a key. It returns the other scopes that were
+// promised to the record.
+func (c *changes) revokePromises(j *job, because string) (freed []string, err error) {
+	if _, err = c.exec(dropPromise, j.queue, because, j.Seq); err != nil {
+		return nil, err
+	}
+	for _, name := range j.DispatchScopes() {
+		key, _ := scope.Key(name)
+		if key == because {
+			continue
+		}
+		if _, err = c.exec(dropPromise, j.queue, key, j.Seq); err != nil {
+			return nil, err
+		}
+		freed = append(freed, name)
+	}
+	return freed, c.block(j, because)
 }
 
 // wait makes a record wait for its time, or admits it.
@@ -122,23 +159,23 @@ func (c *changes) wait(j *job, now int64) error {
 
 // admit makes a record ready, or makes it wait for the scope that blocks it.
 func (c *changes) admit(j *job) error {
-	scope, blocked, err := c.obstacle(j)
+	name, blocked, err := c.obstacle(j)
 	switch {
 	case err != nil:
 		return err
 	case blocked:
-		return c.block(j, scope)
+		return c.block(j, name)
 	default:
 		return c.makeReady(j)
 	}
 }
 
 // obstacle returns the first scope that blocks a record.
-func (c *changes) obstacle(j *job) (scope string, blocked bool, err error) {
-	for _, scope = range j.DispatchScopes() {
-		blocked, err = c.isObstacle(scope, j)
+func (c *changes) obstacle(j *job) (name string, blocked bool, err error) {
+	for _, name = range j.DispatchScopes() {
+		blocked, err = c.isObstacle(name, j)
 		if blocked || err != nil {
-			return scope, blocked, err
+			return name, blocked, err
 		}
 	}
 	return "", false, nil
@@ -149,12 +186,13 @@ func (c *changes) makeReady(j *job) error {
 	scopes := j.DispatchScopes()
 	var freed []string
 	for _, name := range scopes {
-		others, err := c.revokePromise(j.queue, name)
+		others, err := c.shed(j, name)
 		if err != nil {
 			return err
 		}
 		freed = append(freed, others...)
-		if _, err = c.exec(promise, j.queue, name, j.Seq); err != nil {
+		key, limit := scope.Key(name)
+		if _, err = c.exec(promise, j.queue, key, j.Priority, j.Seq, limit); err != nil {
 			return err
 		}
 	}
@@ -164,25 +202,41 @@ func (c *changes) makeReady(j *job) error {
 	return c.promote(j.queue, freed)
 }
 
-// isObstacle reports whether a scope blocks a record: another job holds it, or it is for a
-// record that runs earlier.
+// isObstacle reports whether a scope blocks a record: it has no room for the record beside its
+// holders and the records that run earlier, or such a record waits for it.
 func (c *changes) isObstacle(name string, j *job) (bool, error) {
-	holder, held, err := c.holder(j.queue, name)
-	if err != nil || (held && holder != j.ID) {
-		return true, err
+	here := rank{j.Priority, j.Seq}
+	full, err := c.isFull(j.queue, name, j.ID, here)
+	if full || err != nil {
+		return full, err
 	}
-	promised, err := c.promised(j.queue, name)
-	if err != nil || promised != nil {
-		return promised != nil && promised.Compare(&j.Job) < 0, err
+	key, _ := scope.Key(name)
+	_, first, found, err := c.firstOfLine(j.queue, key)
+	return found && first.before(here), err
+}
+
+// isFull reports whether a scope has no room for a job with a rank.
+func (c *changes) isFull(queue int64, name, id string, at rank) (bool, error) {
+	key, limit := scope.Key(name)
+	u, err := c.uses(queue, key, id)
+	if err != nil || u.holders >= limit || u.promises == 0 {
+		return u.holders >= limit, err
 	}
-	_, first, found, err := c.firstOfLine(j.queue, name)
-	return found && first.before(rank{j.Priority, j.Seq}), err
+	var before, lowest int
+	_, err = c.one(promisedBefore, func(r *row) { before, lowest = r.int(), r.int() }, queue, key, at.priority, at.seq)
+	if before > 0 {
+		limit = min(limit, lowest)
+	}
+	return u.holders+before >= limit, err
 }
 
 // promote gives free scopes to the first records that wait for them and need nothing else.
 // If that requires examining many groups, the rest is left for later.
 func (c *changes) promote(queue int64, scopes []string) error {
-	c.freed = append(c.freed, scopes...)
+	for _, name := range scopes {
+		key, _ := scope.Key(name)
+		c.freed = append(c.freed, key)
+	}
 	if c.promoting {
 		return nil
 	}
@@ -190,8 +244,7 @@ func (c *changes) promote(queue int64, scopes []string) error {
 	defer func() { c.promoting, c.freed = false, nil }()
 	for left := settleAtOnce; len(c.freed) > 0; {
 		last := len(c.freed) - 1
-		scope := c.freed[last]
-		group, first, waits, err := c.nextFor(queue, scope)
+		group, first, waits, err := c.nextFor(queue, c.freed[last])
 		switch {
 		case err != nil:
 			return err
@@ -223,30 +276,32 @@ func (c *changes) promoteFirst(queue int64, group string, first rank) error {
 	if j == nil {
 		return fmt.Errorf("the first record that waits for the scopes %s is gone", group)
 	}
-	scope, blocked, err := c.obstacle(j)
+	name, blocked, err := c.obstacle(j)
 	switch {
 	case err != nil:
 		return err
 	case blocked:
-		_, err = c.exec(moveGroup, scope, queue, group)
+		key, _ := scope.Key(name)
+		_, err = c.exec(moveGroup, key, queue, group)
 		return err
 	default:
 		return c.makeReady(j)
 	}
 }
 
-// nextFor returns the first group that waits for a scope, and the rank of its first
-// record. waits is false if no group waits, or the scope is held or promised.
-func (c *changes) nextFor(queue int64, name string) (group string, first rank, waits bool, err error) {
-	_, held, err := c.holder(queue, name)
-	if err != nil || held {
+// nextFor returns the first group that waits for a key, and the rank of its first record.
+// waits is false if no group waits, or there is no room for that record.
+func (c *changes) nextFor(queue int64, key string) (group string, first rank, waits bool, err error) {
+	group, first, waits, err = c.firstOfLine(queue, key)
+	if err != nil || !waits {
 		return "", rank{}, false, err
 	}
-	promised, err := c.one(promiseOf, func(*row) {}, queue, name)
-	if err != nil || promised {
-		return "", rank{}, false, err
+	names, err := table.DecodeNames(group)
+	if err != nil {
+		return "", rank{}, false, fmt.Errorf("reading the scopes of a group: %w", err)
 	}
-	return c.firstOfLine(queue, name)
+	full, err := c.isFull(queue, scope.Of(key, names), "", first)
+	return group, first, !full && err == nil, err
 }
 
 // move moves a record to a place in which it waits for no scope. due is the end of its wait.

@@ -151,7 +151,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 
 // Features implements driver.Driver. All features are supported.
 func (d *Driver) Features() driver.Features {
-	return driver.Features{Notifications: true, Transactions: true, TransactionalEnds: true, Durable: true, Prunes: true, NextAttempts: true}
+	return driver.Features{Notifications: true, Transactions: true, TransactionalEnds: true, Durable: true, Prunes: true, NextAttempts: true, Limits: true}
 }
 
 // Subscribe implements driver.Driver. notify is called after changes that this driver

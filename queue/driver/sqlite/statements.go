@@ -79,10 +79,11 @@ const (
 	moveEdges
 	dropEdges
 
-	holderOf
+	usesOf
 	hold
 	freeScope
-	promiseOf
+	promisedBefore
+	lastPromised
 	promise
 	dropPromise
 	firstOfLine
@@ -269,12 +270,17 @@ var statementTexts = [statements]string{
 	moveEdges:  `UPDATE edges SET from_seq = ? WHERE from_seq = ?`,
 	dropEdges:  `DELETE FROM edges WHERE from_seq = ?`,
 
-	holderOf:    `SELECT job_id FROM scope_holders WHERE queue = ? AND scope = ?`,
-	hold:        `INSERT OR REPLACE INTO scope_holders (queue, scope, job_id) VALUES (?, ?, ?)`,
-	freeScope:   `DELETE FROM scope_holders WHERE queue = ? AND scope = ? AND job_id = ?`,
-	promiseOf:   `SELECT seq FROM scope_promises WHERE queue = ? AND scope = ?`,
-	promise:     `INSERT OR REPLACE INTO scope_promises (queue, scope, seq) VALUES (?, ?, ?)`,
-	dropPromise: `DELETE FROM scope_promises WHERE queue = ? AND scope = ?`,
+	usesOf: `SELECT (SELECT count(*) FROM scope_holders WHERE queue = ?1 AND scope = ?2 AND job_id <> ?3),
+			(SELECT job_id FROM scope_holders WHERE queue = ?1 AND scope = ?2 AND job_id <> ?3 LIMIT 1), count(*), min(at_most)
+		FROM scope_promises WHERE queue = ?1 AND scope = ?2`,
+	hold:      `INSERT OR IGNORE INTO scope_holders (queue, scope, job_id) VALUES (?, ?, ?)`,
+	freeScope: `DELETE FROM scope_holders WHERE queue = ? AND scope = ? AND job_id = ?`,
+	promisedBefore: `SELECT count(*), min(at_most) FROM scope_promises
+		WHERE queue = ?1 AND scope = ?2 AND (priority > ?3 OR (priority = ?3 AND seq < ?4))`,
+	lastPromised: `SELECT ` + jobColumns + ` FROM jobs WHERE seq =
+		(SELECT seq FROM scope_promises WHERE queue = ? AND scope = ? ORDER BY priority, seq DESC LIMIT 1)`,
+	promise:     `INSERT INTO scope_promises (queue, scope, priority, seq, at_most) VALUES (?, ?, ?, ?, ?)`,
+	dropPromise: `DELETE FROM scope_promises WHERE queue = ? AND scope = ? AND seq = ?`,
 	firstOfLine: `SELECT scopes, priority, seq FROM scope_groups INDEXED BY scope_lines WHERE queue = ? AND scope = ?
 		ORDER BY priority DESC, seq LIMIT 1`,
 	firstOfGroup: `SELECT priority, seq FROM jobs WHERE queue = ? AND waiting_for = ? ORDER BY priority DESC, seq LIMIT 1`,

@@ -9,7 +9,7 @@ func (s *Schedule[J]) Held(e *Entry[J]) []string {
 	}
 	var held []string
 	for _, name := range e.Scopes.Names() {
-		if s.holds(e, name) && !slices.Contains(held, name) {
+		if s.holders.Holds(e.ID, name) && !slices.Contains(held, name) {
 			held = append(held, name)
 		}
 	}
@@ -18,10 +18,5 @@ func (s *Schedule[J]) Held(e *Entry[J]) []string {
 
 // HoldsAny reports whether an entry holds a scope.
 func (s *Schedule[J]) HoldsAny(e *Entry[J]) bool {
-	return e.place != Finished && slices.ContainsFunc(e.Scopes.Names(), func(name string) bool { return s.holds(e, name) })
-}
-
-func (s *Schedule[J]) holds(e *Entry[J], scope string) bool {
-	holder, held := s.holders.Holder(scope)
-	return held && holder == e.ID
+	return e.place != Finished && slices.ContainsFunc(e.Scopes.Names(), func(name string) bool { return s.holders.Holds(e.ID, name) })
 }

@@ -6,42 +6,40 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mongodb/amboy/queue/internal/scope"
 )
 
 // Entries that need the same scopes wait together in a group: a scope that blocks the first
 // of them blocks them all. So a group is in one line, that of the scope which blocks it, and
 // is moved to another line as a whole, whatever the number of its entries.
 //
-// For each group in the line of a scope, one of these is true: another job holds the scope;
-// it is promised to an entry that runs before the group's first; or it is in
-// Schedule.unsettled.
+// For each group in the line of a scope, one of these is true: the scope has no room for the
+// group's first entry, beside its holders and the entries before that one that it is promised to;
+// it is not the line's first group; or the scope is in Schedule.unsettled.
 
-// line is the state of one scope.
+// line is the state of one scope, or of the limited scopes of one key (see scope.Key).
 type line[J any] struct {
-	// promised is the Ready entry that the scope is promised to; nil if there is none.
-	promised *Entry[J]
+	// promised are the Ready entries that the scope is promised to, in their order.
+	promised []*Entry[J]
 	groups   groups[J]
 	// unsettled is true while the scope is in Schedule.unsettled.
 	unsettled bool
 }
 
-// first returns the entry that the scope is for: the one that it is promised to or, while
-// several scopes are being promised, the first waiting one; nil if there is none.
-func (l *line[J]) first() *Entry[J] {
-	switch {
-	case l.promised != nil:
-		return l.promised
-	case len(l.groups) > 0:
-		return l.groups[0].first.entry
-	default:
-		return nil
+// limit returns the lowest limit of the entries that the key is promised to.
+func (l *line[J]) limit(key string) int {
+	lowest := l.promised[0].limit(key)
+	for _, e := range l.promised[1:] {
+		lowest = min(lowest, e.limit(key))
 	}
+	return lowest
 }
 
 // group holds the ScopeBlocked entries that need the same scopes. It is never empty.
 type group[J any] struct {
 	key     groupKey
-	scope   string // the scope in whose line the group is
+	scope   string // the scope that blocks it, in whose line it is
 	index   int    // its index in that line
 	waiting heap[J]
 	first   slot[J] // a copy of the first of waiting
@@ -91,20 +89,26 @@ func (g *groups[J]) Pop() any {
 	return removed
 }
 
-func (s *Schedule[J]) line(scope string) *line[J] {
-	l := s.lines[scope]
+func (s *Schedule[J]) line(key string) *line[J] {
+	l := s.lines[key]
 	if l == nil {
 		if s.lines == nil {
 			s.lines = map[string]*line[J]{}
 		}
 		l = &line[J]{}
-		s.lines[scope] = l
+		s.lines[key] = l
 	}
 	return l
 }
 
+// lineOf returns the line in which a group is.
+func (s *Schedule[J]) lineOf(g *group[J]) *line[J] {
+	key, _ := scope.Key(g.scope)
+	return s.lines[key]
+}
+
 // join makes an entry wait for a scope, in its group.
-func (s *Schedule[J]) join(e *Entry[J], scope string) {
+func (s *Schedule[J]) join(e *Entry[J], name string) {
 	key := keyOf(e.Scopes.AtStart())
 	g := s.groups[key]
 	if g == nil {
@@ -120,11 +124,11 @@ func (s *Schedule[J]) join(e *Entry[J], scope string) {
 	switch {
 	case g.scope == "":
 		g.first = added
-		s.enter(g, scope)
+		s.enter(g, name)
 	case added.before(&g.first):
 		// A scope that blocks an entry may not block one that runs before it.
 		g.first = added
-		s.moveGroup(g, scope)
+		s.moveGroup(g, name)
 	}
 }
 
@@ -145,34 +149,36 @@ func (s *Schedule[J]) update(g *group[J]) {
 		return
 	}
 	g.first = *first
-	groupheap.Fix(&s.lines[g.scope].groups, g.index)
+	groupheap.Fix(&s.lineOf(g).groups, g.index)
 }
 
 // moveGroup moves a group whose first entry may have changed to the line of a scope.
-func (s *Schedule[J]) moveGroup(g *group[J], scope string) {
-	if g.scope == scope {
-		groupheap.Fix(&s.lines[scope].groups, g.index)
+func (s *Schedule[J]) moveGroup(g *group[J], name string) {
+	if g.scope == name {
+		groupheap.Fix(&s.lineOf(g).groups, g.index)
 		return
 	}
 	s.exit(g)
-	s.enter(g, scope)
+	s.enter(g, name)
 }
 
-func (s *Schedule[J]) enter(g *group[J], scope string) {
-	g.scope = scope
-	groupheap.Push(&s.line(scope).groups, g)
+func (s *Schedule[J]) enter(g *group[J], name string) {
+	g.scope = name
+	key, _ := scope.Key(name)
+	groupheap.Push(&s.line(key).groups, g)
 }
 
 func (s *Schedule[J]) exit(g *group[J]) {
-	l := s.lines[g.scope]
+	l := s.lineOf(g)
 	groupheap.Remove(&l.groups, g.index)
-	s.dropLine(g.scope, l)
+	key, _ := scope.Key(g.scope)
+	s.dropLine(key, l)
 }
 
-// dropLine removes the line of a scope if it is empty.
-func (s *Schedule[J]) dropLine(scope string, l *line[J]) {
-	if l.promised == nil && len(l.groups) == 0 {
-		delete(s.lines, scope)
+// dropLine removes the line of a key if it is empty.
+func (s *Schedule[J]) dropLine(key string, l *line[J]) {
+	if len(l.promised) == 0 && len(l.groups) == 0 {
+		delete(s.lines, key)
 	}
 }
 
@@ -183,10 +189,11 @@ const settleAtOnce = 16
 // that requires examining many groups, the rest is left to Settle.
 func (s *Schedule[J]) promote(scopes []string) {
 	before := len(s.unsettled)
-	for _, scope := range slices.Backward(scopes) {
-		if l := s.lines[scope]; l != nil && !l.unsettled {
+	for _, name := range slices.Backward(scopes) {
+		key, _ := scope.Key(name)
+		if l := s.lines[key]; l != nil && !l.unsettled {
 			l.unsettled = true
-			s.unsettled = append(s.unsettled, scope)
+			s.unsettled = append(s.unsettled, key)
 		}
 	}
 	if !s.settling {
@@ -203,13 +210,13 @@ func (s *Schedule[J]) settle(until int) {
 	s.settling = true
 	for left := cmp.Or(s.settleAtOnce, settleAtOnce); len(s.unsettled) > until; {
 		last := len(s.unsettled) - 1
-		scope := s.unsettled[last]
-		l := s.lines[scope]
-		if l == nil || !s.isOpen(scope, l) {
+		key := s.unsettled[last]
+		l := s.lines[key]
+		if l == nil || !s.isOpen(key, l) {
 			s.unsettled = s.unsettled[:last]
 			if l != nil {
 				l.unsettled = false
-				s.dropLine(scope, l)
+				s.dropLine(key, l)
 			}
 			continue
 		}
@@ -223,10 +230,13 @@ func (s *Schedule[J]) settle(until int) {
 	s.settling = false
 }
 
-// isOpen reports whether a scope is free and not promised, and an entry waits for it.
-func (s *Schedule[J]) isOpen(scope string, l *line[J]) bool {
-	_, held := s.holders.Holder(scope)
-	return !held && l.promised == nil && len(l.groups) > 0
+// isOpen reports whether a key has room for the first entry that waits for it.
+func (s *Schedule[J]) isOpen(key string, l *line[J]) bool {
+	if len(l.groups) == 0 {
+		return false
+	}
+	first := l.groups[0].first.entry
+	return !s.blocks(scope.Of(key, first.Scopes.AtStart()), first)
 }
 
 // promoteFirst makes the first entry of a line Ready, or moves its group to the line of the
@@ -234,8 +244,8 @@ func (s *Schedule[J]) isOpen(scope string, l *line[J]) bool {
 func (s *Schedule[J]) promoteFirst(l *line[J]) {
 	g := l.groups[0]
 	e := g.first.entry
-	if scope, blocked := s.obstacle(e); blocked {
-		s.moveGroup(g, scope)
+	if name, blocked := s.obstacle(e); blocked {
+		s.moveGroup(g, name)
 		return
 	}
 	g.waiting.pop()

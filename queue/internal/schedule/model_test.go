@@ -25,10 +25,10 @@ type model struct {
 	keepFinished int
 	forwardEdges bool
 
-	jobs     []*modelJob // all known jobs
-	finished []*modelJob // the kept jobs and attempts
-	holders  map[string]string
-	keys     map[string]string // from unique key to job ID
+	jobs     []*modelJob                // all known jobs
+	finished []*modelJob                // the kept jobs and attempts
+	holders  map[string]map[string]bool // from scope to job IDs
+	keys     map[string]string          // from unique key to job ID
 	ended    int
 	added    int
 }
@@ -146,11 +146,26 @@ func (m *model) isCycle(err error, e *entry) bool {
 
 func (m *model) heldByOther(e *entry, scopes []string) bool {
 	for _, scope := range scopes {
-		if holder, held := m.holders[scope]; held && holder != e.ID {
+		if m.others(e, scope) >= limit(scope) {
 			return true
 		}
 	}
 	return false
+}
+
+// others counts the holders of a scope beside a job.
+func (m *model) others(e *entry, scope string) int {
+	n := len(m.holders[scope])
+	if m.holders[scope][e.ID] {
+		n--
+	}
+	return n
+}
+
+// limit returns how many jobs may hold a scope. In a history, a key has one limit.
+func limit(scope string) int {
+	_, n, _ := amboy.ScopeLimit(scope)
+	return n
 }
 
 // keyOfOther reports whether another job holds the unique key of an entry.
@@ -202,15 +217,18 @@ func (m *model) resume(j *modelJob, until, now time.Time) {
 
 func (m *model) hold(e *entry, scopes []string) {
 	for _, scope := range scopes {
-		m.holders[scope] = e.ID
+		if m.holders[scope] == nil {
+			m.holders[scope] = map[string]bool{}
+		}
+		m.holders[scope][e.ID] = true
 	}
 }
 
 // free releases the scopes that a job holds, except those to keep.
 func (m *model) free(j *modelJob, keep []string) {
-	for scope, holder := range m.holders {
-		if holder == j.ID && !slices.Contains(keep, scope) {
-			delete(m.holders, scope)
+	for scope, holders := range m.holders {
+		if !slices.Contains(keep, scope) {
+			delete(holders, j.ID)
 		}
 	}
 }
@@ -225,13 +243,15 @@ func (m *model) runnable() []*modelJob {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.number, b.number))
 	})
 	var chosen []*modelJob
-	taken := map[string]bool{}
+	taken := map[string]int{}
 	for _, j := range candidates {
-		if slices.ContainsFunc(j.Scopes.Names(), func(scope string) bool { return taken[scope] }) {
+		if slices.ContainsFunc(j.Scopes.Names(), func(scope string) bool {
+			return m.others(j.entry, scope)+taken[scope] >= limit(scope)
+		}) {
 			continue
 		}
 		for _, scope := range j.Scopes.Names() {
-			taken[scope] = true
+			taken[scope]++
 		}
 		chosen = append(chosen, j)
 	}
@@ -530,12 +550,14 @@ var (
 
 func (h *history) newEntry(id string, edges []string) *entry {
 	scopes := h.some([]string{"red", "green", "blue"})
+	atPut := h.some(scopes)
+	scopes = append(scopes, h.some([]string{amboy.LimitScope("few", 2), amboy.LimitScope("more", 3)})...)
 	return &entry{
 		ID:         id,
 		Priority:   h.choose(3) - 1,
 		WaitUntil:  h.time(),
 		DispatchBy: h.time(),
-		Scopes:     schedule.NewScopes(scopes, h.some(scopes)),
+		Scopes:     schedule.NewScopes(scopes, atPut),
 		Edges:      edges,
 		Unique:     schedule.NewUnique(keys[h.choose(len(keys))], untils[h.choose(len(untils))]),
 	}
@@ -585,7 +607,7 @@ func runHistory(c choices) (fault error) {
 			fault = h.fault
 		}
 	}()
-	h.model.holders, h.model.keys = map[string]string{}, map[string]string{}
+	h.model.holders, h.model.keys = map[string]map[string]bool{}, map[string]string{}
 	h.model.keepFinished = h.choose(4) * 3
 	h.model.forwardEdges = h.choose(2) == 0
 	h.schedule.KeepFinished = h.model.keepFinished
@@ -1027,13 +1049,14 @@ func (h *history) isTaken(scope string, j *modelJob) bool {
 	if !slices.Contains(j.Scopes.Names(), scope) {
 		return false
 	}
-	if h.model.heldByOther(j.entry, []string{scope}) {
-		return true
+	taken := h.model.others(j.entry, scope)
+	for _, r := range h.model.runnable() {
+		if slices.Contains(r.Scopes.Names(), scope) &&
+			(r.Priority > j.Priority || (r.Priority == j.Priority && r.number < j.number)) {
+			taken++
+		}
 	}
-	return slices.ContainsFunc(h.model.runnable(), func(r *modelJob) bool {
-		return slices.Contains(r.Scopes.Names(), scope) &&
-			(r.Priority > j.Priority || (r.Priority == j.Priority && r.number < j.number))
-	})
+	return taken >= limit(scope)
 }
 
 func (h *history) compareCounts() {

@@ -11,7 +11,7 @@ func (s *Schedule[J]) Restartable(e *Entry[J]) bool {
 	if e.place != Finished || s.byID[e.ID] != e || s.keyHolder(e) != nil {
 		return false
 	}
-	_, held := s.holders.HeldByOther(e.ID, e.Scopes.AtPut())
+	_, held := s.holders.Full(e.ID, e.Scopes.AtPut())
 	return !held
 }
 

@@ -1,62 +1,112 @@
-// Package scope records the holders of scopes: named locks with at most one holder each.
+// Package scope records the holders of scopes: named locks with one holder each, or with as many
+// as their limit says.
 package scope
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/mongodb/amboy"
 )
 
-// Holders records the owner of each held scope. Each change is made in full or not at all.
-// The zero value holds nothing and is ready to use. It has no lock of its own: callers that
-// share it must hold one.
+// Key returns what the scopes that share their holders have in common, and the limit on the
+// number of holders. The key of a scope that is not limited is its name.
+func Key(scope string) (key string, limit int) {
+	_, limit, limited := amboy.ScopeLimit(scope)
+	if !limited {
+		return scope, 1
+	}
+	return scope[:strings.LastIndexByte(scope, ' ')], limit
+}
+
+// Of returns the scope of a key among some scopes; empty if there is none.
+func Of(key string, scopes []string) string {
+	for _, scope := range scopes {
+		if k, _ := Key(scope); k == key {
+			return scope
+		}
+	}
+	return ""
+}
+
+// Holders records the owners of each held scope. The limited scopes of a key (see
+// amboy.LimitScope) have the same owners. Each change is made in full or not at all. The zero
+// value holds nothing and is ready to use. It has no lock of its own: callers that share it must
+// hold one.
 type Holders struct {
 	owners map[string]string
+	shared map[string]map[string]bool // the owners of limited scopes, by key
 }
 
-// Holder returns the owner of a scope; held is false if the scope is free.
-func (h *Holders) Holder(scope string) (owner string, held bool) {
-	owner, held = h.owners[scope]
-	return owner, held
+// Holds reports whether owner holds a scope.
+func (h *Holders) Holds(owner, scope string) bool {
+	if key, _ := Key(scope); key != scope {
+		return h.shared[key][owner]
+	}
+	holder, held := h.owners[scope]
+	return held && holder == owner
 }
 
-// HeldByOther returns the first of the scopes that is held by an owner other than the given
-// one; held is false if there is none.
-func (h *Holders) HeldByOther(owner string, scopes []string) (scope string, held bool) {
+// Others returns the number of owners of a scope beside the given one.
+func (h *Holders) Others(owner, scope string) int {
+	key, _ := Key(scope)
+	n := len(h.shared[key])
+	if _, held := h.owners[scope]; held {
+		n = 1
+	}
+	if n > 0 && h.Holds(owner, scope) {
+		n--
+	}
+	return n
+}
+
+// Full returns the first of the scopes that has no room for owner, because others hold it; full
+// is false if there is none.
+func (h *Holders) Full(owner string, scopes []string) (scope string, full bool) {
 	for _, wanted := range scopes {
-		if holder, ok := h.owners[wanted]; ok && holder != owner {
+		if h.isFull(owner, wanted, nil) {
 			return wanted, true
 		}
 	}
 	return "", false
 }
 
-// Len returns the number of held scopes.
-func (h *Holders) Len() int { return len(h.owners) }
+// isFull reports whether a scope has no room for owner, apart from an owner who is leaving.
+func (h *Holders) isFull(owner, scope string, leaving *string) bool {
+	_, limit := Key(scope)
+	others := h.Others(owner, scope)
+	if leaving != nil && *leaving != owner && h.Holds(*leaving, scope) {
+		others--
+	}
+	return others >= limit
+}
 
-// Acquire gives the scopes to owner, which may hold some of them already. If another owner
-// holds one, it returns an *amboy.DuplicateJobError. An empty owner and an empty scope are
-// refused.
+// Len returns the number of held scopes.
+func (h *Holders) Len() int { return len(h.owners) + len(h.shared) }
+
+// Acquire gives the scopes to owner, which may hold some of them already. If others hold one, it
+// returns an *amboy.DuplicateJobError. An empty owner and an empty scope are refused.
 func (h *Holders) Acquire(owner string, scopes []string) error {
 	if err := validate("acquiring", owner, scopes); err != nil {
 		return err
 	}
-	if scope, held := h.HeldByOther(owner, scopes); held {
+	if scope, full := h.Full(owner, scopes); full {
 		return h.taken(scope, owner)
 	}
 	h.give(owner, scopes)
 	return nil
 }
 
-// Release frees the scopes; free ones stay free. If another owner holds one, it returns an
-// error. An empty owner and an empty scope are refused.
+// Release takes the scopes from owner; free ones stay free. If another owner holds one that is
+// not limited, it returns an error. An empty owner and an empty scope are refused.
 func (h *Holders) Release(owner string, scopes []string) error {
 	if err := h.checkRelease(owner, scopes); err != nil {
 		return err
 	}
-	h.free(scopes)
+	h.free(owner, scopes)
 	return nil
 }
 
@@ -71,12 +121,15 @@ func (h *Holders) ReleaseAndAcquire(releaseOwner string, releaseScopes []string,
 		return err
 	}
 	for _, scope := range acquireScopes {
-		holder, held := h.owners[scope]
-		if held && holder != acquireOwner && !slices.Contains(releaseScopes, scope) {
+		var leaving *string
+		if key, _ := Key(scope); Of(key, releaseScopes) != "" {
+			leaving = &releaseOwner
+		}
+		if h.isFull(acquireOwner, scope, leaving) {
 			return h.taken(scope, acquireOwner)
 		}
 	}
-	h.free(releaseScopes)
+	h.free(releaseOwner, releaseScopes)
 	h.give(acquireOwner, acquireScopes)
 	return nil
 }
@@ -85,28 +138,54 @@ func (h *Holders) checkRelease(owner string, scopes []string) error {
 	if err := validate("releasing", owner, scopes); err != nil {
 		return err
 	}
-	if scope, held := h.HeldByOther(owner, scopes); held {
-		return fmt.Errorf("releasing scope %q for %q: it is held by %q", scope, owner, h.owners[scope])
+	for _, scope := range scopes {
+		if holder, held := h.owners[scope]; held && holder != owner {
+			return fmt.Errorf("releasing scope %q for %q: it is held by %q", scope, owner, holder)
+		}
 	}
 	return nil
 }
 
 func (h *Holders) taken(scope, owner string) error {
-	return &amboy.DuplicateJobError{JobID: owner, Reason: amboy.DuplicateEnqueueScope, Value: scope, ExistingID: h.owners[scope]}
+	existing, held := h.owners[scope]
+	if !held {
+		key, _ := Key(scope)
+		existing = slices.Min(slices.Collect(maps.Keys(h.shared[key])))
+	}
+	return &amboy.DuplicateJobError{JobID: owner, Reason: amboy.DuplicateEnqueueScope, Value: scope, ExistingID: existing}
 }
 
 func (h *Holders) give(owner string, scopes []string) {
-	if h.owners == nil && len(scopes) > 0 {
-		h.owners = map[string]string{}
-	}
 	for _, scope := range scopes {
-		h.owners[scope] = owner
+		key, _ := Key(scope)
+		if key == scope {
+			if h.owners == nil {
+				h.owners = map[string]string{}
+			}
+			h.owners[scope] = owner
+			continue
+		}
+		if h.shared == nil {
+			h.shared = map[string]map[string]bool{}
+		}
+		if h.shared[key] == nil {
+			h.shared[key] = map[string]bool{}
+		}
+		h.shared[key][owner] = true
 	}
 }
 
-func (h *Holders) free(scopes []string) {
+func (h *Holders) free(owner string, scopes []string) {
 	for _, scope := range scopes {
-		delete(h.owners, scope)
+		key, _ := Key(scope)
+		if key == scope {
+			delete(h.owners, scope)
+			continue
+		}
+		delete(h.shared[key], owner)
+		if len(h.shared[key]) == 0 {
+			delete(h.shared, key)
+		}
 	}
 }
 

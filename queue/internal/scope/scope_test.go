@@ -23,8 +23,10 @@ func held(t *testing.T) *scope.Holders {
 func owners(h *scope.Holders) map[string]string {
 	all := map[string]string{}
 	for _, name := range []string{"a1", "a2", "b1", "x", "y", ""} {
-		if owner, ok := h.Holder(name); ok {
-			all[name] = owner
+		for _, owner := range []string{"a", "b", "c", "d"} {
+			if h.Holds(owner, name) {
+				all[name] = owner
+			}
 		}
 	}
 	return all
@@ -147,14 +149,14 @@ func TestHoldersChangeAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestHeldByOtherReturnsTheFirst(t *testing.T) {
+func TestFullReturnsTheFirst(t *testing.T) {
 	h := held(t)
 
-	name, other := h.HeldByOther("b", []string{"x", "b1", "a2", "a1"})
+	name, other := h.Full("b", []string{"x", "b1", "a2", "a1"})
 	assert.True(t, other)
 	assert.Equal(t, "a2", name)
 
-	name, other = h.HeldByOther("a", []string{"x", "a1"})
+	name, other = h.Full("a", []string{"x", "a1"})
 	assert.False(t, other)
 	assert.Empty(t, name)
 }
@@ -167,4 +169,29 @@ func TestHoldersAllocateNothingForKnownScopes(t *testing.T) {
 			t.Error("could not acquire, pass on and release")
 		}
 	}))
+}
+
+func TestLimitedScopesOfAKeyShareTheirOwners(t *testing.T) {
+	two, three := amboy.LimitScope("k", 2), amboy.LimitScope("k", 3)
+	var h scope.Holders
+	for _, owner := range []string{"a", "b"} {
+		require.NoError(t, h.Acquire(owner, []string{two}))
+		require.NoError(t, h.Acquire(owner, []string{two}), "it holds the scope already")
+	}
+	err := h.Acquire("c", []string{two})
+	require.EqualError(t, err, `enqueue scope "k (at most 2)" of job "c" is held by job "a"`)
+	require.NoError(t, h.Acquire("c", []string{three}))
+	assert.Equal(t, 2, h.Others("a", two))
+	assert.Equal(t, 3, h.Others("d", two))
+	require.NoError(t, h.Acquire("d", []string{"k"}), "the plain scope is another")
+
+	require.EqualError(t, h.ReleaseAndAcquire("d", []string{two}, "d", []string{two}), `enqueue scope "k (at most 2)" of job "d" is held by job "a"`)
+	require.EqualError(t, h.ReleaseAndAcquire("a", []string{two}, "d", []string{two}), `enqueue scope "k (at most 2)" of job "d" is held by job "a"`, "b and c remain")
+	require.NoError(t, h.Release("c", []string{three}))
+	require.NoError(t, h.ReleaseAndAcquire("a", []string{two}, "d", []string{two}))
+	assert.False(t, h.Holds("a", two))
+	for _, owner := range []string{"b", "d"} {
+		require.NoError(t, h.Release(owner, []string{two}))
+	}
+	assert.Equal(t, 1, h.Len())
 }

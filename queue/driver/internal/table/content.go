@@ -10,6 +10,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/schedule"
+	"github.com/mongodb/amboy/queue/internal/scope"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -29,7 +30,7 @@ type Content struct {
 	// These are only read.
 	Failed    Names  // the edges whose jobs ended without success
 	OpenEdges int    // the number of edges whose jobs have not ended
-	BlockedBy string // the scope that the record waits for, if that was read
+	BlockedBy string // the key of the scope that the record waits for, if that was read
 }
 
 // Record contains all columns of a record.
@@ -235,7 +236,7 @@ func (c *Content) record(j *Job, queue string) *driver.Record {
 	default:
 		r.Job = registry.NewBody(c.Body, c.Format == jsonBody)
 	}
-	schedule.Describe(&r.Status, j.Place.Schedule(), schedule.Block{Scope: c.BlockedBy, Open: c.OpenEdges, Edges: len(c.Edges)})
+	schedule.Describe(&r.Status, j.Place.Schedule(), schedule.Block{Scope: scope.Of(c.BlockedBy, j.Scopes), Open: c.OpenEdges, Edges: len(c.Edges)})
 	if c.Reason != "" && (j.Place == Postponed || j.Place == Parked || j.Place >= Retrying || j.Cancel) {
 		r.Status.Reason = c.Reason
 	}

@@ -1,0 +1,93 @@
+//go:build unix
+
+package benchmarks
+
+import (
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	memorydriver "github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+)
+
+// BenchmarkLimitBeside measures how many jobs of 999 tenants a group accepts and runs per second,
+// while 1,000 jobs of another tenant wait for a limit, and the ratio to the rate if none wait. In
+// both, one worker runs the job that holds the limit.
+func BenchmarkLimitBeside(b *testing.B) {
+	const others, each = 999, 5
+	for name, open := range map[string]func(*testing.B) driver.Driver{
+		"memory": func(b *testing.B) driver.Driver {
+			store, err := memorydriver.New(memorydriver.Options{KeepFinished: 1000})
+			require.NoError(b, err)
+			return store
+		},
+		"sqlite": func(b *testing.B) driver.Driver {
+			store, err := sqlite.Open(b.Context(), sqlite.Options{Path: filepath.Join(b.TempDir(), "jobs.db")})
+			require.NoError(b, err)
+			return store
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			holding := make(chan struct{}, 2)
+			release := make(chan struct{})
+			hold := func(*storedTask) {
+				holding <- struct{}{}
+				<-release
+			}
+			runStored.Store(&hold)
+			groups := map[bool]amboy.QueueGroup{}
+			for _, limited := range []bool{false, true} {
+				group := openBeside(b, open(b), others)
+				groups[limited] = group
+				tasks := newStoredTasks(1)
+				if limited {
+					tasks = newStoredTasks(1001)
+					for _, t := range tasks {
+						t.SetScopes([]string{amboy.LimitScope("stripe", 1)})
+					}
+				}
+				require.NoError(b, tenant(b, group, "busy").PutMany(b.Context(), tasks))
+				<-holding
+			}
+			defer func() {
+				none := func(*storedTask) {}
+				runStored.Store(&none)
+				close(release)
+				for _, group := range groups {
+					require.NoError(b, group.Close(b.Context()))
+				}
+			}()
+			took := map[bool]*samples{false: {}, true: {}}
+			for first := false; b.Loop(); first = !first {
+				for _, limited := range []bool{first, !first} {
+					runtime.GC()
+					*took[limited] = append(*took[limited], drainTenants(b, groups[limited], others, each))
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(took[true].rate(others*each), "jobs/s")
+			b.ReportMetric(took[true].rate(others*each)/took[false].rate(others*each), "of-no-limit")
+		})
+	}
+}
+
+// drainTenants puts jobs into the queues of tenants with the names 0 to n-1, and returns how long it
+// takes to put and run them.
+func drainTenants(b *testing.B, group amboy.QueueGroup, n, each int) time.Duration {
+	running := newCountdown(n * each)
+	run := func(*storedTask) { running.run() }
+	runStored.Store(&run)
+	begin := time.Now()
+	for i := range n {
+		require.NoError(b, tenant(b, group, strconv.Itoa(i)).PutMany(b.Context(), newStoredTasks(each)))
+	}
+	<-running.done
+	return time.Since(begin)
+}
