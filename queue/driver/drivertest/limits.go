@@ -227,7 +227,8 @@ func raceLimit(f *fixture) {
 	work := func(by string) error {
 		for done.len() < jobs {
 			records, err := f.claimAs(by, 2)
-			if err = errors.Join(err, enter(len(records))); err != nil {
+			err = errors.Join(err, enter(len(records)))
+			if err != nil {
 				return err
 			}
 			for _, r := range records {
