@@ -91,7 +91,8 @@ func (i *inspector) CountJobs(ctx context.Context, filter JobFilter, most int) (
 	return count, nil
 }
 
-// countSelected counts the jobs that a filter selects in some queues, up to most.
+// countSelected counts the jobs that a filter selects in some queues, up to most. If ctx ends
+// first, it returns what it has counted until then, and the error.
 func (i *inspector) countSelected(ctx context.Context, filter JobFilter, queues []string, most int) (Count, error) {
 	matches := filter.matcher()
 	if matches == nil {
@@ -100,7 +101,7 @@ func (i *inspector) countSelected(ctx context.Context, filter JobFilter, queues 
 	n := 0
 	for r, err := range i.records(ctx, filter.query(queues), driver.PageRequest{Limit: examinedAtOnce, Brief: true}) {
 		if err != nil {
-			return Count{}, err
+			return Count{Count: min(n, most), More: true}, err
 		}
 		if matches(r) {
 			n++
@@ -112,11 +113,12 @@ func (i *inspector) countSelected(ctx context.Context, filter JobFilter, queues 
 	return Count{Count: min(n, most), More: n > most}, nil
 }
 
-// count counts the jobs that a query selects, up to most.
+// count counts the jobs that a query selects, up to most. If ctx ends first, it returns what it
+// has counted until then, and the error.
 func (i *inspector) count(ctx context.Context, query driver.Query, most int) (Count, error) {
 	n, err := i.store.Admin().Count(ctx, query, most+1)
 	if err != nil {
-		return Count{}, err
+		return Count{Count: min(n, most), More: true}, err
 	}
 	return Count{Count: min(n, most), More: n > most}, nil
 }

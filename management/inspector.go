@@ -56,6 +56,9 @@ type Inspector interface {
 	// MaxCount. If few of many jobs are selected, by a field that a store has no index for,
 	// such as Error, that takes as long as reading all jobs.
 	CountJobs(ctx context.Context, filter JobFilter, most int) (Count, error)
+	// CountStates counts the jobs that a request's filter selects by their states: by those of
+	// the filter, or by all if it names none. It takes about as long as Within says.
+	CountStates(ctx context.Context, req StateCountRequest) ([]StateCount, error)
 	// ErrorGroups groups the jobs that a filter selects by their last errors, folded as FoldError
 	// does, and leaves out jobs without an error. It examines the latest jobs first, for about
 	// MaxGroupTime, and at most MaxGroupJobs; Next continues with older ones.
@@ -113,6 +116,8 @@ const (
 	// MaxFilterBytes the maximum length of a value.
 	MaxFilterValues = 100
 	MaxFilterBytes  = 1024
+	// MaxCountTime is about how long CountStates counts at most.
+	MaxCountTime = 1500 * time.Millisecond
 	// MaxGroupTime is about how long, and MaxGroupJobs how many jobs, one call of ErrorGroups
 	// examines. MaxGroupTypes is the largest number of types in an ErrorGroup.
 	MaxGroupTime  = 1500 * time.Millisecond
@@ -299,6 +304,23 @@ type Count struct {
 	Count int `json:"count"`
 	// More is true if more jobs exist than were counted.
 	More bool `json:"more"`
+}
+
+// StateCountRequest requests the numbers of jobs in each state.
+type StateCountRequest struct {
+	Filter JobFilter `json:"filter"`
+	// Most is the largest number that is counted in each state, up to MaxCount; 0 means
+	// MaxCount.
+	Most int `json:"most,omitempty"`
+	// Within is about how long jobs are counted, up to MaxCountTime; 0 means MaxCountTime.
+	Within time.Duration `json:"within,omitempty"`
+}
+
+// StateCount is the number of jobs in a state. More is true too if counting took too long; then
+// Count may be 0.
+type StateCount struct {
+	State amboy.JobState `json:"state"`
+	Count
 }
 
 // ErrorGroupRequest requests groups of errors.

@@ -178,7 +178,7 @@ func (a localAdmin) Count(ctx context.Context, q driver.Query, limit int) (int, 
 	count := 0
 	err = a.walk(ctx, w, limit, func(*localView) { count++ })
 	if err != nil {
-		return 0, fmt.Errorf("counting records: %w", err)
+		return count, fmt.Errorf("counting records: %w", err)
 	}
 	return count, nil
 }

@@ -204,6 +204,18 @@ func (c *Client) CountJobs(ctx context.Context, filter management.JobFilter, mos
 	return get[management.Count](ctx, c, q.on("/v2/jobs/count"))
 }
 
+// CountStates counts the jobs that a request's filter selects by their states.
+func (c *Client) CountStates(ctx context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
+	q := query{}
+	q.filter(req.Filter)
+	q.number("most", req.Most)
+	if req.Within != 0 {
+		q.text("within", req.Within.String())
+	}
+	counts, err := get[api.StateCountList](ctx, c, q.on("/v2/jobs/states"))
+	return counts.States, err
+}
+
 // ErrorGroups groups the jobs that a filter selects by their last errors.
 func (c *Client) ErrorGroups(ctx context.Context, req management.ErrorGroupRequest) (management.ErrorGroups, error) {
 	q := query{}

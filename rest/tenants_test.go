@@ -107,6 +107,10 @@ func (i *tenants) CountJobs(_ context.Context, filter management.JobFilter, _ in
 	return management.Count{Count: len(queuesOf(filter.Queues))}, nil
 }
 
+func (i *tenants) CountStates(_ context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
+	return []management.StateCount{{State: amboy.StateFailed, Count: management.Count{Count: len(queuesOf(req.Filter.Queues))}}}, nil
+}
+
 func (i *tenants) ErrorGroups(_ context.Context, req management.ErrorGroupRequest) (groups management.ErrorGroups, err error) {
 	for _, queue := range queuesOf(req.Filter.Queues) {
 		groups.Examined++

@@ -56,8 +56,7 @@ func TestRetryAllFailedJobs(t *testing.T) {
 		printers.Load().works.Store(true)
 		h.follow(b, "invoice") // the link of its type
 		b.isOn("Jobs")
-		h.check(b, "failed")
-		h.follow(b, "Show jobs")
+		h.follow(b, "failed") // the tab
 		b.shows("5 jobs found")
 		h.choose(b, "Action", "Retry now")
 		h.follow(b, "Preview for all 5")
@@ -128,8 +127,7 @@ func TestGraphLeadsToTheJobThatBlocks(t *testing.T) {
 		b.open(s.url)
 		h.follow(b, "Jobs")
 		b.isOn("Jobs")
-		h.check(b, "blocked")
-		h.follow(b, "Show jobs")
+		h.follow(b, "blocked")
 		b.shows("2 jobs found")
 		h.follow(b, "order")
 		b.isOn("order")

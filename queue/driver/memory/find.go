@@ -196,7 +196,7 @@ func (d *Driver) Count(ctx context.Context, q driver.Query, limit int) (int, err
 		return count < limit
 	})
 	if err != nil {
-		return 0, fmt.Errorf("counting records: %w", err)
+		return count, fmt.Errorf("counting records: %w", err)
 	}
 	return count, nil
 }

@@ -26,6 +26,7 @@ func Routes() []Route {
 		{Method: http.MethodPatch, Pattern: "/v2/queues/{queue}", Actions: []guard.Action{guard.Control}, Name: "controlQueue", Summary: "Pauses, resumes or drains a queue, or changes its limits", Input: new(queuePath), Body: new(management.ControlChange), Answers: answers(management.Control{}), serve: controlQueue},
 		{Method: http.MethodGet, Pattern: "/v2/jobs", Actions: read, Name: "findJobs", Summary: "Lists a page of the jobs that a filter selects", Input: new(findInput), Answers: answers(management.JobPage{}), serve: findJobs},
 		{Method: http.MethodGet, Pattern: "/v2/jobs/count", Actions: read, Name: "countJobs", Summary: "Counts the jobs that a filter selects", Input: new(countInput), Answers: answers(management.Count{}), serve: countJobs},
+		{Method: http.MethodGet, Pattern: "/v2/jobs/states", Actions: read, Name: "countStates", Summary: "Counts the jobs that a filter selects by their states. A number whose more is true is that of the jobs that were counted in time", Input: new(statesInput), Answers: answers(StateCountList{}), serve: countStates},
 		{Method: http.MethodGet, Pattern: "/v2/jobs/errors", Actions: read, Name: "groupErrors", Summary: "Groups the jobs that a filter selects by their last errors, without numbers and IDs. Examines the latest jobs first, for at most about 1.5 s", Input: new(errorsInput), Answers: answers(management.ErrorGroups{}), serve: groupErrors},
 		{Method: http.MethodPost, Pattern: "/v2/jobs/actions", Actions: acts, Name: "actOnJobs", Summary: "Performs an action on the jobs that a filter selects, or reports what it would do", Input: new(none), Body: new(ActOnJobs), Answers: answers(management.Acted{}), serve: actOnJobs},
 		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs", Actions: []guard.Action{guard.Create}, Name: "createJob", Summary: "Puts a job in a queue: of a registered type, or for outside workers. It may wait for the end of the job", Input: new(createInput), Body: new(management.NewJob), Example: createExample, AnswerExample: createdExample, Answers: map[int]any{http.StatusCreated: Created{}, http.StatusOK: Created{}}, serve: createJob},
@@ -55,6 +56,10 @@ type (
 	// ProcessList contains all processes.
 	ProcessList struct {
 		Processes []management.Process `json:"processes"`
+	}
+	// StateCountList contains the number of jobs in each state.
+	StateCountList struct {
+		States []management.StateCount `json:"states"`
 	}
 	// ScheduleList contains all schedules.
 	ScheduleList struct {
@@ -126,6 +131,12 @@ type findInput struct {
 type countInput struct {
 	filterInput
 	Most int `query:"most" minimum:"1" maximum:"100000" description:"The largest number that is counted; the default is 100000"`
+}
+
+type statesInput struct {
+	filterInput
+	Most   int      `query:"most" minimum:"1" maximum:"100000" description:"The largest number that is counted in each state; the default is 100000"`
+	Within Duration `query:"within" description:"About how long jobs are counted, at most 1.5s, which is the default"`
 }
 
 type errorsInput struct {
@@ -236,6 +247,15 @@ func countJobs(c *call) (answer, error) {
 	}
 	count, err := c.CountJobs(c.r.Context(), in.filter(), in.Most)
 	return ok(count), err
+}
+
+func countStates(c *call) (answer, error) {
+	var in statesInput
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	counts, err := c.CountStates(c.r.Context(), management.StateCountRequest{Filter: in.filter(), Most: in.Most, Within: time.Duration(in.Within)})
+	return ok(StateCountList{notNil(counts)}), err
 }
 
 func groupErrors(c *call) (answer, error) {

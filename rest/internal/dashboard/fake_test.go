@@ -199,6 +199,26 @@ func (f *fake) CountJobs(_ context.Context, _ management.JobFilter, most int) (m
 	return management.Count{Count: min(f.many, most), More: f.many > most}, f.err
 }
 
+func (f *fake) CountStates(_ context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
+	f.ask()
+	if f.err != nil {
+		return nil, f.err
+	}
+	states := req.Filter.States
+	if len(states) == 0 {
+		states = amboy.JobStates()
+	}
+	var counts []management.StateCount
+	for i, state := range states {
+		count := management.Count{Count: min(f.many/(i+1), req.Most), More: f.many/(i+1) > req.Most}
+		if f.empty {
+			count = management.Count{}
+		}
+		counts = append(counts, management.StateCount{State: state, Count: count})
+	}
+	return counts, nil
+}
+
 // stack is the stack of a job that panicked.
 const stack = `goroutine 4711 [running]:
 example.com/billing.(*invoice).post(0xc0001a2000, {0x1046b8a20, 0x14000120000})

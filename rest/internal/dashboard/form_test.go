@@ -34,7 +34,7 @@ func TestRetryAllFailedJobsOfAType(t *testing.T) {
 	f := newFake()
 	s := newSite(f, "/ops")
 	list := parse(t, s.get("/jobs?queue=billing&state=failed&type=send-invoice").Body.String())
-	assert.Equal(t, "More than 1,000 jobs found", list.one(t, "h2", "id", "found").words())
+	assert.Equal(t, "150 jobs found", list.one(t, "h2", "id", "found").words())
 	act := list.one(t, "form", "id", "act")
 	form := list.fields(act, "all")
 	form.Set("action", "retry")

@@ -169,6 +169,17 @@ func (g *guarded) CountJobs(ctx context.Context, filter management.JobFilter, mo
 	return g.inner.CountJobs(ctx, filter, most)
 }
 
+func (g *guarded) CountStates(ctx context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
+	if err := g.allow(ctx, Read, req.Filter.Queues...); err != nil {
+		return nil, err
+	}
+	req.Filter.Queues = g.visibleQueues(req.Filter.Queues)
+	return g.inner.CountStates(ctx, req)
+}
+
 func (g *guarded) ErrorGroups(ctx context.Context, req management.ErrorGroupRequest) (management.ErrorGroups, error) {
 	if err := req.Validate(); err != nil {
 		return management.ErrorGroups{}, err

@@ -197,6 +197,23 @@ func (f *fake) CountJobs(_ context.Context, filter management.JobFilter, most in
 	return management.Count{Count: len(found), More: next != ""}, f.err
 }
 
+func (f *fake) CountStates(ctx context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
+	var counts []management.StateCount
+	for _, state := range amboy.JobStates() {
+		filter := req.Filter
+		if len(filter.States) > 0 && !slices.Contains(filter.States, state) {
+			continue
+		}
+		filter.States = []amboy.JobState{state}
+		count, err := f.CountJobs(ctx, filter, management.MaxCount)
+		if err != nil {
+			return nil, err
+		}
+		counts = append(counts, management.StateCount{State: state, Count: count})
+	}
+	return counts, nil
+}
+
 func (f *fake) Job(_ context.Context, queue, id string) (management.Job, error) {
 	found, _ := f.find(management.JobFilter{Queues: []string{queue}, IDs: []string{id}}, "", 1)
 	switch {

@@ -51,18 +51,22 @@ func jobTable(out *page, jobs []management.JobSummary) {
 }
 
 func (p *program) countJobs() *cobra.Command {
-	var strict bool
+	var strict, byState bool
 	cmd := &cobra.Command{
 		Use:   "count",
 		Short: "Count jobs",
 		Args:  cobra.NoArgs,
 	}
 	selected := p.addFilterFlags(cmd)
+	cmd.Flags().BoolVar(&byState, "by-state", false, "count the jobs in each state, for about a second")
 	addStrictFlag(cmd, &strict)
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
 		filter, err := selected.read()
 		if err != nil {
 			return err
+		}
+		if byState {
+			return p.countStates(ctx, inspector, filter, strict)
 		}
 		count, err := inspector.CountJobs(ctx, filter, management.MaxCount)
 		if err != nil {
@@ -75,6 +79,27 @@ func (p *program) countJobs() *cobra.Command {
 		return foundAny(strict, count.Count)
 	})
 	return cmd
+}
+
+func (p *program) countStates(ctx context.Context, inspector management.Inspector, filter management.JobFilter, strict bool) error {
+	counts, err := inspector.CountStates(ctx, management.StateCountRequest{Filter: filter})
+	if err != nil {
+		return fmt.Errorf("counting jobs by state: %w", err)
+	}
+	err = p.print(counts, func(out *page) {
+		out.row("STATE", "JOBS")
+		for _, c := range counts {
+			out.row(string(c.State), countText(c.Count))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	all := 0
+	for _, c := range counts {
+		all += c.Count.Count
+	}
+	return foundAny(strict, all)
 }
 
 func countText(c management.Count) string {
