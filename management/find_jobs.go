@@ -2,6 +2,7 @@ package management
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"strings"
@@ -42,8 +43,14 @@ func (i *inspector) findJobs(ctx context.Context, filter JobFilter, page PageReq
 	if err != nil {
 		return JobPage{}, cursorError(page.Cursor, err)
 	}
+	jobs := i.summaries(found.Records)
+	if page.Args {
+		for n, r := range found.Records {
+			jobs[n].Args, jobs[n].ArgsHidden = i.listedArgs(r)
+		}
+	}
 	next, err := i.encodeCursor(ctx, list, string(found.Next))
-	return JobPage{Jobs: i.summaries(found.Records), Next: next}, err
+	return JobPage{Jobs: jobs, Next: next}, err
 }
 
 // fillTime is how long a page of a group of errors is filled.
@@ -144,6 +151,15 @@ func (i *inspector) records(ctx context.Context, query driver.Query, page driver
 			page.After = found.Next
 		}
 	}
+}
+
+// listedArgs returns the arguments of a job for a list, or why they are hidden.
+func (i *inspector) listedArgs(r *driver.Record) (args json.RawMessage, hidden string) {
+	args, hidden = argsOf(r, i.store.ByReference())
+	if len(args) > MaxListedArgs {
+		return nil, fmt.Sprintf("%d bytes", len(args))
+	}
+	return args, hidden
 }
 
 func (i *inspector) summaries(records []*driver.Record) []JobSummary {

@@ -112,6 +112,8 @@ const (
 	// largest number of jobs.
 	MaxGraphDistance = 5
 	MaxGraphJobs     = 200
+	// MaxListedArgs is the maximum length, in bytes, of the arguments of a job in a list.
+	MaxListedArgs = 16 << 10
 	// MaxFilterValues is the largest number of values in a list of a JobFilter, and
 	// MaxFilterBytes the maximum length of a value.
 	MaxFilterValues = 100
@@ -289,6 +291,8 @@ type PageRequest struct {
 	Limit int `json:"limit,omitempty"`
 	// Newest returns the newest items first. The default is the oldest first.
 	Newest bool `json:"newest,omitempty"`
+	// Args asks FindJobs for the arguments of the jobs.
+	Args bool `json:"args,omitempty"`
 }
 
 // JobPage is a page of jobs. A page before the last may have fewer jobs than requested,
@@ -402,6 +406,26 @@ type JobSummary struct {
 	CancelRequested bool `json:"cancel_requested,omitempty"`
 	// StuckSince is when a running job should have ended; zero if its run is not overdue.
 	StuckSince time.Time `json:"stuck_since,omitzero"`
+	// Args are its arguments as JSON: those of a job of job.Define, or else the stored
+	// form of the job. If they are absent, ArgsHidden is the reason. A list has both only if
+	// PageRequest.Args asks for them, and hides arguments of more than MaxListedArgs bytes.
+	Args       json.RawMessage `json:"args,omitempty"`
+	ArgsHidden string          `json:"args_hidden,omitempty"`
+}
+
+// Run returns how long the job has run at a time since its latest attempt started: until the
+// attempt ended, or until now if it runs. It returns 0 if it does neither.
+func (s JobSummary) Run(now time.Time) time.Duration {
+	switch {
+	case s.Started.IsZero():
+		return 0
+	case !s.Ended.IsZero():
+		return max(0, s.Ended.Sub(s.Started))
+	case s.State == amboy.StateRunning:
+		return max(0, now.Sub(s.Started))
+	default:
+		return 0
+	}
 }
 
 // Job describes everything known about a job.
@@ -427,10 +451,6 @@ type Job struct {
 	// many to keep.
 	Log          []amboy.LogLine `json:"log"`
 	DroppedLines int             `json:"dropped_lines,omitempty"`
-	// Args are its arguments as JSON: those of a job of job.Define, or else the stored
-	// form of the job. If they are absent, ArgsHidden is the reason.
-	Args       json.RawMessage `json:"args,omitempty"`
-	ArgsHidden string          `json:"args_hidden,omitempty"`
 	// Result is the result that it stored when it ended, as JSON.
 	Result json.RawMessage `json:"result,omitempty"`
 	// ResultHidden is why the result is absent.

@@ -192,6 +192,9 @@ func (c *Client) FindJobs(ctx context.Context, filter management.JobFilter, page
 	q := query{}
 	q.filter(filter)
 	q.page(page)
+	if page.Args {
+		q.text("args", "true")
+	}
 	found, err := get[management.JobPage](ctx, c, q.on("/v2/jobs"))
 	found.Jobs = numbering.ReadJobs(found.Jobs)
 	return found, err

@@ -71,7 +71,7 @@ func TestClientReturnsWhatTheInspectorReturns(t *testing.T) {
 			return i.ErrorGroups(t.Context(), management.ErrorGroupRequest{Filter: management.JobFilter{Queues: inspectortest.Queues, States: amboy.JobStates()}, Limit: 2})
 		},
 		"jobs": func(i management.Inspector) (any, error) {
-			page, err := i.FindJobs(t.Context(), filter, management.PageRequest{Limit: 3, Newest: true})
+			page, err := i.FindJobs(t.Context(), filter, management.PageRequest{Limit: 3, Newest: true, Args: true})
 			page.Next = withoutRandom(page.Next)
 			return page, err
 		},

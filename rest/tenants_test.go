@@ -121,8 +121,7 @@ func (i *tenants) ErrorGroups(_ context.Context, req management.ErrorGroupReques
 
 func (i *tenants) Job(_ context.Context, queue, id string) (management.Job, error) {
 	job := management.Job{
-		JobSummary: management.JobSummary{JobRef: management.JobRef{Queue: queue, ID: id}, Type: "resize", State: amboy.StateFailed},
-		Args:       json.RawMessage(`{"password":"secret"}`),
+		JobSummary: management.JobSummary{JobRef: management.JobRef{Queue: queue, ID: id}, Type: "resize", State: amboy.StateFailed, Args: json.RawMessage(`{"password":"secret"}`)},
 		Result:     json.RawMessage(`"secret"`),
 		Actions:    management.ActionKinds(),
 	}

@@ -126,6 +126,7 @@ func (f filterInput) filter() management.JobFilter {
 type findInput struct {
 	filterInput
 	pageInput
+	Args bool `query:"args" description:"Whether the jobs have their arguments, if they are at most 16384 bytes long"`
 }
 
 type countInput struct {
@@ -235,7 +236,9 @@ func findJobs(c *call) (answer, error) {
 	if err := c.input(&in, nil); err != nil {
 		return answer{}, err
 	}
-	page, err := c.FindJobs(c.r.Context(), in.filter(), in.page())
+	request := in.page()
+	request.Args = in.Args
+	page, err := c.FindJobs(c.r.Context(), in.filter(), request)
 	page.Jobs = notNil(numbering.ShowJobs(page.Jobs))
 	return ok(page), err
 }

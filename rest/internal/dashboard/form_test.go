@@ -309,7 +309,7 @@ func TestFormShowsTheFilterOfTheAddress(t *testing.T) {
 	want.Del("limit")
 	assert.Equal(t, want, sent)
 	assert.Equal(t, []string{"", "b"}, f.filters[0].Queues)
-	assert.Equal(t, management.PageRequest{Limit: 100}, f.pages[0])
+	assert.Equal(t, management.PageRequest{Limit: 100, Args: true}, f.pages[0])
 	next := page.one(t, "a", "rel", "next").attrs["href"]
 	assert.Contains(t, next, "cursor=c2")
 	assert.Contains(t, next, "order=oldest")

@@ -130,7 +130,7 @@ func actQueues(f management.JobFilter) []string {
 
 // parsePage reads the order, the size and the cursor of a page.
 func parsePage(query url.Values) (management.PageRequest, error) {
-	page := management.PageRequest{Cursor: query.Get("cursor"), Limit: management.DefaultLimit, Newest: true}
+	page := management.PageRequest{Cursor: query.Get("cursor"), Limit: management.DefaultLimit, Newest: true, Args: true}
 	switch order := query.Get("order"); order {
 	case "", "newest":
 	case "oldest":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,4 +128,44 @@ func TestTabsWithoutANumberSaySo(t *testing.T) {
 	page := parse(t, newSite(lagging{fake: newFake(), uncounted: true}, "").get("/jobs").Body.String())
 	assert.Contains(t, page.one(t, "nav", "class", "tabs").words(), "failed ? not counted")
 	assert.Equal(t, "Many jobs", page.one(t, "h2", "id", "found").text.String())
+}
+
+func TestPageOfJobsShowsTagsArgumentsAndRunTimes(t *testing.T) {
+	f := newFake()
+	page := parse(t, newSite(f, "").get("/jobs").Body.String())
+	assert.True(t, f.pages[0].Args)
+	rows := page.all("tr")
+	running, retrying := "", ""
+	for _, row := range rows {
+		switch words := row.words(); {
+		case strings.Contains(words, "running"):
+			running = words
+		case strings.Contains(words, "retrying"):
+			retrying = words
+		}
+	}
+	assert.Contains(t, retrying, "monthly")
+	assert.Contains(t, retrying, `Arguments: {"customer":`)
+	assert.Contains(t, retrying, `,"note":"net 30, thanks `, "compact")
+	assert.Contains(t, retrying, "…", "cut")
+	assert.Contains(t, retrying, " 2 s ", "how long it ran")
+	assert.Regexp(t, `\d/5 `, retrying)
+	assert.Regexp(t, `\d min|\d s`, running, "how long it has been running")
+	tag := page.all("a", "class", "tag")[0]
+	assert.Equal(t, "./jobs?tag=monthly", tag.attrs["href"])
+}
+
+func TestArgumentsThatAreHiddenSayWhy(t *testing.T) {
+	assert.Contains(t, parse(t, newSite(hiding{newFake()}, "").get("/jobs").Body.String()).one(t, "main").words(), "Arguments: masked")
+}
+
+// hiding is an Inspector that hides the arguments of all jobs.
+type hiding struct{ *fake }
+
+func (h hiding) FindJobs(ctx context.Context, filter management.JobFilter, page management.PageRequest) (management.JobPage, error) {
+	found, err := h.fake.FindJobs(ctx, filter, page)
+	for i := range found.Jobs {
+		found.Jobs[i].Args, found.Jobs[i].ArgsHidden = nil, "masked"
+	}
+	return found, err
 }

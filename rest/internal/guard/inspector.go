@@ -133,10 +133,13 @@ func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, pag
 	}
 	filter.Queues = g.visibleQueues(filter.Queues)
 	found, err := g.inner.FindJobs(ctx, filter, page)
-	if err != nil || !g.ofTenant {
-		return found, err
+	if err == nil && g.ofTenant {
+		found, err = g.filled(ctx, filter, page, found)
 	}
-	return g.filled(ctx, filter, page, found)
+	for i := range found.Jobs {
+		g.maskArgs(ctx, &found.Jobs[i])
+	}
+	return found, err
 }
 
 // maxReads is the maximum number of pages that are read for one page of a tenant.

@@ -46,6 +46,7 @@ func newFake() *fake {
 				State: amboy.StateFailed, Attempt: 2, MaxAttempts: 3, Tags: []string{"welcome"},
 				Created: ago(2 * time.Hour), Started: ago(30 * time.Minute), Ended: ago(30*time.Minute - 2*time.Second),
 				Owner: "host-1", Error: "dial mail.example:25: connection refused",
+				Args: json.RawMessage(`{"to":"ada@example.org"}`),
 			},
 			Errors: []amboy.AttemptError{{
 				Attempt: 2, At: ago(30*time.Minute - 2*time.Second), Error: "dial mail.example:25: connection refused",
@@ -55,7 +56,6 @@ func newFake() *fake {
 				{Number: 2, State: amboy.StateFailed, Owner: "host-1", Started: ago(30 * time.Minute), Ended: ago(30*time.Minute - 2*time.Second)},
 			},
 			Log:      []amboy.LogLine{{Time: ago(30 * time.Minute), Text: "connecting"}},
-			Args:     json.RawMessage(`{"to":"ada@example.org"}`),
 			Scopes:   []management.ScopeUse{{Name: "smtp", Holder: &management.JobRef{Queue: "mail", ID: "digest"}}},
 			Metadata: map[string]string{"trace": "4bf9"},
 			Timeline: []management.Moment{
