@@ -71,6 +71,7 @@ var samples = map[string][]sample{
 
 	"GET /{$}":                      {{action: rest.ActionRead, target: "/", all: true}},
 	"GET /jobs":                     {{action: rest.ActionRead, target: "/jobs", all: true}, {action: rest.ActionRead, target: "/jobs?queue=QUEUE"}},
+	"GET /find":                     {{action: rest.ActionRead, target: "/find?id=x", all: true}},
 	"GET /errors":                   {{action: rest.ActionRead, target: "/errors", all: true}, {action: rest.ActionRead, target: "/errors?queue=QUEUE"}},
 	"GET /queues":                   {{action: rest.ActionRead, target: "/queues", all: true}},
 	"GET /queues/{queue}":           {{action: rest.ActionRead, target: "/queues/QUEUE"}},

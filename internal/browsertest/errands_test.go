@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -115,6 +117,18 @@ func TestDrainAQueue(t *testing.T) {
 		_, err = step.Put(t.Context(), s.queue("globex"), address{})
 		require.NoError(t, err)
 	})
+}
+
+// An operator has the ID of a job from a log, and neither its queue nor its state.
+func TestFindAJobByItsID(t *testing.T) {
+	s := newBusyService(t)
+	b := newTab(t, desktop)
+	b.open(s.url + "audit")
+	mouse{}.press(b, "Find a job by its ID")
+	b.run(chromedp.KeyEvent("bill-1"))
+	b.load(chromedp.KeyEvent(kb.Enter))
+	b.isOn("bill-1")
+	b.shows("globex")
 }
 
 // An order waits. The operator follows the dependencies to the job that blocks it, and runs

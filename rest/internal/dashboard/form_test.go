@@ -154,7 +154,7 @@ func TestDeleteMustBeConfirmed(t *testing.T) {
 	checkPage(t, s, address, w)
 	require.Empty(t, f.actions)
 	page := parse(t, w.Body.String())
-	form := page.all("form")[0]
+	form := page.all("form", "method", "post")[0]
 	w = s.post(s.goes(t, http.MethodPost, address, form.attrs["action"]), page.fields(form, ""))
 	assert.Equal(t, "/jobs?did=delete&done=1&skipped=0", lands(t, s, address, w))
 	assert.Equal(t, []management.Action{{Kind: management.Delete}}, f.actions)
