@@ -56,7 +56,7 @@ func (i *inspector) countStates(ctx context.Context, req StateCountRequest) ([]S
 			filter := req.Filter
 			filter.States = []amboy.JobState{state}
 			count, err := i.countSelected(limited, filter, queues, cmp.Or(req.Most, MaxCount))
-			if limited.Err() != nil && ctx.Err() == nil {
+			if endedAlone(limited, ctx) {
 				err = nil // what was counted until then is the answer
 			}
 			counts[n] = StateCount{State: state, Count: count}

@@ -53,14 +53,14 @@ func (i *inspector) findJobs(ctx context.Context, filter JobFilter, page PageReq
 	return JobPage{Jobs: jobs, Next: next}, err
 }
 
-// fillTime is how long a page of a group of errors is filled.
-const fillTime = 250 * time.Millisecond
+// fillTime is how long a page is filled if its records must be searched for.
+const fillTime = 200 * time.Millisecond
 
-// findSelected returns a page of the records that a filter selects in some queues. If the store
-// finds more than the filter selects, it reads on until the page is full or fillTime is over.
+// findSelected returns a page of the records that a filter selects in some queues. In a search, it
+// reads on until the page is full or fillTime is over.
 func (i *inspector) findSelected(ctx context.Context, filter JobFilter, queues []string, page driver.PageRequest) (driver.Page, error) {
 	matches, query := filter.matcher(), filter.query(queues)
-	if matches == nil {
+	if !filter.Searches() {
 		return i.store.Admin().Find(ctx, query, page)
 	}
 	var found driver.Page
@@ -91,11 +91,18 @@ func (i *inspector) CountJobs(ctx context.Context, filter JobFilter, most int) (
 	if err != nil {
 		return Count{}, fmt.Errorf("counting jobs: %w", err)
 	}
-	count, err := i.countSelected(ctx, filter, queues, most)
-	if err != nil {
+	limited, cancel := context.WithTimeout(ctx, MaxCountTime)
+	defer cancel()
+	count, err := i.countSelected(limited, filter, queues, most)
+	if err != nil && !endedAlone(limited, ctx) {
 		return Count{}, fmt.Errorf("counting jobs: %w", err)
 	}
-	return count, nil
+	return count, nil // what was counted until then
+}
+
+// endedAlone reports whether a limited context has ended and its parent has not.
+func endedAlone(limited, parent context.Context) bool {
+	return limited.Err() != nil && parent.Err() == nil
 }
 
 // countSelected counts the jobs that a filter selects in some queues, up to most. If ctx ends

@@ -50,11 +50,12 @@ type Inspector interface {
 	Watch(ctx context.Context, every time.Duration) iter.Seq2[[]Queue, error]
 
 	// FindJobs returns a page of the jobs that a filter selects. A job that exists and is
-	// selected from the first page to the last is on exactly one of them.
+	// selected from the first page to the last is on exactly one of them. A search for a part
+	// of a text, which may have to read all jobs, ends a page after about a quarter of a
+	// second; Next continues it.
 	FindJobs(ctx context.Context, filter JobFilter, page PageRequest) (JobPage, error)
 	// CountJobs counts the jobs that a filter selects, up to most, which must be from 1 to
-	// MaxCount. If few of many jobs are selected, by a field that a store has no index for,
-	// such as Error, that takes as long as reading all jobs.
+	// MaxCount, and for at most about MaxCountTime: then Count.More is true.
 	CountJobs(ctx context.Context, filter JobFilter, most int) (Count, error)
 	// CountStates counts the jobs that a request's filter selects by their states: by those of
 	// the filter, or by all if it names none. It takes about as long as Within says.
@@ -118,7 +119,7 @@ const (
 	// MaxFilterBytes the maximum length of a value.
 	MaxFilterValues = 100
 	MaxFilterBytes  = 1024
-	// MaxCountTime is about how long CountStates counts at most.
+	// MaxCountTime is about how long CountJobs and CountStates count at most.
 	MaxCountTime = 1500 * time.Millisecond
 	// MaxGroupTime is about how long, and MaxGroupJobs how many jobs, one call of ErrorGroups
 	// examines. MaxGroupTypes is the largest number of types in an ErrorGroup.
@@ -270,7 +271,12 @@ type JobFilter struct {
 	// IDPattern is a pattern for the ID: * matches any characters, ? matches one, and
 	// every other character matches itself.
 	IDPattern string `json:"id_pattern,omitempty"`
-	// Error is a part of the job's last error. Case matters.
+	// IDPart and TypePart are parts of the ID and the type, and TagPart is a part of a tag. As
+	// for Error, the case of the letters A to Z does not matter.
+	IDPart   string `json:"id_part,omitempty"`
+	TypePart string `json:"type_part,omitempty"`
+	TagPart  string `json:"tag_part,omitempty"`
+	// Error is a part of the job's last error.
 	Error string `json:"error,omitempty"`
 	// ErrorGroup is a message as FoldError folds it, or one to fold: it selects the jobs
 	// whose last error folds to the same.
@@ -306,7 +312,7 @@ type JobPage struct {
 // Count is a number of jobs.
 type Count struct {
 	Count int `json:"count"`
-	// More is true if more jobs exist than were counted.
+	// More is true if more jobs exist, or may exist, than were counted.
 	More bool `json:"more"`
 }
 

@@ -35,7 +35,7 @@ func (d *Dashboard) find(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch len(found.Jobs) {
 	case 0:
-		redirect(w, r, "jobs?"+url.Values{"id_pattern": {"*" + trimmed + "*"}}.Encode())
+		redirect(w, r, "jobs?"+url.Values{"id_part": {trimmed}}.Encode())
 	case 1:
 		redirect(w, r, jobPath(found.Jobs[0].JobRef))
 	default:

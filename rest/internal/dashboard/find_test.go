@@ -38,7 +38,7 @@ func TestFindLeadsToTheJobWithTheID(t *testing.T) {
 		"a/b ü":      "./queues/_/jobs/a%2Fb%20%C3%BC",
 		"..":         "./queues/mail/jobs/_..",
 		"both":       "./jobs?id=both",
-		"on":         "./jobs?id_pattern=%2Aon%2A",
+		"on":         "./jobs?id_part=on",
 		" ":          "./jobs",
 		"":           "./jobs",
 	} {

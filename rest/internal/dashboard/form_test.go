@@ -292,7 +292,7 @@ func TestTheme(t *testing.T) {
 }
 
 func TestFormShowsTheFilterOfTheAddress(t *testing.T) {
-	const address = "/jobs?queue=_&queue=b&state=failed&type=a&tag=b&tag=c&id=d&id_pattern=x*&error=e&scope=s&created_from=2026-01-02T03:04:00&ended_to=2026-01-02T03:04:05&order=oldest&limit=100"
+	const address = "/jobs?queue=_&queue=b&state=failed&type=a&tag=b&tag=c&id=d&id_pattern=x*&id_part=P&type_part=T&tag_part=G&error=e&scope=s&created_from=2026-01-02T03:04:00&ended_to=2026-01-02T03:04:05&order=oldest&limit=100"
 	f := newFake()
 	page := parse(t, newSite(f, "").get(address).Body.String())
 	sent := page.fields(page.one(t, "form", "id", "filter"), "")

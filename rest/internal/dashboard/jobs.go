@@ -84,9 +84,21 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	var counts []management.StateCount
 	var queues management.QueuePage
 	var activity management.Activity
-	err = runConcurrently(
-		func() (err error) { found, err = inspector.FindJobs(r.Context(), filter, page); return err },
-		func() (err error) { counts, err = countStates(r.Context(), inspector, filter); return err },
+	isWhole := func() bool { return page.Cursor == "" && found.Next == "" }
+	find := func() (err error) { found, err = inspector.FindJobs(r.Context(), filter, page); return err }
+	count := func() (err error) { counts, err = countStates(r.Context(), inspector, filter); return err }
+	if filter.Searches() { // and to count is to search again, which is in vain if the page has all jobs
+		search, again := find, count
+		find = func() error {
+			err := search()
+			if err != nil || isWhole() && len(filter.States) == 0 {
+				return err
+			}
+			return again()
+		}
+		count = func() error { return nil }
+	}
+	err = runConcurrently(find, count,
 		func() (err error) {
 			queues, err = inspector.FindQueues(r.Context(), management.QueueFilter{}, suggested)
 			return unlessDenied(err)
@@ -96,15 +108,18 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	count := sumOf(counts, filter.States)
-	if page.Cursor == "" && found.Next == "" {
-		count = &management.Count{Count: len(found.Jobs)}
+	if isWhole() && len(filter.States) == 0 {
+		counts = statesOf(found.Jobs)
+	}
+	sum := sumOf(counts, filter.States)
+	if isWhole() {
+		sum = &management.Count{Count: len(found.Jobs)}
 	}
 	data := jobsData{
 		Filter: filter, Tabs: stateTabs(query, filter, counts), States: stateChoices(filter), Chosen: filterList(filter),
 		Oldest: !page.Newest, Limit: page.Limit, Limits: jobLimits,
 		Queues: queueNames(queues.Queues), Types: typeNames(activity),
-		Jobs: found.Jobs, Count: count,
+		Jobs: found.Jobs, Count: sum,
 	}
 	data.More = needsMore(filter, data.Chosen) || data.Oldest || page.Limit != management.DefaultLimit
 	if page.Cursor != "" {
@@ -175,7 +190,7 @@ func stateChoices(f management.JobFilter) []stateChoice {
 // at the top, and several states, because a tab selects one.
 func needsMore(f management.JobFilter, chosen []field) bool {
 	return len(f.States) > 1 || slices.ContainsFunc(chosen, func(f field) bool {
-		return !slices.Contains([]string{"queue", "state", "type", "id_pattern", "error"}, f.Name)
+		return !slices.Contains([]string{"queue", "state", "type_part", "id_part", "tag_part", "error"}, f.Name)
 	})
 }
 
@@ -191,6 +206,21 @@ func countStates(ctx context.Context, inspector management.Inspector, filter man
 		return nil, nil
 	}
 	return counts, err
+}
+
+// statesOf counts jobs by their states.
+func statesOf(jobs []management.JobSummary) []management.StateCount {
+	var counts []management.StateCount
+	for _, state := range amboy.JobStates() {
+		n := 0
+		for _, j := range jobs {
+			if j.State == state {
+				n++
+			}
+		}
+		counts = append(counts, management.StateCount{State: state, Count: management.Count{Count: n}})
+	}
+	return counts
 }
 
 // sumOf adds up the jobs in some states, or in all if none is named. It returns nil if none was
