@@ -190,7 +190,7 @@ func stateChoices(f management.JobFilter) []stateChoice {
 // at the top, and several states, because a tab selects one.
 func needsMore(f management.JobFilter, chosen []field) bool {
 	return len(f.States) > 1 || slices.ContainsFunc(chosen, func(f field) bool {
-		return !slices.Contains([]string{"queue", "state", "type_part", "id_part", "tag_part", "error"}, f.Name)
+		return !slices.Contains([]string{"queue", "state", "type", "type_part", "id_part", "tag_part", "error"}, f.Name)
 	})
 }
 

@@ -345,3 +345,11 @@ func TestHiddenResultIsShownAsHidden(t *testing.T) {
 	assert.Contains(t, words, "Result Not shown: masked.")
 	assert.NotContains(t, words, "Result None.")
 }
+
+// The latest attempt of the fake's job was due 9 minutes ago, put by a retry, and started 4 minutes ago.
+func TestAttemptsShowHowLongTheyWaitedAndRan(t *testing.T) {
+	page := parse(t, newSite(newFake(), "").get("/queues/billing/jobs/a").Body.String())
+	words := page.one(t, "main").words()
+	assert.Contains(t, words, "1 ✗ failed 14 min ago 13 min ago 1 min 12 min ago 1 min host-1-11aa")
+	assert.Contains(t, words, "3 ✗ failed 9 min ago 4 min ago 5 min 3 min ago 10 s host-3-7f2c")
+}

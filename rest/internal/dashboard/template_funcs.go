@@ -33,6 +33,7 @@ var functions = template.FuncMap{
 	"pretty":  pretty,
 	"inline":  inline,
 	"ran":     ran,
+	"between": between,
 	"name":    shownName,
 	"text":    text,
 	"lines":   lines,
@@ -260,6 +261,14 @@ func ran(now time.Time, job management.JobSummary) string {
 		return seconds(run.Seconds())
 	}
 	return ""
+}
+
+// between formats the time from one event to the next; empty if one of them did not happen.
+func between(from, to time.Time) string {
+	if from.IsZero() || to.IsZero() {
+		return ""
+	}
+	return seconds(to.Sub(from).Seconds())
 }
 
 // indented is like json.Indent, but stops after about maxShownJSON bytes, because deep
