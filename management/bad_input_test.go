@@ -118,6 +118,11 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 			}},
 			{"most", func() error { _, err := f.CountJobs(f.ctx, management.JobFilter{}, 0); return err }},
 			{"most", func() error { _, err := f.CountJobs(f.ctx, management.JobFilter{}, management.MaxCount+1); return err }},
+			{"most", func() error {
+				_, err := f.CountStates(f.ctx, management.StateCountRequest{Most: management.MaxCount + 1})
+				return err
+			}},
+			{"within", func() error { _, err := f.CountStates(f.ctx, management.StateCountRequest{Within: -1}); return err }},
 			{"limit", act(management.ActRequest{Action: retry, All: true})},
 			{"limit", act(management.ActRequest{Action: retry, All: true, Limit: management.MaxActLimit + 1})},
 			{"action", act(management.ActRequest{Limit: 1})},

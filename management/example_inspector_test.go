@@ -165,3 +165,30 @@ func ExampleInspector_errorGroups() {
 	// 3 no such address [broken mail] mail-2
 	// retried 3
 }
+
+// Count the jobs in each state.
+func ExampleInspector_countStates() {
+	ctx := context.Background()
+	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
+	must(err)
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+	for _, to := range []string{"ann", "bob", "cid"} {
+		_, err = brokenMail.Put(ctx, q, to)
+		must(err)
+	}
+	amboy.Wait(ctx, q)
+
+	i, err := management.NewInspector(q)
+	must(err)
+	counts, err := i.CountStates(ctx, management.StateCountRequest{Within: 100 * time.Millisecond})
+	must(err)
+	for _, c := range counts {
+		if c.Count.Count > 0 {
+			fmt.Println(c.State, c.Count.Count)
+		}
+	}
+	// Output:
+	// succeeded 1
+	// failed 2
+}

@@ -2,6 +2,7 @@ package management
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"strings"
@@ -42,18 +43,24 @@ func (i *inspector) findJobs(ctx context.Context, filter JobFilter, page PageReq
 	if err != nil {
 		return JobPage{}, cursorError(page.Cursor, err)
 	}
+	jobs := i.summaries(found.Records)
+	if page.Args {
+		for n, r := range found.Records {
+			jobs[n].Args, jobs[n].ArgsHidden = i.listedArgs(r)
+		}
+	}
 	next, err := i.encodeCursor(ctx, list, string(found.Next))
-	return JobPage{Jobs: i.summaries(found.Records), Next: next}, err
+	return JobPage{Jobs: jobs, Next: next}, err
 }
 
-// fillTime is how long a page of a group of errors is filled.
-const fillTime = 250 * time.Millisecond
+// fillTime is how long a page is filled if its records must be searched for.
+const fillTime = 200 * time.Millisecond
 
-// findSelected returns a page of the records that a filter selects in some queues. If the store
-// finds more than the filter selects, it reads on until the page is full or fillTime is over.
+// findSelected returns a page of the records that a filter selects in some queues. In a search, it
+// reads on until the page is full or fillTime is over.
 func (i *inspector) findSelected(ctx context.Context, filter JobFilter, queues []string, page driver.PageRequest) (driver.Page, error) {
 	matches, query := filter.matcher(), filter.query(queues)
-	if matches == nil {
+	if !filter.Searches() {
 		return i.store.Admin().Find(ctx, query, page)
 	}
 	var found driver.Page
@@ -84,14 +91,22 @@ func (i *inspector) CountJobs(ctx context.Context, filter JobFilter, most int) (
 	if err != nil {
 		return Count{}, fmt.Errorf("counting jobs: %w", err)
 	}
-	count, err := i.countSelected(ctx, filter, queues, most)
-	if err != nil {
+	limited, cancel := context.WithTimeout(ctx, MaxCountTime)
+	defer cancel()
+	count, err := i.countSelected(limited, filter, queues, most)
+	if err != nil && !endedAlone(limited, ctx) {
 		return Count{}, fmt.Errorf("counting jobs: %w", err)
 	}
-	return count, nil
+	return count, nil // what was counted until then
 }
 
-// countSelected counts the jobs that a filter selects in some queues, up to most.
+// endedAlone reports whether a limited context has ended and its parent has not.
+func endedAlone(limited, parent context.Context) bool {
+	return limited.Err() != nil && parent.Err() == nil
+}
+
+// countSelected counts the jobs that a filter selects in some queues, up to most. If ctx ends
+// first, it returns what it has counted until then, and the error.
 func (i *inspector) countSelected(ctx context.Context, filter JobFilter, queues []string, most int) (Count, error) {
 	matches := filter.matcher()
 	if matches == nil {
@@ -100,7 +115,7 @@ func (i *inspector) countSelected(ctx context.Context, filter JobFilter, queues 
 	n := 0
 	for r, err := range i.records(ctx, filter.query(queues), driver.PageRequest{Limit: examinedAtOnce, Brief: true}) {
 		if err != nil {
-			return Count{}, err
+			return Count{Count: min(n, most), More: true}, err
 		}
 		if matches(r) {
 			n++
@@ -112,11 +127,12 @@ func (i *inspector) countSelected(ctx context.Context, filter JobFilter, queues 
 	return Count{Count: min(n, most), More: n > most}, nil
 }
 
-// count counts the jobs that a query selects, up to most.
+// count counts the jobs that a query selects, up to most. If ctx ends first, it returns what it
+// has counted until then, and the error.
 func (i *inspector) count(ctx context.Context, query driver.Query, most int) (Count, error) {
 	n, err := i.store.Admin().Count(ctx, query, most+1)
 	if err != nil {
-		return Count{}, err
+		return Count{Count: min(n, most), More: true}, err
 	}
 	return Count{Count: min(n, most), More: n > most}, nil
 }
@@ -142,6 +158,15 @@ func (i *inspector) records(ctx context.Context, query driver.Query, page driver
 			page.After = found.Next
 		}
 	}
+}
+
+// listedArgs returns the arguments of a job for a list, or why they are hidden.
+func (i *inspector) listedArgs(r *driver.Record) (args json.RawMessage, hidden string) {
+	args, hidden = argsOf(r, i.store.ByReference())
+	if len(args) > MaxListedArgs {
+		return nil, fmt.Sprintf("%d bytes", len(args))
+	}
+	return args, hidden
 }
 
 func (i *inspector) summaries(records []*driver.Record) []JobSummary {

@@ -2,6 +2,7 @@ package management_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,7 +62,11 @@ func TestFindJobs(t *testing.T) {
 			"IDs":          {management.JobFilter{IDs: []string{"plain", "failed*", "gone"}}, []string{"failed*", "plain"}},
 			"pattern":      {management.JobFilter{IDPattern: "*l*d*"}, []string{"failed*", "scheduled"}},
 			"error":        {management.JobFilter{Error: "general error"}, []string{"failed*"}},
-			"another case": {management.JobFilter{Error: "General error"}, []string{}},
+			"another case": {management.JobFilter{Error: "General error"}, []string{"failed*"}},
+			"ID part":      {management.JobFilter{IDPart: "LED"}, []string{"failed*", "scheduled"}},
+			"type part":    {management.JobFilter{TypePart: "ET"}, []string{"failed*", "tagged"}},
+			"tag part":     {management.JobFilter{TagPart: "OUN"}, []string{"tagged"}},
+			"two parts":    {management.JobFilter{IDPart: "AI", TypePart: "LPH"}, []string{"plain"}},
 			"scope":        {management.JobFilter{Scope: "ledger"}, []string{"scheduled"}},
 			"created":      {management.JobFilter{Created: management.TimeRange{From: start.Add(-time.Minute)}}, all},
 			"created then": {management.JobFilter{Created: management.TimeRange{To: start.Add(-time.Minute)}}, []string{}},
@@ -134,4 +139,49 @@ func TestSummary(t *testing.T) {
 			Tags: []string{"red"}, MaxAttempts: 4,
 		}, s)
 	})
+}
+
+func TestListedJobsHaveTheirArgumentsIfAsked(t *testing.T) {
+	inspectEach(t, allViews, func(f *inspected) {
+		f.failAs("short", "alpha", "broken")
+		if !f.stored {
+			f.Skip("the queue holds the jobs themselves")
+		}
+		long := newTask("long", "alpha")
+		long.Key = strings.Repeat("a", management.MaxListedArgs)
+		f.put(long)
+		f.wait("long")
+		filter := management.JobFilter{Queues: []string{f.name}, IDs: []string{"short", "long"}}
+		page, err := f.FindJobs(f.ctx, filter, management.PageRequest{Args: true})
+		require.NoError(f, err)
+		require.Len(f, page.Jobs, 2)
+		whole, err := f.Job(f.ctx, f.name, "short")
+		require.NoError(f, err)
+		assert.JSONEq(f, string(whole.Args), string(page.Jobs[0].Args))
+		assert.Empty(f, page.Jobs[1].Args)
+		assert.Contains(f, page.Jobs[1].ArgsHidden, "bytes")
+		page, err = f.FindJobs(f.ctx, filter, management.PageRequest{})
+		require.NoError(f, err)
+		for _, j := range page.Jobs {
+			assert.Empty(f, j.Args)
+			assert.Empty(f, j.ArgsHidden)
+		}
+	})
+}
+
+func TestRunIsOfTheLatestAttempt(t *testing.T) {
+	now := time.Now()
+	started := now.Add(-time.Minute)
+	for _, test := range []struct {
+		job  management.JobSummary
+		want time.Duration
+	}{
+		{management.JobSummary{State: amboy.StatePending}, 0},
+		{management.JobSummary{State: amboy.StateRunning, Started: started}, time.Minute},
+		{management.JobSummary{State: amboy.StateFailed, Started: started, Ended: started.Add(time.Second)}, time.Second},
+		{management.JobSummary{State: amboy.StateFailed, Started: started, Ended: started.Add(-time.Second)}, 0}, // the clock jumped
+		{management.JobSummary{State: amboy.StatePending, Started: started}, 0},                                  // handed back
+	} {
+		assert.Equal(t, test.want, test.job.Run(now), "%+v", test.job)
+	}
 }

@@ -50,12 +50,16 @@ type Inspector interface {
 	Watch(ctx context.Context, every time.Duration) iter.Seq2[[]Queue, error]
 
 	// FindJobs returns a page of the jobs that a filter selects. A job that exists and is
-	// selected from the first page to the last is on exactly one of them.
+	// selected from the first page to the last is on exactly one of them. A search for a part
+	// of a text, which may have to read all jobs, ends a page after about a quarter of a
+	// second; Next continues it.
 	FindJobs(ctx context.Context, filter JobFilter, page PageRequest) (JobPage, error)
 	// CountJobs counts the jobs that a filter selects, up to most, which must be from 1 to
-	// MaxCount. If few of many jobs are selected, by a field that a store has no index for,
-	// such as Error, that takes as long as reading all jobs.
+	// MaxCount, and for at most about MaxCountTime: then Count.More is true.
 	CountJobs(ctx context.Context, filter JobFilter, most int) (Count, error)
+	// CountStates counts the jobs that a request's filter selects by their states: by those of
+	// the filter, or by all if it names none. It takes about as long as Within says.
+	CountStates(ctx context.Context, req StateCountRequest) ([]StateCount, error)
 	// ErrorGroups groups the jobs that a filter selects by their last errors, folded as FoldError
 	// does, and leaves out jobs without an error. It examines the latest jobs first, for about
 	// MaxGroupTime, and at most MaxGroupJobs; Next continues with older ones.
@@ -109,10 +113,14 @@ const (
 	// largest number of jobs.
 	MaxGraphDistance = 5
 	MaxGraphJobs     = 200
+	// MaxListedArgs is the maximum length, in bytes, of the arguments of a job in a list.
+	MaxListedArgs = 16 << 10
 	// MaxFilterValues is the largest number of values in a list of a JobFilter, and
 	// MaxFilterBytes the maximum length of a value.
 	MaxFilterValues = 100
 	MaxFilterBytes  = 1024
+	// MaxCountTime is about how long CountJobs and CountStates count at most.
+	MaxCountTime = 1500 * time.Millisecond
 	// MaxGroupTime is about how long, and MaxGroupJobs how many jobs, one call of ErrorGroups
 	// examines. MaxGroupTypes is the largest number of types in an ErrorGroup.
 	MaxGroupTime  = 1500 * time.Millisecond
@@ -263,7 +271,12 @@ type JobFilter struct {
 	// IDPattern is a pattern for the ID: * matches any characters, ? matches one, and
 	// every other character matches itself.
 	IDPattern string `json:"id_pattern,omitempty"`
-	// Error is a part of the job's last error. Case matters.
+	// IDPart and TypePart are parts of the ID and the type, and TagPart is a part of a tag. As
+	// for Error, the case of the letters A to Z does not matter.
+	IDPart   string `json:"id_part,omitempty"`
+	TypePart string `json:"type_part,omitempty"`
+	TagPart  string `json:"tag_part,omitempty"`
+	// Error is a part of the job's last error.
 	Error string `json:"error,omitempty"`
 	// ErrorGroup is a message as FoldError folds it, or one to fold: it selects the jobs
 	// whose last error folds to the same.
@@ -284,6 +297,8 @@ type PageRequest struct {
 	Limit int `json:"limit,omitempty"`
 	// Newest returns the newest items first. The default is the oldest first.
 	Newest bool `json:"newest,omitempty"`
+	// Args asks FindJobs for the arguments of the jobs.
+	Args bool `json:"args,omitempty"`
 }
 
 // JobPage is a page of jobs. A page before the last may have fewer jobs than requested,
@@ -297,8 +312,25 @@ type JobPage struct {
 // Count is a number of jobs.
 type Count struct {
 	Count int `json:"count"`
-	// More is true if more jobs exist than were counted.
+	// More is true if more jobs exist, or may exist, than were counted.
 	More bool `json:"more"`
+}
+
+// StateCountRequest requests the numbers of jobs in each state.
+type StateCountRequest struct {
+	Filter JobFilter `json:"filter"`
+	// Most is the largest number that is counted in each state, up to MaxCount; 0 means
+	// MaxCount.
+	Most int `json:"most,omitempty"`
+	// Within is about how long jobs are counted, up to MaxCountTime; 0 means MaxCountTime.
+	Within time.Duration `json:"within,omitempty"`
+}
+
+// StateCount is the number of jobs in a state. More is true too if counting took too long; then
+// Count may be 0.
+type StateCount struct {
+	State amboy.JobState `json:"state"`
+	Count
 }
 
 // ErrorGroupRequest requests groups of errors.
@@ -380,6 +412,26 @@ type JobSummary struct {
 	CancelRequested bool `json:"cancel_requested,omitempty"`
 	// StuckSince is when a running job should have ended; zero if its run is not overdue.
 	StuckSince time.Time `json:"stuck_since,omitzero"`
+	// Args are its arguments as JSON: those of a job of job.Define, or else the stored
+	// form of the job. If they are absent, ArgsHidden is the reason. A list has both only if
+	// PageRequest.Args asks for them, and hides arguments of more than MaxListedArgs bytes.
+	Args       json.RawMessage `json:"args,omitempty"`
+	ArgsHidden string          `json:"args_hidden,omitempty"`
+}
+
+// Run returns how long the job has run at a time since its latest attempt started: until the
+// attempt ended, or until now if it runs. It returns 0 if it does neither.
+func (s JobSummary) Run(now time.Time) time.Duration {
+	switch {
+	case s.Started.IsZero():
+		return 0
+	case !s.Ended.IsZero():
+		return max(0, s.Ended.Sub(s.Started))
+	case s.State == amboy.StateRunning:
+		return max(0, now.Sub(s.Started))
+	default:
+		return 0
+	}
 }
 
 // Job describes everything known about a job.
@@ -405,10 +457,6 @@ type Job struct {
 	// many to keep.
 	Log          []amboy.LogLine `json:"log"`
 	DroppedLines int             `json:"dropped_lines,omitempty"`
-	// Args are its arguments as JSON: those of a job of job.Define, or else the stored
-	// form of the job. If they are absent, ArgsHidden is the reason.
-	Args       json.RawMessage `json:"args,omitempty"`
-	ArgsHidden string          `json:"args_hidden,omitempty"`
 	// Result is the result that it stored when it ended, as JSON.
 	Result json.RawMessage `json:"result,omitempty"`
 	// ResultHidden is why the result is absent.

@@ -22,6 +22,9 @@ func (f JobFilter) Validate() error {
 		validateValues("tags", f.Tags, false),
 		validateValues("ids", f.IDs, false),
 		f.validateIDPattern(),
+		validateText("id_part", f.IDPart),
+		validateText("type_part", f.TypePart),
+		validateText("tag_part", f.TagPart),
 		validateText("error", f.Error),
 		validateText("error_group", f.ErrorGroup),
 		validateText("scope", f.Scope),
@@ -35,7 +38,7 @@ func (f JobFilter) Validate() error {
 // SelectsAll reports whether the filter selects all jobs, as an empty filter does.
 func (f JobFilter) SelectsAll() bool {
 	return len(f.Queues)+len(f.States)+len(f.Types)+len(f.Tags)+len(f.IDs) == 0 && strings.Trim(f.IDPattern, "*") == "" &&
-		f.Error == "" && f.ErrorGroup == "" && f.Scope == "" && f.Created == TimeRange{} && f.Due == TimeRange{} && f.Ended == TimeRange{}
+		f.IDPart+f.TypePart+f.TagPart == "" && f.Error == "" && f.ErrorGroup == "" && f.Scope == "" && f.Created == TimeRange{} && f.Due == TimeRange{} && f.Ended == TimeRange{}
 }
 
 func (f JobFilter) validateStates() error {
@@ -123,10 +126,11 @@ func formatTime(t time.Time) string { return t.Format(time.RFC3339Nano) }
 // query returns the driver query of the filter, for some queues of a store.
 func (f JobFilter) query(queues []string) driver.Query {
 	return driver.Query{
-		Queues:  queues,
-		States:  f.States,
-		Types:   f.Types,
-		ID:      oneStar(f.IDPattern),
+		Queues: queues,
+		States: f.States,
+		Types:  f.Types,
+		ID:     oneStar(f.IDPattern),
+		IDPart: f.IDPart, TypePart: f.TypePart, TagPart: f.TagPart,
 		JobIDs:  f.IDs,
 		Tags:    f.Tags,
 		Scope:   f.Scope,
@@ -136,6 +140,12 @@ func (f JobFilter) query(queues []string) driver.Query {
 		Ended:   driver.TimeRange(f.Ended),
 		Latest:  true,
 	}
+}
+
+// Searches reports whether the filter has parts of texts, which a store may have to search all jobs
+// for.
+func (f JobFilter) Searches() bool {
+	return f.IDPart+f.TypePart+f.TagPart+f.Error+f.ErrorGroup != ""
 }
 
 // matcher returns a function that reports whether a record that the query of the filter

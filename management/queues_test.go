@@ -123,6 +123,10 @@ func TestAnotherQueueIsUnknown(t *testing.T) {
 		for name, call := range map[string]func() error{
 			"FindJobs":  func() error { _, err := f.FindJobs(f.ctx, filter, management.PageRequest{}); return err },
 			"CountJobs": func() error { _, err := f.CountJobs(f.ctx, filter, 1); return err },
+			"CountStates": func() error {
+				_, err := f.CountStates(f.ctx, management.StateCountRequest{Filter: filter})
+				return err
+			},
 			"Act": func() error {
 				_, err := f.Act(f.ctx, management.ActRequest{Action: management.Action{Kind: management.Delete}, Filter: filter, Limit: 1})
 				return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -66,12 +65,18 @@ func (w *localWalk) mayMatch(q *local, e *localEntry) bool {
 		(!w.Holding || q.schedule.HoldsAny(e)) &&
 		(w.Scope == "" || slices.Contains(e.Scopes.Names(), w.Scope)) &&
 		w.Due.Contains(e.WaitUntil) &&
+		(w.IDPart == "" || driver.HasPart(e.ID, w.IDPart)) &&
+		(w.TagPart == "" || hasTagPart(q.tags.of(e.ID), w.TagPart)) &&
 		(w.ID == "" || pattern.Matches(w.ID, e.ID)) &&
 		(len(w.States) == 0 || e.Place() == schedule.Finished || slices.Contains(w.States, unendedState(e, w.now)))
 }
 
 func hasAllTags(tags, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(tags, w) })
+}
+
+func hasTagPart(tags []string, part string) bool {
+	return slices.ContainsFunc(tags, func(tag string) bool { return driver.HasPart(tag, part) })
 }
 
 // unendedState returns the state of an entry that has not ended. It depends on the
@@ -88,7 +93,8 @@ func (w *localWalk) matches(v *localView) bool {
 	status, times := v.job.Status(), v.times()
 	return (len(w.Types) == 0 || slices.Contains(w.Types, v.job.Type().Name)) &&
 		(w.DependsOn == "" || slices.Contains(edgesOf(v.job), w.DependsOn)) &&
-		(w.Error == "" || strings.Contains(driver.LastError(status.Errors), w.Error)) &&
+		(w.TypePart == "" || driver.HasPart(v.job.Type().Name, w.TypePart)) &&
+		(w.Error == "" || driver.HasPart(driver.LastError(status.Errors), w.Error)) &&
 		w.Created.Contains(times.Created) &&
 		w.Ended.Contains(times.End) &&
 		(len(w.States) == 0 || slices.Contains(w.States, v.state(w.now)))
@@ -178,7 +184,7 @@ func (a localAdmin) Count(ctx context.Context, q driver.Query, limit int) (int, 
 	count := 0
 	err = a.walk(ctx, w, limit, func(*localView) { count++ })
 	if err != nil {
-		return 0, fmt.Errorf("counting records: %w", err)
+		return count, fmt.Errorf("counting records: %w", err)
 	}
 	return count, nil
 }

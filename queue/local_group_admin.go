@@ -204,16 +204,16 @@ func (a groupAdmin) Count(ctx context.Context, q driver.Query, limit int) (int, 
 	count := 0
 	_, err := a.pages(q, "", false, limit, func(m member, _ driver.Cursor, limit int) (int, driver.Cursor, error) {
 		n, err := m.admin.Count(ctx, m.query(q), limit)
+		if isGone(err) {
+			return 0, "", err
+		}
+		count += n
 		if err != nil {
 			return 0, "", fmt.Errorf("queue %q: %w", m.name, err)
 		}
-		count += n
 		return n, "", nil
 	})
-	if err != nil {
-		return 0, err
-	}
-	return count, nil
+	return count, err
 }
 
 // Act implements driver.Admin. If it fails in one of the queues, it returns what was done

@@ -42,6 +42,7 @@ var samples = map[string][]sample{
 	"PATCH /v2/queues/{queue}":                {{action: rest.ActionControl, target: "/v2/queues/QUEUE", body: `{"paused":true}`}},
 	"GET /v2/jobs":                            {{action: rest.ActionRead, target: "/v2/jobs", all: true}, {action: rest.ActionRead, target: "/v2/jobs?queue=QUEUE"}},
 	"GET /v2/jobs/count":                      {{action: rest.ActionRead, target: "/v2/jobs/count", all: true, sum: `"count":1,`}, {action: rest.ActionRead, target: "/v2/jobs/count?queue=QUEUE"}},
+	"GET /v2/jobs/states":                     {{action: rest.ActionRead, target: "/v2/jobs/states", all: true, sum: `"count":1,`}, {action: rest.ActionRead, target: "/v2/jobs/states?queue=QUEUE"}},
 	"GET /v2/jobs/errors":                     {{action: rest.ActionRead, target: "/v2/jobs/errors", all: true, sum: `"examined":1}`}, {action: rest.ActionRead, target: "/v2/jobs/errors?queue=QUEUE"}},
 	"POST /v2/jobs/actions":                   append(bulk(`{},"all":true`, true), bulk(`{"queues":["QUEUE"]}`, false)...),
 	"POST /v2/queues/{queue}/jobs":            {{action: rest.ActionCreate, target: "/v2/queues/QUEUE/jobs", body: `{"id":"new","type":"resize"}`}},
@@ -70,6 +71,7 @@ var samples = map[string][]sample{
 
 	"GET /{$}":                      {{action: rest.ActionRead, target: "/", all: true}},
 	"GET /jobs":                     {{action: rest.ActionRead, target: "/jobs", all: true}, {action: rest.ActionRead, target: "/jobs?queue=QUEUE"}},
+	"GET /find":                     {{action: rest.ActionRead, target: "/find?id=x", all: true}},
 	"GET /errors":                   {{action: rest.ActionRead, target: "/errors", all: true}, {action: rest.ActionRead, target: "/errors?queue=QUEUE"}},
 	"GET /queues":                   {{action: rest.ActionRead, target: "/queues", all: true}},
 	"GET /queues/{queue}":           {{action: rest.ActionRead, target: "/queues/QUEUE"}},

@@ -99,6 +99,9 @@ func (q query) filter(f management.JobFilter) {
 	q.texts("tag", f.Tags)
 	q.texts("id", f.IDs)
 	q.text("id_pattern", f.IDPattern)
+	q.text("id_part", f.IDPart)
+	q.text("type_part", f.TypePart)
+	q.text("tag_part", f.TagPart)
 	q.text("error", f.Error)
 	q.text("error_group", f.ErrorGroup)
 	q.text("scope", f.Scope)
@@ -192,6 +195,9 @@ func (c *Client) FindJobs(ctx context.Context, filter management.JobFilter, page
 	q := query{}
 	q.filter(filter)
 	q.page(page)
+	if page.Args {
+		q.text("args", "true")
+	}
 	found, err := get[management.JobPage](ctx, c, q.on("/v2/jobs"))
 	found.Jobs = numbering.ReadJobs(found.Jobs)
 	return found, err
@@ -202,6 +208,18 @@ func (c *Client) CountJobs(ctx context.Context, filter management.JobFilter, mos
 	q := query{"most": {strconv.Itoa(most)}}
 	q.filter(filter)
 	return get[management.Count](ctx, c, q.on("/v2/jobs/count"))
+}
+
+// CountStates counts the jobs that a request's filter selects by their states.
+func (c *Client) CountStates(ctx context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
+	q := query{}
+	q.filter(req.Filter)
+	q.number("most", req.Most)
+	if req.Within != 0 {
+		q.text("within", req.Within.String())
+	}
+	counts, err := get[api.StateCountList](ctx, c, q.on("/v2/jobs/states"))
+	return counts.States, err
 }
 
 // ErrorGroups groups the jobs that a filter selects by their last errors.

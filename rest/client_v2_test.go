@@ -50,6 +50,9 @@ func TestClientReturnsWhatTheInspectorReturns(t *testing.T) {
 		},
 		"totals": func(i management.Inspector) (any, error) { return i.SumQueues(t.Context()) },
 		"count":  func(i management.Inspector) (any, error) { return i.CountJobs(t.Context(), filter, 5) },
+		"states": func(i management.Inspector) (any, error) {
+			return i.CountStates(t.Context(), management.StateCountRequest{Filter: filter, Most: 5, Within: management.MaxCountTime})
+		},
 		"scopes": func(i management.Inspector) (any, error) {
 			return i.Scopes(t.Context(), management.ScopeFilter{Queues: inspectortest.Queues[:1], Name: "ledger"}, management.PageRequest{})
 		},
@@ -68,7 +71,7 @@ func TestClientReturnsWhatTheInspectorReturns(t *testing.T) {
 			return i.ErrorGroups(t.Context(), management.ErrorGroupRequest{Filter: management.JobFilter{Queues: inspectortest.Queues, States: amboy.JobStates()}, Limit: 2})
 		},
 		"jobs": func(i management.Inspector) (any, error) {
-			page, err := i.FindJobs(t.Context(), filter, management.PageRequest{Limit: 3, Newest: true})
+			page, err := i.FindJobs(t.Context(), filter, management.PageRequest{Limit: 3, Newest: true, Args: true})
 			page.Next = withoutRandom(page.Next)
 			return page, err
 		},
@@ -255,6 +258,7 @@ func TestClientErrors(t *testing.T) {
 		{"limit", one(client.FindJobs(ctx, management.JobFilter{}, management.PageRequest{Limit: -1})), invalid("limit")},
 		{"cursor", one(client.FindJobs(ctx, management.JobFilter{}, management.PageRequest{Cursor: "x"})), invalid("cursor")},
 		{"most", one(client.CountJobs(ctx, management.JobFilter{}, 0)), invalid("most")},
+		{"time", one(client.CountStates(ctx, management.StateCountRequest{Within: time.Minute})), invalid("within")},
 		{"distance", one(client.Graph(ctx, "orders", "failed", 0)), invalid("distance")},
 		{"empty ID", one(client.Job(ctx, "orders", "")), invalid("id")},
 		{"action", one(client.ActOn(ctx, "orders", "failed", management.Action{Kind: "explode"})), invalid("action")},

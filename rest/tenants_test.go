@@ -107,6 +107,10 @@ func (i *tenants) CountJobs(_ context.Context, filter management.JobFilter, _ in
 	return management.Count{Count: len(queuesOf(filter.Queues))}, nil
 }
 
+func (i *tenants) CountStates(_ context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
+	return []management.StateCount{{State: amboy.StateFailed, Count: management.Count{Count: len(queuesOf(req.Filter.Queues))}}}, nil
+}
+
 func (i *tenants) ErrorGroups(_ context.Context, req management.ErrorGroupRequest) (groups management.ErrorGroups, err error) {
 	for _, queue := range queuesOf(req.Filter.Queues) {
 		groups.Examined++
@@ -117,8 +121,7 @@ func (i *tenants) ErrorGroups(_ context.Context, req management.ErrorGroupReques
 
 func (i *tenants) Job(_ context.Context, queue, id string) (management.Job, error) {
 	job := management.Job{
-		JobSummary: management.JobSummary{JobRef: management.JobRef{Queue: queue, ID: id}, Type: "resize", State: amboy.StateFailed},
-		Args:       json.RawMessage(`{"password":"secret"}`),
+		JobSummary: management.JobSummary{JobRef: management.JobRef{Queue: queue, ID: id}, Type: "resize", State: amboy.StateFailed, Args: json.RawMessage(`{"password":"secret"}`)},
 		Result:     json.RawMessage(`"secret"`),
 		Actions:    management.ActionKinds(),
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -56,8 +58,7 @@ func TestRetryAllFailedJobs(t *testing.T) {
 		printers.Load().works.Store(true)
 		h.follow(b, "invoice") // the link of its type
 		b.isOn("Jobs")
-		h.check(b, "failed")
-		h.follow(b, "Show jobs")
+		h.follow(b, "failed") // the tab
 		b.shows("5 jobs found")
 		h.choose(b, "Action", "Retry now")
 		h.follow(b, "Preview for all 5")
@@ -118,6 +119,18 @@ func TestDrainAQueue(t *testing.T) {
 	})
 }
 
+// An operator has the ID of a job from a log, and neither its queue nor its state.
+func TestFindAJobByItsID(t *testing.T) {
+	s := newBusyService(t)
+	b := newTab(t, desktop)
+	b.open(s.url + "audit")
+	mouse{}.press(b, "Find a job by its ID")
+	b.run(chromedp.KeyEvent("bill-1"))
+	b.load(chromedp.KeyEvent(kb.Enter))
+	b.isOn("bill-1")
+	b.shows("globex")
+}
+
 // An order waits. The operator follows the dependencies to the job that blocks it, and runs
 // that job now.
 func TestGraphLeadsToTheJobThatBlocks(t *testing.T) {
@@ -128,8 +141,7 @@ func TestGraphLeadsToTheJobThatBlocks(t *testing.T) {
 		b.open(s.url)
 		h.follow(b, "Jobs")
 		b.isOn("Jobs")
-		h.check(b, "blocked")
-		h.follow(b, "Show jobs")
+		h.follow(b, "blocked")
 		b.shows("2 jobs found")
 		h.follow(b, "order")
 		b.isOn("order")

@@ -26,7 +26,8 @@ type Admin interface {
 	Find(ctx context.Context, q Query, page PageRequest) (Page, error)
 
 	// Count counts the records that a query selects, and stops at limit, which
-	// must be at least 1.
+	// must be at least 1. If ctx ends first, it returns the number that it has counted until
+	// then, and the error.
 	Count(ctx context.Context, q Query, limit int) (int, error)
 
 	// Act performs an action on the records that a query selects, in the order in which

@@ -18,6 +18,9 @@ type Query struct {
 	// ID is a pattern for the job's ID: * matches any characters, ? matches one, and all
 	// others match themselves.
 	ID string
+	// IDPart and TypePart are parts of the job's ID and type, and TagPart is a part of one of the
+	// record's tags (see HasPart).
+	IDPart, TypePart, TagPart string
 	// JobIDs are the accepted job IDs.
 	JobIDs []string
 	// Tags must all be tags of the record.
@@ -29,7 +32,7 @@ type Query struct {
 	// DependsOn is the ID of a job among the record's edges, whether that job has ended
 	// or not. It requires at least one of Queues.
 	DependsOn string
-	// Error is a substring of the record's last error (see LastError). Case matters.
+	// Error is a part of the record's last error (see LastError and HasPart).
 	Error string
 	// Created, Due and Ended bound when the record was put, when it may start (its
 	// wait-until time), and when it ended.

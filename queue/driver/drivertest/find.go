@@ -19,7 +19,8 @@ var findRules = []rule{
 	{"each field selects, and several fields are ANDed", findFields},
 	{"pattern characters match themselves, except * and ?", findPatterns},
 	{"a pattern with many stars takes no longer than one with few", findManyStars},
-	{"an error is found by a literal substring", findErrors},
+	{"an error is found by a literal part, whatever its case", findErrors},
+	{"parts of IDs, types and tags are found, whatever their case", findParts},
 	{"a time range includes its beginning and excludes its end", findTimes},
 	{"Latest excludes replaced attempts", findLatest},
 	{"jobs are found by their literal IDs", findJobIDs},
@@ -273,14 +274,50 @@ func findErrors(f *fixture) {
 		}
 		require.NoError(f, f.tryComplete(driver.LeaseOf(r), e))
 	}
-	for _, part := range append(errs[1:], "full", "Disk", "%", "_", "[", "*", "?", `\`, "'", "0% f", "the first", "unknown") {
+	for _, part := range append(errs[1:], "full", "Disk", "DISK FULL", "A_b", "%", "_", "[", "*", "?", `\`, "'", "0% f", "the first", "unknown") {
 		var want []string
 		for i, message := range errs {
-			if strings.Contains(message, part) {
+			if strings.Contains(strings.ToLower(message), strings.ToLower(part)) {
 				want = append(want, fmt.Sprint(i))
 			}
 		}
 		require.Equal(f, want, slices.Clip(idsOrNil(f.find(driver.Query{Error: part}))), "the error %q", part)
+	}
+}
+
+// findParts searches for parts of IDs, types and tags.
+func findParts(f *fixture) {
+	f.insert(
+		spec{id: "Invoice-7/é", typeName: otherJobTypeName, tags: []string{"customer:Ann", "x"}},
+		spec{id: "invoice-8/É", retryable: true},
+		spec{id: "100%_[a]*?", tags: []string{`quoted "B"`, "É"}},
+	)
+	for _, test := range []struct {
+		query driver.Query
+		want  []string
+	}{
+		{driver.Query{IDPart: "INVOICE-"}, []string{"Invoice-7/é", "invoice-8/É"}},
+		{driver.Query{IDPart: "e-7"}, []string{"Invoice-7/é"}},
+		{driver.Query{IDPart: "/é"}, []string{"Invoice-7/é"}},
+		{driver.Query{IDPart: "%_[A]*?"}, []string{"100%_[a]*?"}},
+		{driver.Query{IDPart: "*"}, []string{"100%_[a]*?"}},
+		{driver.Query{IDPart: f.queue + "."}, nil},
+		{driver.Query{IDPart: "attempt-"}, nil},
+		{driver.Query{TypePart: "DriverTest"}, []string{"Invoice-7/é", "invoice-8/É", "100%_[a]*?"}},
+		{driver.Query{TypePart: "T-OTHER"}, []string{"Invoice-7/é"}},
+		{driver.Query{TypePart: "t_o"}, nil},
+		{driver.Query{TagPart: "ANN"}, []string{"Invoice-7/é"}},
+		{driver.Query{TagPart: `d "b`}, []string{"100%_[a]*?"}},
+		{driver.Query{TagPart: "É"}, []string{"100%_[a]*?"}},
+		{driver.Query{TagPart: "é"}, nil},
+		{driver.Query{TagPart: "ann\",\"x"}, nil},
+		{driver.Query{TypePart: "test", IDPart: "8"}, []string{"invoice-8/É"}},
+		{driver.Query{IDPart: "invoice", Queues: []string{f.queue}, Latest: true}, []string{"Invoice-7/é", "invoice-8/É"}},
+		{driver.Query{IDPart: "invoice", Queues: []string{"none"}}, nil},
+		{driver.Query{IDPart: "\xff"}, nil},
+	} {
+		require.Equal(f, test.want, slices.Clip(idsOrNil(f.find(test.query))), "%+v", test.query)
+		require.Equal(f, len(test.want), f.countOf(test.query, 10), "%+v", test.query)
 	}
 }
 

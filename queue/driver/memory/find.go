@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -42,7 +41,10 @@ func (f *filter) selects(e *entry) bool {
 		(!f.Holding || len(r.Scopes) > 0) &&
 		(f.DependsOn == "" || dependsOn(r, f.DependsOn)) &&
 		(f.Scope == "" || slices.Contains(r.RequiredScopes, f.Scope) || slices.Contains(r.EnqueueScopes, f.Scope)) &&
-		(f.Error == "" || strings.Contains(driver.LastError(r.Status.Errors), f.Error)) &&
+		(f.Error == "" || driver.HasPart(driver.LastError(r.Status.Errors), f.Error)) &&
+		(f.IDPart == "" || driver.HasPart(e.ID, f.IDPart)) &&
+		(f.TypePart == "" || driver.HasPart(r.Type, f.TypePart)) &&
+		(f.TagPart == "" || hasPart(r.Tags, f.TagPart)) &&
 		f.Created.Contains(r.TimeInfo.Created) &&
 		f.Due.Contains(r.TimeInfo.WaitUntil) &&
 		f.Ended.Contains(r.TimeInfo.End) &&
@@ -54,6 +56,11 @@ func (f *filter) selects(e *entry) bool {
 // hasAll reports whether a list contains all wanted values.
 func hasAll(list, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(list, w) })
+}
+
+// hasPart reports whether one of a list of texts contains a part.
+func hasPart(list []string, part string) bool {
+	return slices.ContainsFunc(list, func(text string) bool { return driver.HasPart(text, part) })
 }
 
 func dependsOn(r *driver.Record, id string) bool {
@@ -196,7 +203,7 @@ func (d *Driver) Count(ctx context.Context, q driver.Query, limit int) (int, err
 		return count < limit
 	})
 	if err != nil {
-		return 0, fmt.Errorf("counting records: %w", err)
+		return count, fmt.Errorf("counting records: %w", err)
 	}
 	return count, nil
 }

@@ -286,7 +286,7 @@ func (d *Driver) Count(ctx context.Context, q driver.Query, limit int) (int, err
 	ctx = plain(ctx)
 	n, err := d.count(ctx, q, limit)
 	if err != nil {
-		return 0, fmt.Errorf("counting records: %w", err)
+		return n, fmt.Errorf("counting records: %w", err)
 	}
 	return n, nil
 }
@@ -313,7 +313,7 @@ func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, e
 		var found []*document
 		found, more, err = d.findNext(ctx, s, at, min(limit-n, countBatch), withoutContent)
 		if err != nil {
-			return 0, err
+			return n, err
 		}
 		n += len(found)
 	}

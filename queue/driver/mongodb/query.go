@@ -69,13 +69,26 @@ func (d *Driver) newSelection(ctx context.Context, q driver.Query, now time.Time
 	if q.DependsOn != "" {
 		s.filter = append(s.filter, field(edges, q.DependsOn), exists(edges+".0")) // implies the partial filter of the index
 	}
-	if q.Error != "" {
-		s.and("status.errors", primitive.Regex{Pattern: quoted(q.Error)})
-	}
+	s.addPart("_id", q.IDPart) // contains the job's ID
+	s.addPart("type", q.TypePart)
+	s.addPart("tags", q.TagPart)
+	s.addPart("status.errors", q.Error)
 	s.addRange("time_info.created", q.Created)
 	s.addRange("time_info.wait_until", q.Due)
 	s.addRange("time_info.end", q.Ended)
 	return s, nil
+}
+
+// addPart selects documents that may have a part in a field. The server ignores the case of letters
+// beyond ASCII too.
+func (s *selection) addPart(path, part string) {
+	switch {
+	case part == "":
+	case utf8.ValidString(part):
+		s.and(path, primitive.Regex{Pattern: quoted(part), Options: "i"})
+	default:
+		s.none = true
+	}
 }
 
 // edges is the path of the IDs of a document's dependencies.
@@ -337,13 +350,21 @@ func quoted(text string) string { return strings.ReplaceAll(regexp.QuoteMeta(tex
 // isApproximate reports whether the filter selects more than the query, so that the driver must
 // examine the documents.
 func (s *selection) isApproximate() bool {
-	return s.id != nil || s.ids != nil || s.query.Error != "" || s.query.Latest
+	return s.id != nil || s.ids != nil || s.hasPart() || s.query.Latest
+}
+
+// hasPart reports whether the query names a part of a field.
+func (s *selection) hasPart() bool {
+	return s.query.IDPart != "" || s.query.TypePart != "" || s.query.TagPart != "" || s.query.Error != ""
 }
 
 // selects reports whether the query selects a document that the filter selected.
 func (s *selection) selects(doc *document) bool {
 	return (s.id == nil || s.id.MatchString(doc.jobID())) &&
 		(s.ids == nil || s.ids[doc.jobID()]) &&
-		(s.query.Error == "" || strings.Contains(driver.LastError(doc.Status.Errors), s.query.Error)) &&
+		(s.query.IDPart == "" || driver.HasPart(doc.jobID(), s.query.IDPart)) &&
+		(s.query.TypePart == "" || driver.HasPart(doc.Type, s.query.TypePart)) &&
+		(s.query.TagPart == "" || slices.ContainsFunc(doc.Tags, func(tag string) bool { return driver.HasPart(tag, s.query.TagPart) })) &&
+		(s.query.Error == "" || driver.HasPart(driver.LastError(doc.Status.Errors), s.query.Error)) &&
 		(len(s.query.States) == 0 || slices.Contains(s.query.States, driver.StateOf(doc.record(), s.now)))
 }

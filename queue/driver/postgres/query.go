@@ -67,8 +67,12 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	for _, tag := range q.Tags {
 		s.Add("tags @> to_jsonb(?::text)", storable(tag))
 	}
-	if q.Error != "" {
-		s.Add("strpos(last_error, ?) > 0", storable(q.Error))
+	s.addPart("job_id", q.IDPart)
+	s.addPart("type", q.TypePart)
+	s.addPart("last_error", q.Error)
+	if q.TagPart != "" {
+		s.Add("tags IS NOT NULL AND EXISTS (SELECT 1 FROM jsonb_array_elements_text(tags) AS t (tag) WHERE strpos(lower(tag COLLATE \"C\"), ?) > 0)",
+			driver.LowerPart(storable(q.TagPart)))
 	}
 	s.AddRange("created", q.Created)
 	s.AddRange("wait_until", q.Due)
@@ -130,6 +134,14 @@ func storables(texts []string) []string {
 		all[i] = storable(text)
 	}
 	return all
+}
+
+// addPart selects by a part of a column. In the collation C, the function lower changes ASCII
+// letters only.
+func (s *selection) addPart(column, part string) {
+	if part != "" {
+		s.Add("strpos(lower("+column+" COLLATE \"C\"), ?) > 0", driver.LowerPart(storable(part)))
+	}
 }
 
 func (s *selection) addList(term string, values []string) {

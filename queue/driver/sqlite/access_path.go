@@ -173,6 +173,9 @@ func (s *selection) firstPath(from textQuerier) (*accessPath, error) {
 			return byPrefix, err
 		}
 	}
+	if byPart, err := s.pathByPart(from); byPart != nil || err != nil {
+		return byPart, err
+	}
 	switch {
 	case len(s.tags) > 0:
 		return s.pathByTag(from)
@@ -264,6 +267,41 @@ func (s *selection) pathByPrefix(from textQuerier) (*accessPath, error) {
 		return nil, err
 	}
 	return few("jobs.seq IN ("+text+")", args...), nil
+}
+
+// manySearched is the maximum number of records of a store whose names are all searched, which takes
+// about a quarter of a second.
+const manySearched = 1_500_000
+
+// pathByPart finds records by a part of an ID or of a tag, in an index that has these texts
+// without the rest of the records. It returns nil if there are too many records with the part: then
+// they are found soon in their order.
+func (s *selection) pathByPart(from textQuerier) (*accessPath, error) {
+	text, args := "", []any{}
+	switch {
+	case s.tagPart != "":
+		text, args = "SELECT DISTINCT of_seq FROM tags WHERE instr(lower(tag), ?) > 0", append(args, s.tagPart)
+	case s.idPart != "":
+		fits, err := s.areFew(from, countAll, manySearched)
+		if err != nil || !fits {
+			return nil, err
+		}
+		text, args = "SELECT seq FROM jobs INDEXED BY jobs_name WHERE instr(lower(name), ?) > 0", append(args, s.idPart)
+		if len(s.queues) > 0 {
+			text, args = text+" AND queue IN ("+queueIDs+")", append(args, s.queues)
+		}
+	default:
+		return nil, nil
+	}
+	var found []int64
+	err := from.queryText(fmt.Sprintf("%s LIMIT %d", text, maxScanned+1), func(r *row) error {
+		found = append(found, r.integer())
+		return nil
+	}, args...)
+	if err != nil || len(found) > maxScanned {
+		return nil, err
+	}
+	return few("jobs.seq IN (SELECT value FROM json_each(?))", numberList(found)), nil
 }
 
 // rarestTag returns the tag that the fewest records have. If all tags have at least

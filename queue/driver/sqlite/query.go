@@ -35,6 +35,8 @@ type selection struct {
 	// prefix of the IDs, or empty.
 	ids    table.Names
 	prefix string
+	// idPart and tagPart are parts of the IDs and tags, with ASCII letters in lower case.
+	idPart, tagPart string
 	// dependent is true if the records depend on a given job.
 	dependent bool
 	// tags are the required tags.
@@ -98,8 +100,12 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	for _, tag := range q.Tags {
 		s.Add(hasTag, tag)
 	}
-	if q.Error != "" {
-		s.Add("instr(last_error, ?) > 0", q.Error)
+	s.addPart("job_id", q.IDPart)
+	s.addPart("type", q.TypePart)
+	s.addPart("last_error", q.Error)
+	s.idPart, s.tagPart = driver.LowerPart(q.IDPart), driver.LowerPart(q.TagPart)
+	if s.tagPart != "" {
+		s.Add("tags IS NOT NULL AND EXISTS (SELECT 1 FROM json_each(tags) WHERE instr(lower(value), ?) > 0)", s.tagPart)
 	}
 	s.AddRange("created", q.Created)
 	s.AddRange("wait_until", q.Due)
@@ -108,6 +114,13 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 		s.Add("replaced = 0")
 	}
 	return s, nil
+}
+
+// addPart selects by a part of a column. The function lower changes ASCII letters only.
+func (s *selection) addPart(column, part string) {
+	if part != "" {
+		s.Add("instr(lower("+column+"), ?) > 0", driver.LowerPart(part))
+	}
 }
 
 func (s *selection) addList(term string, values table.Names) {

@@ -287,7 +287,7 @@ func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageReque
 func (d *Driver) Count(ctx context.Context, q driver.Query, limit int) (int, error) {
 	n, err := d.count(ctx, q, limit)
 	if err != nil {
-		return 0, fmt.Errorf("counting records: %w", err)
+		return n, fmt.Errorf("counting records: %w", err)
 	}
 	return n, nil
 }
@@ -311,7 +311,7 @@ func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, e
 			return nil
 		})
 		if err != nil {
-			return 0, err
+			return n, err
 		}
 		if next == "" {
 			break

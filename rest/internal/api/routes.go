@@ -26,6 +26,7 @@ func Routes() []Route {
 		{Method: http.MethodPatch, Pattern: "/v2/queues/{queue}", Actions: []guard.Action{guard.Control}, Name: "controlQueue", Summary: "Pauses, resumes or drains a queue, or changes its limits", Input: new(queuePath), Body: new(management.ControlChange), Answers: answers(management.Control{}), serve: controlQueue},
 		{Method: http.MethodGet, Pattern: "/v2/jobs", Actions: read, Name: "findJobs", Summary: "Lists a page of the jobs that a filter selects", Input: new(findInput), Answers: answers(management.JobPage{}), serve: findJobs},
 		{Method: http.MethodGet, Pattern: "/v2/jobs/count", Actions: read, Name: "countJobs", Summary: "Counts the jobs that a filter selects", Input: new(countInput), Answers: answers(management.Count{}), serve: countJobs},
+		{Method: http.MethodGet, Pattern: "/v2/jobs/states", Actions: read, Name: "countStates", Summary: "Counts the jobs that a filter selects by their states. A number whose more is true is that of the jobs that were counted in time", Input: new(statesInput), Answers: answers(StateCountList{}), serve: countStates},
 		{Method: http.MethodGet, Pattern: "/v2/jobs/errors", Actions: read, Name: "groupErrors", Summary: "Groups the jobs that a filter selects by their last errors, without numbers and IDs. Examines the latest jobs first, for at most about 1.5 s", Input: new(errorsInput), Answers: answers(management.ErrorGroups{}), serve: groupErrors},
 		{Method: http.MethodPost, Pattern: "/v2/jobs/actions", Actions: acts, Name: "actOnJobs", Summary: "Performs an action on the jobs that a filter selects, or reports what it would do", Input: new(none), Body: new(ActOnJobs), Answers: answers(management.Acted{}), serve: actOnJobs},
 		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs", Actions: []guard.Action{guard.Create}, Name: "createJob", Summary: "Puts a job in a queue: of a registered type, or for outside workers. It may wait for the end of the job", Input: new(createInput), Body: new(management.NewJob), Example: createExample, AnswerExample: createdExample, Answers: map[int]any{http.StatusCreated: Created{}, http.StatusOK: Created{}}, serve: createJob},
@@ -55,6 +56,10 @@ type (
 	// ProcessList contains all processes.
 	ProcessList struct {
 		Processes []management.Process `json:"processes"`
+	}
+	// StateCountList contains the number of jobs in each state.
+	StateCountList struct {
+		States []management.StateCount `json:"states"`
 	}
 	// ScheduleList contains all schedules.
 	ScheduleList struct {
@@ -97,6 +102,9 @@ type filterInput struct {
 	Tag         []string         `query:"tag" maxItems:"100" description:"All of these tags"`
 	ID          []string         `query:"id" maxItems:"100" description:"Any of these IDs"`
 	IDPattern   string           `query:"id_pattern" description:"A pattern for the ID: * matches any characters, ? matches one"`
+	IDPart      string           `query:"id_part" description:"A part of the ID. As for type_part, tag_part and error, the case of the letters A to Z does not matter"`
+	TypePart    string           `query:"type_part" description:"A part of the type"`
+	TagPart     string           `query:"tag_part" description:"A part of a tag"`
 	Error       string           `query:"error" description:"A part of the last error"`
 	ErrorGroup  string           `query:"error_group" description:"The message of a group of errors, or an error of one of its jobs"`
 	Scope       string           `query:"scope" description:"A scope that the job needs"`
@@ -111,7 +119,7 @@ type filterInput struct {
 func (f filterInput) filter() management.JobFilter {
 	return management.JobFilter{
 		Queues: f.Queue, States: f.State, Types: f.Type, Tags: f.Tag, IDs: f.ID,
-		IDPattern: f.IDPattern, Error: f.Error, ErrorGroup: f.ErrorGroup, Scope: f.Scope,
+		IDPattern: f.IDPattern, IDPart: f.IDPart, TypePart: f.TypePart, TagPart: f.TagPart, Error: f.Error, ErrorGroup: f.ErrorGroup, Scope: f.Scope,
 		Created: management.TimeRange{From: f.CreatedFrom, To: f.CreatedTo},
 		Due:     management.TimeRange{From: f.DueFrom, To: f.DueTo},
 		Ended:   management.TimeRange{From: f.EndedFrom, To: f.EndedTo},
@@ -121,11 +129,18 @@ func (f filterInput) filter() management.JobFilter {
 type findInput struct {
 	filterInput
 	pageInput
+	Args bool `query:"args" description:"Whether the jobs have their arguments, if they are at most 16384 bytes long"`
 }
 
 type countInput struct {
 	filterInput
 	Most int `query:"most" minimum:"1" maximum:"100000" description:"The largest number that is counted; the default is 100000"`
+}
+
+type statesInput struct {
+	filterInput
+	Most   int      `query:"most" minimum:"1" maximum:"100000" description:"The largest number that is counted in each state; the default is 100000"`
+	Within Duration `query:"within" description:"About how long jobs are counted, at most 1.5s, which is the default"`
 }
 
 type errorsInput struct {
@@ -224,7 +239,9 @@ func findJobs(c *call) (answer, error) {
 	if err := c.input(&in, nil); err != nil {
 		return answer{}, err
 	}
-	page, err := c.FindJobs(c.r.Context(), in.filter(), in.page())
+	request := in.page()
+	request.Args = in.Args
+	page, err := c.FindJobs(c.r.Context(), in.filter(), request)
 	page.Jobs = notNil(numbering.ShowJobs(page.Jobs))
 	return ok(page), err
 }
@@ -236,6 +253,15 @@ func countJobs(c *call) (answer, error) {
 	}
 	count, err := c.CountJobs(c.r.Context(), in.filter(), in.Most)
 	return ok(count), err
+}
+
+func countStates(c *call) (answer, error) {
+	var in statesInput
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	counts, err := c.CountStates(c.r.Context(), management.StateCountRequest{Filter: in.filter(), Most: in.Most, Within: time.Duration(in.Within)})
+	return ok(StateCountList{notNil(counts)}), err
 }
 
 func groupErrors(c *call) (answer, error) {

@@ -68,6 +68,7 @@ func (d *Dashboard) Routes() []Route {
 	return []Route{
 		{"GET", "/{$}", read, "overview of all queues", d.page(d.overview)},
 		{"GET", "/jobs", read, "jobs that a filter selects", d.page(d.jobs)},
+		{"GET", "/find", read, "the job with an ID", d.page(d.find)},
 		{"GET", "/errors", read, "jobs grouped by error", d.page(d.errors)},
 		{"GET", "/queues", read, "list of queues", d.page(d.queues)},
 		{"GET", "/queues/{queue}", read, "one queue", d.page(d.queue)},

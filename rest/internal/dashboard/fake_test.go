@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -159,6 +160,7 @@ func (f *fake) jobs() []management.JobSummary {
 			State:   states[(i*3+4)%len(states)],
 			Attempt: i % 3, MaxAttempts: 5,
 			Created: f.ago(age + time.Minute), Due: f.ago(age + time.Minute),
+			Tags: []string{f.or("monthly")}, Args: json.RawMessage(fmt.Sprintf(`{"customer": %d,  "note": %q}`, i, f.or("net 30, "+strings.Repeat("thanks ", 40)))),
 		}
 		switch job.State {
 		case amboy.StateRunning:
@@ -199,6 +201,26 @@ func (f *fake) CountJobs(_ context.Context, _ management.JobFilter, most int) (m
 	return management.Count{Count: min(f.many, most), More: f.many > most}, f.err
 }
 
+func (f *fake) CountStates(_ context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
+	f.ask()
+	if f.err != nil {
+		return nil, f.err
+	}
+	states := req.Filter.States
+	if len(states) == 0 {
+		states = amboy.JobStates()
+	}
+	var counts []management.StateCount
+	for i, state := range states {
+		count := management.Count{Count: min(f.many/(i+1), req.Most), More: f.many/(i+1) > req.Most}
+		if f.empty {
+			count = management.Count{}
+		}
+		counts = append(counts, management.StateCount{State: state, Count: count})
+	}
+	return counts, nil
+}
+
 // stack is the stack of a job that panicked.
 const stack = `goroutine 4711 [running]:
 example.com/billing.(*invoice).post(0xc0001a2000, {0x1046b8a20, 0x14000120000})
@@ -224,6 +246,7 @@ func (f *fake) Job(_ context.Context, queue, id string) (management.Job, error) 
 			Created: f.ago(14 * time.Minute), Due: f.ago(13 * time.Minute), Started: f.ago(4 * time.Minute), Ended: f.ago(3*time.Minute + 50*time.Second),
 			Owner: f.or("host-3-7f2c"), Error: f.or("posting invoice 4711: 503 Service Unavailable"),
 			Deadline: f.now.Add(time.Hour),
+			Args:     json.RawMessage(`{"customer":77,"invoice":4711,"lines":[{"what":"seats","n":12},{"what":"support","n":1}],"note":` + strconv.Quote(f.or("net 30")) + `}`),
 		},
 		MaxTime: 30, LeaseRenewed: f.ago(3*time.Minute + 55*time.Second),
 		Errors: []amboy.AttemptError{
@@ -241,7 +264,6 @@ func (f *fake) Job(_ context.Context, queue, id string) (management.Job, error) 
 			{Time: f.ago(3*time.Minute + 58*time.Second), Text: "posting to pay.example.com"},
 			{Time: f.ago(3*time.Minute + 50*time.Second), Text: "answer: 503 Service Unavailable"},
 		},
-		Args:     json.RawMessage(`{"customer":77,"invoice":4711,"lines":[{"what":"seats","n":12},{"what":"support","n":1}],"note":` + strconv.Quote(f.or("net 30")) + `}`),
 		Metadata: map[string]string{f.or("trace"): f.or("4bf92f3577b34da6a3ce929d0e0e4736")},
 		Scopes: []management.ScopeUse{
 			{Name: f.or("customer-77"), Holder: &management.JobRef{Queue: "billing", ID: f.or("invoice-2026-11-4398")}},
@@ -275,7 +297,7 @@ func (f *fake) Job(_ context.Context, queue, id string) (management.Job, error) 
 			management.Retry, management.Cancel, management.Park, management.Reschedule, management.Prioritize, management.Complete,
 		}
 	case "bare":
-		job = management.Job{JobSummary: management.JobSummary{JobRef: job.JobRef, Type: "bare", State: amboy.StatePending}, ArgsHidden: "masked"}
+		job = management.Job{JobSummary: management.JobSummary{JobRef: job.JobRef, Type: "bare", State: amboy.StatePending, ArgsHidden: "masked"}}
 	}
 	return job, nil
 }

@@ -11,7 +11,8 @@ import (
 
 // filterFields are the names of the fields of a filter, in addresses and forms.
 var filterFields = []string{
-	"queue", "state", "type", "tag", "id", "id_pattern", "error", "error_group", "scope",
+	"queue", "state", "type_part", "id_part", "tag_part", "error",
+	"type", "tag", "id", "id_pattern", "error_group", "scope",
 	"created_from", "created_to", "due_from", "due_to", "ended_from", "ended_to",
 }
 
@@ -33,7 +34,10 @@ func parseFilter(fields url.Values) (management.JobFilter, error) {
 		f.States = append(f.States, amboy.JobState(state))
 	}
 	f.Types, f.Tags, f.IDs = given(fields, "type"), given(fields, "tag"), given(fields, "id")
-	for name, text := range map[string]*string{"id_pattern": &f.IDPattern, "error": &f.Error, "error_group": &f.ErrorGroup, "scope": &f.Scope} {
+	for name, text := range map[string]*string{
+		"type_part": &f.TypePart, "id_part": &f.IDPart, "tag_part": &f.TagPart, "id_pattern": &f.IDPattern,
+		"error": &f.Error, "error_group": &f.ErrorGroup, "scope": &f.Scope,
+	} {
 		value, err := single(fields, name)
 		if err != nil {
 			return f, err
@@ -109,6 +113,9 @@ func filterValues(f management.JobFilter) url.Values {
 	add("tag", f.Tags...)
 	add("id", f.IDs...)
 	add("id_pattern", f.IDPattern)
+	add("type_part", f.TypePart)
+	add("id_part", f.IDPart)
+	add("tag_part", f.TagPart)
 	add("error", f.Error)
 	add("error_group", f.ErrorGroup)
 	add("scope", f.Scope)
@@ -124,6 +131,7 @@ func filterValues(f management.JobFilter) url.Values {
 // filterLabels are the labels of the fields.
 var filterLabels = map[string]string{
 	"queue": "Queue", "state": "State", "type": "Type", "tag": "Tag", "id": "ID", "id_pattern": "ID like",
+	"type_part": "Type contains", "id_part": "ID contains", "tag_part": "Tag contains",
 	"error": "Error contains", "error_group": "Error like", "scope": "Scope",
 	"created_from": "Put from", "created_to": "Put before", "due_from": "Due from", "due_to": "Due before",
 	"ended_from": "Ended from", "ended_to": "Ended before",

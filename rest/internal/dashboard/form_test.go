@@ -34,7 +34,7 @@ func TestRetryAllFailedJobsOfAType(t *testing.T) {
 	f := newFake()
 	s := newSite(f, "/ops")
 	list := parse(t, s.get("/jobs?queue=billing&state=failed&type=send-invoice").Body.String())
-	assert.Equal(t, "More than 1,000 jobs found", list.one(t, "h2", "id", "found").words())
+	assert.Equal(t, "150 jobs found", list.one(t, "h2", "id", "found").words())
 	act := list.one(t, "form", "id", "act")
 	form := list.fields(act, "all")
 	form.Set("action", "retry")
@@ -154,7 +154,7 @@ func TestDeleteMustBeConfirmed(t *testing.T) {
 	checkPage(t, s, address, w)
 	require.Empty(t, f.actions)
 	page := parse(t, w.Body.String())
-	form := page.all("form")[0]
+	form := page.all("form", "method", "post")[0]
 	w = s.post(s.goes(t, http.MethodPost, address, form.attrs["action"]), page.fields(form, ""))
 	assert.Equal(t, "/jobs?did=delete&done=1&skipped=0", lands(t, s, address, w))
 	assert.Equal(t, []management.Action{{Kind: management.Delete}}, f.actions)
@@ -292,7 +292,7 @@ func TestTheme(t *testing.T) {
 }
 
 func TestFormShowsTheFilterOfTheAddress(t *testing.T) {
-	const address = "/jobs?queue=_&queue=b&state=failed&type=a&tag=b&tag=c&id=d&id_pattern=x*&error=e&scope=s&created_from=2026-01-02T03:04:00&ended_to=2026-01-02T03:04:05&order=oldest&limit=100"
+	const address = "/jobs?queue=_&queue=b&state=failed&type=a&tag=b&tag=c&id=d&id_pattern=x*&id_part=P&type_part=T&tag_part=G&error=e&scope=s&created_from=2026-01-02T03:04:00&ended_to=2026-01-02T03:04:05&order=oldest&limit=100"
 	f := newFake()
 	page := parse(t, newSite(f, "").get(address).Body.String())
 	sent := page.fields(page.one(t, "form", "id", "filter"), "")
@@ -309,7 +309,7 @@ func TestFormShowsTheFilterOfTheAddress(t *testing.T) {
 	want.Del("limit")
 	assert.Equal(t, want, sent)
 	assert.Equal(t, []string{"", "b"}, f.filters[0].Queues)
-	assert.Equal(t, management.PageRequest{Limit: 100}, f.pages[0])
+	assert.Equal(t, management.PageRequest{Limit: 100, Args: true}, f.pages[0])
 	next := page.one(t, "a", "rel", "next").attrs["href"]
 	assert.Contains(t, next, "cursor=c2")
 	assert.Contains(t, next, "order=oldest")

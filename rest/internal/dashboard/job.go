@@ -4,7 +4,9 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -20,6 +22,23 @@ type jobData struct {
 // Can reports whether the page offers an action.
 func (j jobData) Can(kind string) bool {
 	return slices.Contains(j.Allowed, management.ActionKind(kind))
+}
+
+// DueOf returns since when an attempt could start: the time for which it was put, or when it was
+// put. The due time of earlier attempts is not stored.
+func (j jobData) DueOf(a management.Attempt) time.Time {
+	if a.Number == j.Attempt && j.Due.After(a.Created) {
+		return j.Due
+	}
+	return a.Created
+}
+
+// RunEnd returns when the run of an attempt ended, or now if it is running.
+func (j jobData) RunEnd(a management.Attempt, now time.Time) time.Time {
+	if a.Ended.IsZero() && a.State == amboy.StateRunning {
+		return now
+	}
+	return a.Ended
 }
 
 // Percent formats the progress of the job; empty if it reported none.

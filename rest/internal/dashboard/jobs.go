@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,10 +17,12 @@ import (
 )
 
 const (
-	// maxCounted is the largest number that the page of jobs counts to.
+	// maxCounted is the largest number of jobs in each state that the page of jobs counts to.
 	maxCounted = 1000
-	// countTime is the timeout of the count. A fast page matters more than the number.
-	countTime = 100 * time.Millisecond
+	// countTime is how long jobs are counted, and countTimeout when the page gives up waiting
+	// for it. A fast page matters more than the numbers.
+	countTime    = 100 * time.Millisecond
+	countTimeout = 150 * time.Millisecond
 	// maxNamed is the maximum number of queues and types that a field suggests.
 	maxNamed = 100
 )
@@ -31,6 +34,7 @@ var jobLimits = []int{25, 50, 100}
 // jobsData is the data of the page of jobs.
 type jobsData struct {
 	Filter  management.JobFilter
+	Tabs    []stateTab
 	States  []stateChoice
 	More    bool // whether the fields that are hidden at first are in use
 	Chosen  []field
@@ -44,6 +48,15 @@ type jobsData struct {
 	First   string            // addresses relative to the top of the site; empty if there is no such page
 	Next    string
 	Actions []management.ActionKind
+}
+
+// stateTab is a link to the jobs in a state, or in any state, that the rest of the filter
+// selects.
+type stateTab struct {
+	State   amboy.JobState    // empty for any state
+	Count   *management.Count // nil if counting took too long
+	Link    string            // relative to the top of the site
+	Current bool
 }
 
 // stateChoice is a state in the form.
@@ -68,12 +81,24 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	}
 	inspector := d.options.Inspector(r)
 	var found management.JobPage
-	var count *management.Count
+	var counts []management.StateCount
 	var queues management.QueuePage
 	var activity management.Activity
-	err = runConcurrently(
-		func() (err error) { found, err = inspector.FindJobs(r.Context(), filter, page); return err },
-		func() (err error) { count, err = countJobs(r.Context(), inspector, filter); return err },
+	isWhole := func() bool { return page.Cursor == "" && found.Next == "" }
+	find := func() (err error) { found, err = inspector.FindJobs(r.Context(), filter, page); return err }
+	count := func() (err error) { counts, err = countStates(r.Context(), inspector, filter); return err }
+	if filter.Searches() { // and to count is to search again, which is in vain if the page has all jobs
+		search, again := find, count
+		find = func() error {
+			err := search()
+			if err != nil || isWhole() && len(filter.States) == 0 {
+				return err
+			}
+			return again()
+		}
+		count = func() error { return nil }
+	}
+	err = runConcurrently(find, count,
 		func() (err error) {
 			queues, err = inspector.FindQueues(r.Context(), management.QueueFilter{}, suggested)
 			return unlessDenied(err)
@@ -83,16 +108,20 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if page.Cursor == "" && found.Next == "" {
-		count = &management.Count{Count: len(found.Jobs)}
+	if isWhole() && len(filter.States) == 0 {
+		counts = statesOf(found.Jobs)
+	}
+	sum := sumOf(counts, filter.States)
+	if isWhole() {
+		sum = &management.Count{Count: len(found.Jobs)}
 	}
 	data := jobsData{
-		Filter: filter, States: stateChoices(filter), Chosen: filterList(filter),
+		Filter: filter, Tabs: stateTabs(query, filter, counts), States: stateChoices(filter), Chosen: filterList(filter),
 		Oldest: !page.Newest, Limit: page.Limit, Limits: jobLimits,
 		Queues: queueNames(queues.Queues), Types: typeNames(activity),
-		Jobs: found.Jobs, Count: count,
+		Jobs: found.Jobs, Count: sum,
 	}
-	data.More = needsMore(data.Chosen) || data.Oldest || page.Limit != management.DefaultLimit
+	data.More = needsMore(filter, data.Chosen) || data.Oldest || page.Limit != management.DefaultLimit
 	if page.Cursor != "" {
 		data.First = pageAddress(query, "")
 	}
@@ -116,7 +145,7 @@ func actQueues(f management.JobFilter) []string {
 
 // parsePage reads the order, the size and the cursor of a page.
 func parsePage(query url.Values) (management.PageRequest, error) {
-	page := management.PageRequest{Cursor: query.Get("cursor"), Limit: management.DefaultLimit, Newest: true}
+	page := management.PageRequest{Cursor: query.Get("cursor"), Limit: management.DefaultLimit, Newest: true, Args: true}
 	switch order := query.Get("order"); order {
 	case "", "newest":
 	case "oldest":
@@ -157,26 +186,76 @@ func stateChoices(f management.JobFilter) []stateChoice {
 	return choices
 }
 
-// needsMore reports whether a filter uses fields that the form hides at first.
-func needsMore(chosen []field) bool {
-	return slices.ContainsFunc(chosen, func(f field) bool {
-		return !slices.Contains([]string{"queue", "state", "type", "id_pattern", "error"}, f.Name)
+// needsMore reports whether a filter uses fields that the form hides at first: those that are not
+// at the top, and several states, because a tab selects one.
+func needsMore(f management.JobFilter, chosen []field) bool {
+	return len(f.States) > 1 || slices.ContainsFunc(chosen, func(f field) bool {
+		return !slices.Contains([]string{"queue", "state", "type", "type_part", "id_part", "tag_part", "error"}, f.Name)
 	})
 }
 
-// countJobs counts the jobs that a filter selects. It returns nil if that takes too long.
-func countJobs(ctx context.Context, inspector management.Inspector, filter management.JobFilter) (*management.Count, error) {
-	limited, cancel := context.WithTimeout(ctx, countTime)
+// countStates counts the jobs that a filter selects by their states, whatever states it names.
+// It returns nil if that takes too long.
+func countStates(ctx context.Context, inspector management.Inspector, filter management.JobFilter) ([]management.StateCount, error) {
+	filter.States = nil
+	limited, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	count, err := inspector.CountJobs(limited, filter, maxCounted)
-	if err == nil {
-		return &count, nil
-	}
+	counts, err := inspector.CountStates(limited, management.StateCountRequest{Filter: filter, Most: maxCounted, Within: countTime})
 	isLate := limited.Err() != nil || errors.Is(err, context.DeadlineExceeded) // possibly the deadline of another waiter
-	if isLate && ctx.Err() == nil {
+	if err != nil && isLate && ctx.Err() == nil {
 		return nil, nil
 	}
-	return nil, err
+	return counts, err
+}
+
+// statesOf counts jobs by their states.
+func statesOf(jobs []management.JobSummary) []management.StateCount {
+	var counts []management.StateCount
+	for _, state := range amboy.JobStates() {
+		n := 0
+		for _, j := range jobs {
+			if j.State == state {
+				n++
+			}
+		}
+		counts = append(counts, management.StateCount{State: state, Count: management.Count{Count: n}})
+	}
+	return counts
+}
+
+// sumOf adds up the jobs in some states, or in all if none is named. It returns nil if none was
+// counted in time.
+func sumOf(counts []management.StateCount, states []amboy.JobState) *management.Count {
+	var sum management.Count
+	for _, c := range counts {
+		if len(states) == 0 || slices.Contains(states, c.State) {
+			sum.Count += c.Count.Count
+			sum.More = sum.More || c.More
+		}
+	}
+	if counts == nil || sum.Count == 0 && sum.More {
+		return nil
+	}
+	return &sum
+}
+
+// stateTabs returns a tab for all states and one for each.
+func stateTabs(query url.Values, filter management.JobFilter, counts []management.StateCount) []stateTab {
+	tabs := []stateTab{{Count: sumOf(counts, nil), Current: len(filter.States) == 0}}
+	for _, state := range amboy.JobStates() {
+		tabs = append(tabs, stateTab{
+			State: state, Count: sumOf(counts, []amboy.JobState{state}), Current: slices.Contains(filter.States, state),
+		})
+	}
+	for i, tab := range tabs {
+		of := maps.Clone(query)
+		of.Del("state")
+		if tab.State != "" {
+			of.Set("state", string(tab.State))
+		}
+		tabs[i].Link = pageAddress(of, "")
+	}
+	return tabs
 }
 
 // unlessDenied ignores a denial, so that a request that may read only some queues gets no

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest/internal/dashboard"
 )
@@ -21,6 +23,8 @@ type lagging struct {
 	find, count time.Duration
 	countErr    error
 	panics      bool
+	// uncounted makes CountStates return no numbers.
+	uncounted bool
 }
 
 func (s lagging) FindJobs(ctx context.Context, filter management.JobFilter, page management.PageRequest) (management.JobPage, error) {
@@ -28,19 +32,26 @@ func (s lagging) FindJobs(ctx context.Context, filter management.JobFilter, page
 	return s.fake.FindJobs(ctx, filter, page)
 }
 
-func (s lagging) CountJobs(ctx context.Context, filter management.JobFilter, most int) (management.Count, error) {
+// CountStates counts nothing in time if it is slow.
+func (s lagging) CountStates(ctx context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
 	if s.panics {
 		panic("the store is broken")
 	}
 	select {
 	case <-time.After(s.count):
 	case <-ctx.Done():
-		return management.Count{}, errors.New("interrupted") // as some stores report it
+		return nil, errors.New("interrupted") // as some stores report it
 	}
 	if s.countErr != nil {
-		return management.Count{}, s.countErr
+		return nil, s.countErr
 	}
-	return s.fake.CountJobs(ctx, filter, most)
+	counts, err := s.fake.CountStates(ctx, req)
+	if s.uncounted {
+		for i := range counts {
+			counts[i].Count = management.Count{More: true}
+		}
+	}
+	return counts, err
 }
 
 func TestPageOfJobsDoesNotWaitForASlowCount(t *testing.T) {
@@ -49,9 +60,9 @@ func TestPageOfJobsDoesNotWaitForASlowCount(t *testing.T) {
 		count, want     time.Duration
 		heading, button string
 	}{
-		"soon":     {"/jobs?type=a", 30 * time.Millisecond, 50 * time.Millisecond, "More than 1,000 jobs found", "Preview for all matching"},
-		"late":     {"/jobs?type=a", time.Minute, 100 * time.Millisecond, "Jobs found", "Preview for all matching"},
-		"all jobs": {"/jobs", time.Minute, 100 * time.Millisecond, "Many jobs", "Preview for all matching"},
+		"soon":     {"/jobs?type=a&state=scheduled", 30 * time.Millisecond, 50 * time.Millisecond, "More than 1,000 jobs found", "Preview for all matching"},
+		"late":     {"/jobs?type=a", time.Minute, 150 * time.Millisecond, "Jobs found", "Preview for all matching"},
+		"all jobs": {"/jobs", time.Minute, 150 * time.Millisecond, "Many jobs", "Preview for all matching"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -90,4 +101,71 @@ func TestFailedCountIsAnError(t *testing.T) {
 func TestPanicOfAConcurrentReadIsPassedOn(t *testing.T) {
 	defer func() { assert.Contains(t, recover(), "the store is broken") }()
 	newSite(lagging{fake: newFake(), panics: true}, "").get("/jobs")
+}
+
+func TestTabsCountTheJobsInEachState(t *testing.T) {
+	f := newFake()
+	page := parse(t, newSite(f, "").get("/jobs?queue=billing&state=failed&limit=25&cursor=c1").Body.String())
+	tabs := map[string]*element{}
+	for _, a := range page.all("a") {
+		if nav := a.within("nav"); nav != nil && nav.attrs["class"] == "tabs" {
+			tabs[a.words()] = a
+		}
+	}
+	require.Len(t, tabs, 1+len(amboy.JobStates()))
+	all, scheduled, failed := tabs["all more than 3,319+"], tabs["◷ scheduled more than 1,000+"], tabs["✗ failed 150"]
+	require.NotNil(t, all, "%v", tabs)
+	require.NotNil(t, scheduled, "%v", tabs)
+	require.NotNil(t, failed, "%v", tabs)
+	assert.Equal(t, "./jobs?limit=25&queue=billing", all.attrs["href"], "the other filters stay, the page does not")
+	assert.Equal(t, "./jobs?limit=25&queue=billing&state=scheduled", scheduled.attrs["href"])
+	assert.Empty(t, scheduled.attrs["aria-current"])
+	assert.Equal(t, "true", failed.attrs["aria-current"])
+	assert.Equal(t, "150 jobs found", page.one(t, "h2", "id", "found").text.String())
+}
+
+func TestTabsWithoutANumberSaySo(t *testing.T) {
+	page := parse(t, newSite(lagging{fake: newFake(), uncounted: true}, "").get("/jobs").Body.String())
+	assert.Contains(t, page.one(t, "nav", "class", "tabs").words(), "failed ? not counted")
+	assert.Equal(t, "Many jobs", page.one(t, "h2", "id", "found").text.String())
+}
+
+func TestPageOfJobsShowsTagsArgumentsAndRunTimes(t *testing.T) {
+	f := newFake()
+	page := parse(t, newSite(f, "").get("/jobs").Body.String())
+	assert.True(t, f.pages[0].Args)
+	rows := page.all("tr")
+	running, retrying := "", ""
+	for _, row := range rows {
+		switch words := row.words(); {
+		case strings.Contains(words, "running"):
+			running = words
+		case strings.Contains(words, "retrying"):
+			retrying = words
+		}
+	}
+	assert.Contains(t, retrying, "monthly")
+	assert.Contains(t, retrying, `Arguments: {"customer":`)
+	assert.Contains(t, retrying, `,"note":"net 30, thanks `, "compact")
+	assert.Contains(t, retrying, "…", "cut")
+	assert.Contains(t, retrying, " 2 s ", "how long it ran")
+	assert.Regexp(t, `\d/5 `, retrying)
+	assert.Regexp(t, `\d min|\d s`, running, "how long it has been running")
+	tag := page.all("a", "class", "tag")[0]
+	assert.Equal(t, "./jobs?tag=monthly", tag.attrs["href"])
+}
+
+func TestArgumentsThatAreHiddenSayWhy(t *testing.T) {
+	assert.Contains(t, parse(t, newSite(hiding{newFake()}, "").get("/jobs").Body.String()).one(t, "main").words(), "Arguments: masked")
+}
+
+// hiding is an Inspector that hides the arguments of all jobs.
+type hiding struct{ *fake }
+
+func (h hiding) FindJobs(ctx context.Context, filter management.JobFilter, page management.PageRequest) (management.JobPage, error) {
+	found, err := h.fake.FindJobs(ctx, filter, page)
+	for i := range found.Jobs {
+		found.Jobs[i].Args, found.Jobs[i].ArgsHidden = nil, "masked"
+	}
+	return found, err
 }

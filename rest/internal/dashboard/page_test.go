@@ -242,6 +242,7 @@ func TestInvalidAddressesAreRefused(t *testing.T) {
 		"/jobs?order=random":                  "order",
 		"/jobs?queue=_x":                      "queue",
 		"/errors?state=failed":                "state",
+		"/find?queue=a":                       "queue",
 		"/errors?error=a&error=b":             "error",
 		"/queues?sort=luck":                   "sort",
 		"/queues?sort=oldest&cursor=x":        "cursor",
@@ -273,7 +274,7 @@ func TestNamesInPaths(t *testing.T) {
 	for _, queue := range []string{"", "a", "_", "_a", ".", "..", "_..", "__.", "a/b", "a b", "ü%2F", "?#&", "\x01\n", "a:b"} {
 		for _, id := range []string{"a", "_", ".", "..", "_..", "__.", "a/../b", " ", "ü", "%2e%2e", "javascript:x", "\x01\n"} {
 			asked.ref = management.JobRef{Queue: queue, ID: id}
-			form := parse(t, s.get(from).Body.String()).all("form")[0]
+			form := parse(t, s.get(from).Body.String()).all("form", "method", "post")[0]
 			address := strings.TrimSuffix(s.goes(t, http.MethodPost, from, form.attrs["action"]), "/actions")
 			asked.asked = management.JobRef{}
 			require.Equal(t, http.StatusOK, s.get(address).Code, "%q", asked.ref)
@@ -343,4 +344,12 @@ func TestHiddenResultIsShownAsHidden(t *testing.T) {
 	words := page.one(t, "main").words()
 	assert.Contains(t, words, "Result Not shown: masked.")
 	assert.NotContains(t, words, "Result None.")
+}
+
+// The latest attempt of the fake's job was due 9 minutes ago, put by a retry, and started 4 minutes ago.
+func TestAttemptsShowHowLongTheyWaitedAndRan(t *testing.T) {
+	page := parse(t, newSite(newFake(), "").get("/queues/billing/jobs/a").Body.String())
+	words := page.one(t, "main").words()
+	assert.Contains(t, words, "1 ✗ failed 14 min ago 13 min ago 1 min 12 min ago 1 min host-1-11aa")
+	assert.Contains(t, words, "3 ✗ failed 9 min ago 4 min ago 5 min 3 min ago 10 s host-3-7f2c")
 }

@@ -31,6 +31,7 @@ func Share(inspector management.Inspector) management.Inspector {
 		queue:     newCache[management.Queue](),
 		activity:  newCache[management.Activity](),
 		counts:    newCache[management.Count](),
+		states:    newCache[[]management.StateCount](),
 		groups:    newCache[management.ErrorGroups](),
 		diagnosis: newCache[management.Diagnosis](),
 	}
@@ -45,6 +46,7 @@ type shared struct {
 	queue    *cache[management.Queue]
 	activity *cache[management.Activity]
 	counts   *cache[management.Count]
+	states   *cache[[]management.StateCount]
 	groups   *cache[management.ErrorGroups]
 	// diagnosis has one answer.
 	diagnosis *cache[management.Diagnosis]
@@ -87,6 +89,13 @@ func (s *shared) CountJobs(ctx context.Context, filter management.JobFilter, mos
 	return s.counts.get(ctx, key(filter, most), func(ctx context.Context) (management.Count, error) {
 		return s.Inspector.CountJobs(ctx, filter, most)
 	})
+}
+
+func (s *shared) CountStates(ctx context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
+	counts, err := s.states.get(ctx, key(req), func(ctx context.Context) ([]management.StateCount, error) {
+		return s.Inspector.CountStates(ctx, req)
+	})
+	return slices.Clone(counts), err
 }
 
 func (s *shared) ErrorGroups(ctx context.Context, req management.ErrorGroupRequest) (management.ErrorGroups, error) {
@@ -151,6 +160,7 @@ func (s *shared) forget() {
 	s.queue.forget()
 	s.activity.forget()
 	s.counts.forget()
+	s.states.forget()
 	s.groups.forget()
 	s.diagnosis.forget()
 }

@@ -31,6 +31,9 @@ var functions = template.FuncMap{
 	"symbol":  symbol,
 	"shorten": shorten,
 	"pretty":  pretty,
+	"inline":  inline,
+	"ran":     ran,
+	"between": between,
 	"name":    shownName,
 	"text":    text,
 	"lines":   lines,
@@ -238,6 +241,34 @@ func pretty(raw json.RawMessage) string {
 		return printable.JSON(strings.ToValidUTF8(text[:maxShownJSON], "")) + fmt.Sprintf("\n… (%s bytes in all)", number(len(raw)))
 	}
 	return printable.JSON(text)
+}
+
+// maxInline is the maximum number of characters of arguments in a line.
+const maxInline = 120
+
+// inline returns the beginning of JSON in one line.
+func inline(raw json.RawMessage) string {
+	var compact bytes.Buffer
+	if json.Compact(&compact, raw) != nil {
+		return shorten(string(raw), maxInline)
+	}
+	return shorten(compact.String(), maxInline)
+}
+
+// ran formats how long a job has run.
+func ran(now time.Time, job management.JobSummary) string {
+	if run := job.Run(now); run > 0 {
+		return seconds(run.Seconds())
+	}
+	return ""
+}
+
+// between formats the time from one event to the next; empty if one of them did not happen.
+func between(from, to time.Time) string {
+	if from.IsZero() || to.IsZero() {
+		return ""
+	}
+	return seconds(to.Sub(from).Seconds())
 }
 
 // indented is like json.Indent, but stops after about maxShownJSON bytes, because deep

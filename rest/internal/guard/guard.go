@@ -326,16 +326,21 @@ func (g *guarded) mask(ctx context.Context, job *management.Job) {
 	if g.opts.MaskArgs == nil {
 		return
 	}
-	if job.Args != nil {
-		job.Args, job.ArgsHidden = g.masked(ctx, job, job.Args)
-	}
+	g.maskArgs(ctx, &job.JobSummary)
 	if job.Result != nil {
-		job.Result, job.ResultHidden = g.masked(ctx, job, job.Result)
+		job.Result, job.ResultHidden = g.masked(ctx, &job.JobSummary, job.Result)
+	}
+}
+
+// maskArgs redacts the arguments of a job.
+func (g *guarded) maskArgs(ctx context.Context, job *management.JobSummary) {
+	if g.opts.MaskArgs != nil && job.Args != nil {
+		job.Args, job.ArgsHidden = g.masked(ctx, job, job.Args)
 	}
 }
 
 // masked returns what may be shown of a value, or nil and the reason why nothing may.
-func (g *guarded) masked(ctx context.Context, job *management.Job, value json.RawMessage) (shown json.RawMessage, hidden string) {
+func (g *guarded) masked(ctx context.Context, job *management.JobSummary, value json.RawMessage) (shown json.RawMessage, hidden string) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			g.logMask(ctx, job, fmt.Errorf("panicked: %v\n%s", panicked, debug.Stack()))
@@ -353,7 +358,7 @@ func (g *guarded) masked(ctx context.Context, job *management.Job, value json.Ra
 	return shown, ""
 }
 
-func (g *guarded) logMask(ctx context.Context, job *management.Job, err error) {
+func (g *guarded) logMask(ctx context.Context, job *management.JobSummary, err error) {
 	logging.Error(ctx, message.Fields{
 		"message": "the MaskArgs function failed; the value is hidden",
 		"queue":   job.Queue,

@@ -23,6 +23,10 @@ type oneJob struct {
 
 func (o oneJob) Job(context.Context, string, string) (management.Job, error) { return o.job, nil }
 
+func (o oneJob) FindJobs(context.Context, management.JobFilter, management.PageRequest) (management.JobPage, error) {
+	return management.JobPage{Jobs: []management.JobSummary{o.job.JobSummary}}, nil
+}
+
 func everything(*http.Request, guard.Access) error { return nil }
 
 func request(t *testing.T) *http.Request {
@@ -72,7 +76,8 @@ func TestMaskArgs(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			stored := management.Job{Args: json.RawMessage(`{"password":"secret"}`), Result: json.RawMessage(`"secret"`)}
+			stored := management.Job{Result: json.RawMessage(`"secret"`)}
+			stored.Args = json.RawMessage(`{"password":"secret"}`)
 			stored.JobRef, stored.Type = management.JobRef{Queue: "q", ID: "one"}, "login"
 			mask := test.mask
 			if mask != nil {
@@ -89,6 +94,10 @@ func TestMaskArgs(t *testing.T) {
 			assert.Equal(t, test.result, string(job.Result))
 			assert.Equal(t, test.hidden, job.ArgsHidden)
 			assert.Equal(t, test.hidden, job.ResultHidden)
+			page, err := g.Inspector(request(t)).FindJobs(t.Context(), management.JobFilter{}, management.PageRequest{Args: true})
+			require.NoError(t, err)
+			assert.Equal(t, test.args, string(page.Jobs[0].Args))
+			assert.Equal(t, test.hidden, page.Jobs[0].ArgsHidden)
 			assert.JSONEq(t, `{"password":"secret"}`, string(stored.Args)) //nolint:testifylint // Both are JSON.
 		})
 	}
@@ -96,7 +105,7 @@ func TestMaskArgs(t *testing.T) {
 
 func TestMaskArgsIsNotCalledWithoutArgs(t *testing.T) {
 	g := guard.New(guard.Options{
-		Inspector: oneJob{job: management.Job{ArgsHidden: "the job runs"}},
+		Inspector: oneJob{job: management.Job{JobSummary: management.JobSummary{ArgsHidden: "the job runs"}}},
 		Authorize: everything,
 		MaskArgs:  func(management.JobRef, string, json.RawMessage) json.RawMessage { panic("MaskArgs must not be called") },
 	})

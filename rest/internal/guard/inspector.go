@@ -133,10 +133,13 @@ func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, pag
 	}
 	filter.Queues = g.visibleQueues(filter.Queues)
 	found, err := g.inner.FindJobs(ctx, filter, page)
-	if err != nil || !g.ofTenant {
-		return found, err
+	if err == nil && g.ofTenant {
+		found, err = g.filled(ctx, filter, page, found)
 	}
-	return g.filled(ctx, filter, page, found)
+	for i := range found.Jobs {
+		g.maskArgs(ctx, &found.Jobs[i])
+	}
+	return found, err
 }
 
 // maxReads is the maximum number of pages that are read for one page of a tenant.
@@ -167,6 +170,17 @@ func (g *guarded) CountJobs(ctx context.Context, filter management.JobFilter, mo
 	}
 	filter.Queues = g.visibleQueues(filter.Queues)
 	return g.inner.CountJobs(ctx, filter, most)
+}
+
+func (g *guarded) CountStates(ctx context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
+	if err := g.allow(ctx, Read, req.Filter.Queues...); err != nil {
+		return nil, err
+	}
+	req.Filter.Queues = g.visibleQueues(req.Filter.Queues)
+	return g.inner.CountStates(ctx, req)
 }
 
 func (g *guarded) ErrorGroups(ctx context.Context, req management.ErrorGroupRequest) (management.ErrorGroups, error) {

@@ -80,6 +80,10 @@ func (*empty) SumQueues(context.Context) (management.QueueTotals, error) {
 	return management.QueueTotals{}, nil
 }
 
+func (*empty) CountStates(context.Context, management.StateCountRequest) ([]management.StateCount, error) {
+	return nil, nil
+}
+
 func (*empty) ErrorGroups(context.Context, management.ErrorGroupRequest) (management.ErrorGroups, error) {
 	return management.ErrorGroups{}, nil
 }

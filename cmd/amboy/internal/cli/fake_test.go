@@ -46,6 +46,7 @@ func newFake() *fake {
 				State: amboy.StateFailed, Attempt: 2, MaxAttempts: 3, Tags: []string{"welcome"},
 				Created: ago(2 * time.Hour), Started: ago(30 * time.Minute), Ended: ago(30*time.Minute - 2*time.Second),
 				Owner: "host-1", Error: "dial mail.example:25: connection refused",
+				Args: json.RawMessage(`{"to":"ada@example.org"}`),
 			},
 			Errors: []amboy.AttemptError{{
 				Attempt: 2, At: ago(30*time.Minute - 2*time.Second), Error: "dial mail.example:25: connection refused",
@@ -55,7 +56,6 @@ func newFake() *fake {
 				{Number: 2, State: amboy.StateFailed, Owner: "host-1", Started: ago(30 * time.Minute), Ended: ago(30*time.Minute - 2*time.Second)},
 			},
 			Log:      []amboy.LogLine{{Time: ago(30 * time.Minute), Text: "connecting"}},
-			Args:     json.RawMessage(`{"to":"ada@example.org"}`),
 			Scopes:   []management.ScopeUse{{Name: "smtp", Holder: &management.JobRef{Queue: "mail", ID: "digest"}}},
 			Metadata: map[string]string{"trace": "4bf9"},
 			Timeline: []management.Moment{
@@ -195,6 +195,23 @@ func (f *fake) FindJobs(_ context.Context, filter management.JobFilter, page man
 func (f *fake) CountJobs(_ context.Context, filter management.JobFilter, most int) (management.Count, error) {
 	found, next := f.find(filter, "", most)
 	return management.Count{Count: len(found), More: next != ""}, f.err
+}
+
+func (f *fake) CountStates(ctx context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
+	var counts []management.StateCount
+	for _, state := range amboy.JobStates() {
+		filter := req.Filter
+		if len(filter.States) > 0 && !slices.Contains(filter.States, state) {
+			continue
+		}
+		filter.States = []amboy.JobState{state}
+		count, err := f.CountJobs(ctx, filter, management.MaxCount)
+		if err != nil {
+			return nil, err
+		}
+		counts = append(counts, management.StateCount{State: state, Count: count})
+	}
+	return counts, nil
 }
 
 func (f *fake) Job(_ context.Context, queue, id string) (management.Job, error) {
