@@ -160,8 +160,12 @@ func (i *inspector) records(ctx context.Context, query driver.Query, page driver
 	}
 }
 
-// listedArgs returns the arguments of a job for a list, or why they are hidden.
+// listedArgs returns the arguments of a job for a list, or why they are hidden. No list shows
+// those of encrypted jobs.
 func (i *inspector) listedArgs(r *driver.Record) (args json.RawMessage, hidden string) {
+	if isEncrypted(r) {
+		return nil, HiddenEncrypted
+	}
 	args, hidden = argsOf(r, i.store.ByReference())
 	if len(args) > MaxListedArgs {
 		return nil, fmt.Sprintf("%d bytes", len(args))

@@ -414,7 +414,8 @@ type JobSummary struct {
 	StuckSince time.Time `json:"stuck_since,omitzero"`
 	// Args are its arguments as JSON: those of a job of job.Define, or else the stored
 	// form of the job. If they are absent, ArgsHidden is the reason. A list has both only if
-	// PageRequest.Args asks for them, and hides arguments of more than MaxListedArgs bytes.
+	// PageRequest.Args asks for them, and hides arguments of more than MaxListedArgs bytes, and
+	// those of encrypted jobs.
 	Args       json.RawMessage `json:"args,omitempty"`
 	ArgsHidden string          `json:"args_hidden,omitempty"`
 }

@@ -46,6 +46,12 @@ func TestEncryptedJobsAreShownOnRequest(t *testing.T) {
 	assert.Equal(t, "encrypted", j.ResultHidden)
 	assert.Equal(t, []string{"mail"}, j.Tags)
 
+	page, err := i.FindJobs(management.WithReveal(t.Context()), management.JobFilter{}, management.PageRequest{Limit: 1, Args: true})
+	require.NoError(t, err)
+	require.Len(t, page.Jobs, 1)
+	assert.Nil(t, page.Jobs[0].Args, "lists show none")
+	assert.Equal(t, "encrypted", page.Jobs[0].ArgsHidden)
+
 	j, err = i.Job(management.WithReveal(t.Context()), "q", "letter")
 	require.NoError(t, err)
 	assert.True(t, j.Encrypted)
