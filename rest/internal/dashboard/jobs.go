@@ -89,8 +89,8 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	count := func() (err error) { counts, err = countStates(r.Context(), inspector, filter); return err }
 	if filter.Searches() { // and to count is to search again, which is in vain if the page has all jobs
 		search, again := find, count
-		find = func() error {
-			err := search()
+		find = func() (err error) {
+			err = search()
 			if err != nil || isWhole() && len(filter.States) == 0 {
 				return err
 			}
