@@ -138,6 +138,9 @@ func ExampleReport() {
 	// Output: [resize.cat.png] [resize.dog.png] []
 }
 
+// cleanUp is the job that the periodic operation puts.
+var cleanUp = job.Define("example.clean-up", 1, func(context.Context, string) error { return nil })
+
 func ExampleIntervalQueueOperation() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -147,9 +150,11 @@ func ExampleIntervalQueueOperation() {
 	start := time.Date(2030, 1, 2, 3, 0, 0, 0, time.UTC)
 	clock := clockwork.NewFakeClockAt(start)
 	conf := amboy.QueueOperationConfig{ContinueOnError: true, LogErrors: true, Clock: clock}
-	amboy.IntervalQueueOperation(ctx, q, time.Minute, start, conf, amboy.ScheduleJobFactory(func() amboy.Job {
-		return newResize(clock.Now().Format("15:04"))
-	}))
+	amboy.IntervalQueueOperation(ctx, q, time.Minute, start, conf, func(ctx context.Context, q amboy.Queue) error {
+		at := clock.Now().Format("15:04")
+		_, err := cleanUp.Put(ctx, q, at, job.ID("clean-up."+at))
+		return err
+	})
 
 	// Each time the operation waits for its next run, a minute passes.
 	for range 2 {
@@ -162,7 +167,7 @@ func ExampleIntervalQueueOperation() {
 		fmt.Println(err)
 	}
 	fmt.Println(q.ids())
-	// Output: [resize.03:00 resize.03:01 resize.03:02]
+	// Output: [clean-up.03:00 clean-up.03:01 clean-up.03:02]
 }
 
 func ExampleGroupQueueOperationFactory() {

@@ -242,7 +242,9 @@ type Defaults[A any] struct {
 	// MaxInterruptions is how often an attempt may be interrupted, for instance because its
 	// process dies, before the job is parked. 0 means the queue's limit.
 	MaxInterruptions int
-	// RetryPolicy decides how long the next attempt waits. nil means the queue's policy.
+	// RetryPolicy decides how long the next attempt waits. nil means the queue's policy. If
+	// the queue has none either, the next attempt does not wait: all attempts of a job that
+	// keeps failing may be used up within milliseconds.
 	RetryPolicy amboy.RetryPolicy
 	// Timeout is how long an attempt may run (see amboy.JobTimeInfo.MaxTime). 0 means no
 	// limit.

@@ -24,7 +24,8 @@ type Uniqueness struct {
 	// Key compares the key. It must be at most amboy.MaxIDLength bytes long.
 	Key string
 	// Until is how long a job keeps others out. Default: UniqueUntilForgotten if there is a
-	// Period, otherwise UniqueUntilEnded.
+	// Period, otherwise UniqueUntilEnded. No job keeps others out after the queue has removed
+	// it (see amboy.Retention).
 	Until amboy.UniqueUntil
 }
 

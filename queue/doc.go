@@ -7,6 +7,6 @@
 // Both kinds honor priorities, schedules, deadlines, scopes, dependencies and retries,
 // and return the same results.
 //
-// A group ([NewLocalQueueGroup], [NewDriverQueueGroup]) provides one queue per name, and
+// A group ([NewLocalQueueGroup], [NewDriverGroup]) provides one queue per name, and
 // creates each queue when it is first used.
 package queue

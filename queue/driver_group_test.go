@@ -804,7 +804,8 @@ func ExampleNewDriverGroup() {
 	for _, tenant := range []string{"paying-acme", "globex"} {
 		q, err := group.Get(ctx, tenant) // made and started
 		must(err)
-		must(q.Put(ctx, newStep("welcome"))) // the same ID in another queue
+		_, err = note.Put(ctx, q, "welcome "+tenant)
+		must(err)
 		amboy.Wait(ctx, q)
 		control, err := amboy.ControlOf(ctx, q)
 		must(err)
@@ -813,9 +814,9 @@ func ExampleNewDriverGroup() {
 	fmt.Println(group.Queues(ctx))
 	must(group.Close(ctx))
 	// Output:
-	// running welcome
+	// welcome paying-acme
 	// paying-acme 16 8
-	// running welcome
+	// welcome globex
 	// globex 4 0
 	// [globex paying-acme]
 }

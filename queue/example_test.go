@@ -204,7 +204,10 @@ func ExampleNewLocal() {
 		PutBeforeStart: true,
 	})
 	must(err)
-	must(q.PutMany(ctx, []amboy.Job{newStep("first"), newStep("second")}))
+	_, err = note.Put(ctx, q, "first")
+	must(err)
+	_, err = note.Put(ctx, q, "second")
+	must(err)
 	must(q.Start(ctx))
 	defer q.Close(ctx)
 	amboy.Wait(ctx, q)
@@ -212,8 +215,8 @@ func ExampleNewLocal() {
 	_, err = queue.NewLocal(queue.LocalOptions{})
 	fmt.Println(err)
 	// Output:
-	// running first
-	// running second
+	// first
+	// second
 	// invalid local queue options: NumWorkers must be at least 1 (is 0)
 }
 
@@ -280,27 +283,6 @@ func Example_fullQueue() {
 	// putting job "one too many": waiting for room in the queue: context deadline exceeded
 	// running waiting
 	// running another
-}
-
-// PutMany puts the valid jobs.
-func Example_putMany() {
-	ctx := context.Background()
-	q := queue.NewLocalPriority(1, 1000) // takes jobs before Start
-	defer q.Close(ctx)
-	must(q.Put(ctx, newStep("a")))
-
-	err := q.PutMany(ctx, []amboy.Job{newStep("a"), newStep(""), newStep("b")})
-	fmt.Println(err)
-	var invalid *amboy.InvalidJobError
-	if errors.As(err, &invalid) {
-		fmt.Println("wrong field:", invalid.Field)
-	}
-	fmt.Println(amboy.IsDuplicateJobError(err), q.Stats(ctx).Pending)
-	// Output:
-	// invalid job: ID must not be empty (is "")
-	// putting job "a": job "a" is in the queue already
-	// wrong field: ID
-	// false 2
 }
 
 // Put a job unless it exists.
@@ -625,28 +607,6 @@ func Example_checkDependency() {
 	// Output:
 	// running backup
 	// asked 2 times
-}
-
-// Cancel a running job.
-func Example_abort() {
-	ctx := context.Background()
-	q := queue.NewLocalLimitedSize(4, 1000)
-	runner := pool.NewAbortablePool(4, q)
-	must(q.SetRunner(runner))
-	must(q.Start(ctx))
-	defer q.Close(ctx)
-
-	j := newWatch("watch")
-	must(q.Put(ctx, j))
-	<-j.started
-	fmt.Println(runner.RunningJobs())
-	must(runner.Abort(ctx, j.ID()))
-	fmt.Println(amboy.NewJobInfo(j).State, j.Error())
-	fmt.Println(amboy.IsJobNotFoundError(runner.Abort(ctx, j.ID())))
-	// Output:
-	// [watch]
-	// canceled the job was aborted
-	// true
 }
 
 // Limit how many jobs start in a period.

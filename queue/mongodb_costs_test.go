@@ -35,7 +35,7 @@ func distant(t *testing.T) *mongotest.Deployment {
 }
 
 // TestMongoDBCostsOfADrain counts what the stand-in pays for jobs that wait when 64 workers
-// start. With -v it prints the table of docs/guides/use-mongodb.md.
+// start. With -v it prints a table of the costs.
 func TestMongoDBCostsOfADrain(t *testing.T) {
 	const workers, keys = 64, 8.0
 	putRuns := func(t *testing.T, q amboy.Queue, jobs int) <-chan struct{} {

@@ -43,10 +43,13 @@ func ExampleNewMongoDBQueue() {
 	})
 	must(err)
 	must(q.Start(ctx))
-	must(q.Put(ctx, newResize("cat.png", 64)))
+	_, err = note.Put(ctx, q, "hello")
+	must(err)
 	fmt.Println(amboy.Wait(ctx, q))
 	q.Close(ctx) // and disconnects
-	// Output: true
+	// Output:
+	// hello
+	// true
 }
 
 // Give each tenant a queue, all in one collection.
@@ -136,11 +139,12 @@ func Example_mongoDBTransaction() {
 		if insertErr != nil {
 			return nil, insertErr
 		}
-		return nil, q.Put(ctx, newStep("ship order 17"))
+		_, putErr := note.Put(ctx, q, "ship order 17")
+		return nil, putErr
 	})
 	must(err)
 	fmt.Println(amboy.Wait(ctx, q))
 	// Output:
-	// running ship order 17
+	// ship order 17
 	// true
 }

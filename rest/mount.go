@@ -19,26 +19,38 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// Action is what a request does: ActionRead, ActionCreate, ActionControl, or the name of
-// a management.ActionKind.
+// Action is what a request does. It is a string: one of the constants below, or the name of a
+// management.ActionKind, such as Action(management.Retry).
 type Action = guard.Action
 
 // The actions, besides those of management.ActionKinds.
 const (
-	// ActionRead reads anything.
+	// ActionRead ("read") reads anything.
 	ActionRead = guard.Read
-	// ActionCreate puts a job of one of the types that CreateTypes allows.
+	// ActionCreate ("create") puts a job of one of the types that CreateTypes allows.
 	ActionCreate = guard.Create
-	// ActionControl changes the controls of a queue.
+	// ActionControl ("control") changes the controls of a queue.
 	ActionControl = guard.Control
-	// ActionWork leases jobs to an outside worker, renews leases and acknowledges jobs.
+	// ActionWork ("work") leases jobs to an outside worker, renews leases and acknowledges
+	// jobs.
 	ActionWork = guard.Work
-	// ActionReveal shows the arguments and the result of an encrypted job; see RevealEncrypted.
+	// ActionReveal ("reveal") shows the arguments and the result of an encrypted job; see
+	// RevealEncrypted.
 	ActionReveal = guard.Reveal
 )
 
-// Access describes what a request is about to do: the Action, the queue, and the ID and
-// type of the job if the action concerns one.
+// Access describes what a request is about to do. Its fields are
+//
+//   - Action: what it does;
+//   - Queue: the name of the queue;
+//   - AllQueues: true if it concerns all queues; Queue is then empty;
+//   - ID: the ID of the job, if it concerns one. It is empty for lists, for actions on the jobs
+//     that a filter selects, even if the filter names IDs, and for a new job whose ID the
+//     service will generate. A function that denies access to some IDs must deny these too;
+//   - Type: the type of the job for ActionCreate, and each type that a worker asks for. It may
+//     be any text, and is empty for other actions.
+//
+// Its String method describes it for an error or a log.
 type Access = guard.Access
 
 // Option configures a Handler.

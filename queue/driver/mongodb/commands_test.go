@@ -272,7 +272,7 @@ func TestAttackAPatternWithManyStarsKeepsAServerBusy(t *testing.T) {
 	assert.NotContains(t, sent, "begin.*a")
 }
 
-// docs/internals/mongodb.md says with which write concern the driver writes.
+// docs/internals/mongodb.md says that every write waits for the majority.
 func TestAllWritesWaitForTheMajority(t *testing.T) {
 	t.Parallel()
 	s := mongotest.Open(t, mongotest.StandIn())
