@@ -583,6 +583,13 @@ func (q *local) mayRun(e *localEntry, failed []string) bool {
 		q.postpone(e)
 	case dependency.Unresolved:
 		e.Job.job.AddError(reason)
+		logging.Warning(q.open, message.Fields{
+			"message":  "job failed without running",
+			"queue":    q.id,
+			"job_id":   e.ID,
+			"job_type": e.Type.Value(),
+			"error":    reason.Error(),
+		})
 		q.finish(e)
 	case dependency.Passed:
 		q.finish(e)
