@@ -115,6 +115,22 @@ func (e *DuplicateJobError) existing() string {
 	return fmt.Sprintf("job %q", e.ExistingID)
 }
 
+// DependencyNotPutError is why PutMany did not add a job: a job that it depends on was given
+// to the same PutMany, and was not added. The error of that job says why. Use errors.As to
+// find it. IsDuplicateJobError is false for it, but it does not change the kind of an error
+// that it is combined with: see CollateWriteErrors.
+type DependencyNotPutError struct {
+	// JobID is the ID of the job that was not added.
+	JobID string
+	// DependencyID is the ID of the job that it depends on.
+	DependencyID string
+}
+
+// Error names both jobs.
+func (e *DependencyNotPutError) Error() string {
+	return fmt.Sprintf("job %q depends on job %q, which was not put", e.JobID, e.DependencyID)
+}
+
 // duplicateJobError marks an error as a duplicate job.
 type duplicateJobError struct{ error }
 
@@ -268,11 +284,12 @@ func (e *writeErrors) Unwrap() []error { return e.all }
 // CollateWriteErrors combines the errors of adding several jobs. The message contains
 // all of their messages. The kind is plain if any error is neither a duplicate job nor
 // a duplicate scope; otherwise duplicate scope if any error is one; otherwise duplicate
-// job. CollateWriteErrors returns nil if errs contains no error, and a single error
+// job. A DependencyNotPutError is not counted, as it follows from the error of another job.
+// CollateWriteErrors returns nil if errs contains no error, and a single error
 // unchanged.
 func CollateWriteErrors(errs []error) error {
 	var all []error
-	worst := severityDuplicateJob
+	worst := severityConsequence
 	for _, err := range errs {
 		if err == nil {
 			continue
@@ -301,13 +318,16 @@ func CollateWriteErrors(errs []error) error {
 type severity int
 
 const (
-	severityDuplicateJob severity = iota
+	severityConsequence severity = iota // of the error of another job
+	severityDuplicateJob
 	severityDuplicateScope
 	severityPlain
 )
 
 func severityOf(err error) severity {
 	switch {
+	case isDependencyNotPut(err):
+		return severityConsequence
 	case !IsDuplicateJobError(err):
 		return severityPlain
 	case IsDuplicateJobScopeError(err):
@@ -315,6 +335,16 @@ func severityOf(err error) severity {
 	default:
 		return severityDuplicateJob
 	}
+}
+
+// isDependencyNotPut reports whether err, which is about one job, wraps a DependencyNotPutError.
+func isDependencyNotPut(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if _, ok := err.(*DependencyNotPutError); ok { //nolint:errorlint // The loop unwraps.
+			return true
+		}
+	}
+	return false
 }
 
 // DependencyCycleError means that jobs depend on each other in a cycle. None of them

@@ -51,6 +51,7 @@ func TestErrorKinds(t *testing.T) {
 		{name: "not found, formatted", err: amboy.NewJobNotFoundErrorf("job %q: %w", "a", errPlain), notFound: true},
 		{name: "not found, made", err: amboy.MakeJobNotFoundError(errPlain), notFound: true},
 
+		{name: "dependency not put", err: &amboy.DependencyNotPutError{JobID: "a", DependencyID: "b"}},
 		{name: "duplicate and not found", err: amboy.MakeDuplicateJobError(amboy.NewJobNotFoundError("no such job")), job: true, notFound: true},
 		{name: "duplicate job, made of collated errors", err: amboy.MakeDuplicateJobError(amboy.CollateWriteErrors([]error{errPlain, errPlain})), job: true},
 	}
@@ -135,6 +136,7 @@ func TestCollateWriteErrors(t *testing.T) {
 	duplicate := amboy.NewDuplicateJobError("job is taken")
 	other := pkgerrors.Wrap(amboy.NewDuplicateJobError("job is taken too"), "putting")
 	scope := amboy.NewDuplicateJobScopeError("scope is held")
+	notPut := fmt.Errorf("putting: %w", &amboy.DependencyNotPutError{JobID: "a", DependencyID: "b"})
 	many := amboy.CollateWriteErrors
 
 	for _, test := range []struct {
@@ -151,6 +153,11 @@ func TestCollateWriteErrors(t *testing.T) {
 		{name: "plain first", errs: []error{errPlain, duplicate, scope}},
 		{name: "plain last", errs: []error{scope, duplicate, errPlain}},
 		{name: "plain alone", errs: []error{errPlain, context.Canceled}},
+		{name: "a dependent of a duplicate job", errs: []error{notPut, duplicate, notPut}, job: true},
+		{name: "a dependent of a duplicate scope", errs: []error{scope, notPut}, job: true, scope: true},
+		{name: "a dependent of a plain one", errs: []error{notPut, errPlain, duplicate}},
+		{name: "dependents alone", errs: []error{notPut, notPut}},
+		{name: "a plain one joined with a dependent", errs: []error{errors.Join(errPlain, notPut), duplicate}},
 		{name: "nested duplicates", errs: []error{many([]error{duplicate, other}), duplicate}, job: true},
 		{name: "nested scope", errs: []error{many([]error{duplicate, other}), scope}, job: true, scope: true},
 		{name: "nested plain", errs: []error{many([]error{duplicate, errPlain}), duplicate}},

@@ -160,7 +160,8 @@ type Queue interface {
 
 	// PutMany adds jobs. It tries all of them. Its error wraps the error of every
 	// job that was not added (see CollateWriteErrors). Jobs that depend on each
-	// other may be given in any order.
+	// other may be given in any order. The error of a job that depends on one that
+	// was not added is a *DependencyNotPutError.
 	PutMany(ctx context.Context, jobs []Job) error
 
 	// Get returns the job with that ID, or its latest attempt if it is retryable.

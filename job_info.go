@@ -1,6 +1,7 @@
 package amboy
 
 import (
+	"fmt"
 	"time"
 )
 
@@ -14,6 +15,9 @@ type JobInfo struct {
 	// State is derived from the other fields by StateOf, at the time of the call
 	// that returned the JobInfo.
 	State JobState
+	// Reason explains State to an operator, if something is known: it is Status.Reason, or,
+	// for a pending job, that this process has no function for it.
+	Reason string
 	// Priority is the job's priority, 0 by default.
 	Priority int
 	// Progress is the latest progress that the attempt reported; nil if it
@@ -36,7 +40,17 @@ func NewJobInfo(j Job) JobInfo {
 		Tags:     TagsOf(j),
 	}
 	info.State = StateOf(info, time.Now())
+	info.Explain(func() bool { return RunsHere(j) })
 	return info
+}
+
+// Explain sets Reason. runsHere reports whether this process has a function for the job; it
+// is called only if the job is pending. Explain is for implementations of Queue.
+func (i *JobInfo) Explain(runsHere func() bool) {
+	i.Reason = i.Status.Reason
+	if i.Reason == "" && i.State == StatePending && !runsHere() {
+		i.Reason = fmt.Sprintf("no function is bound for %s in this process", i.Type.Name)
+	}
 }
 
 // JobStatusInfo is what a queue stores about a job's progress. The fields below

@@ -24,6 +24,21 @@ func Now(q Queue) time.Time {
 	return time.Now()
 }
 
+// NamedQueue is implemented by queues with a name in their store or group, such as that of a
+// tenant. Their ID names this instance, in this process.
+type NamedQueue interface {
+	// QueueName returns the name. It may be empty.
+	QueueName() string
+}
+
+// NameOf returns the name of a queue, or its ID if it has none. It is safe for concurrent use.
+func NameOf(q Queue) string {
+	if named, ok := q.(NamedQueue); ok && named.QueueName() != "" {
+		return named.QueueName()
+	}
+	return q.ID()
+}
+
 // QueueControl holds an operator's settings for a queue.
 type QueueControl struct {
 	// Paused keeps jobs from running. Jobs that expire still end.

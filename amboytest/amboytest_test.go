@@ -194,6 +194,14 @@ func (f *failing) Fatalf(format string, args ...any) {
 	panic(f)
 }
 
+// logging keeps what is logged.
+type logging struct {
+	*testing.T
+	said string
+}
+
+func (l *logging) Logf(format string, args ...any) { l.said += fmt.Sprintf(format, args...) }
+
 // failure returns the message with which an assertion fails the test; empty if it passes.
 func failure(t *testing.T, assertion func(testing.TB)) (said string) {
 	t.Helper()
@@ -250,6 +258,29 @@ func TestAssertions(t *testing.T) {
 			assert.LessOrEqual(t, strings.Count(said, "amboytest: "), 1)
 		})
 	}
+}
+
+// The test of a job whose function was not bound failed without a reason.
+func TestAForgottenBindWasSilent(t *testing.T) {
+	forgotten := job.Declare[string](t.Name(), 1)
+	log := &logging{T: t}
+	q := amboytest.New(log)
+	id, err := forgotten.Put(t.Context(), q, "x")
+	require.NoError(t, err)
+	const want = `no function is bound for TestAForgottenBindWasSilent in this process`
+
+	assert.Zero(t, q.RunAll(t.Context()))
+	assert.Contains(t, log.said, want)
+	said := failure(t, func(tb testing.TB) { amboytest.RequireState(tb, q, id, amboy.StateSucceeded) })
+	assert.Contains(t, said, want)
+	assert.Contains(t, amboytest.RequirePut(t, q, forgotten, "x").Info.Reason, want)
+	j, ok := q.Get(t.Context(), id)
+	require.True(t, ok)
+	assert.Equal(t, want, amboy.NewJobInfo(j).Reason)
+
+	require.NoError(t, forgotten.Bind(func(context.Context, string) error { return nil }))
+	assert.Empty(t, amboytest.RequirePut(t, q, forgotten, "x").Info.Reason)
+	assert.Equal(t, 1, q.RunAll(t.Context()))
 }
 
 func TestTimeDoesNotGoBack(t *testing.T) {

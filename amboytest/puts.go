@@ -98,7 +98,7 @@ func RequireState(t testing.TB, q amboy.Queue, id string, want amboy.JobState) {
 		}
 		if info.State != want {
 			t.Fatalf("amboytest: job %q is %s, want %s (reason: %q, errors: %q)",
-				id, info.State, want, info.Status.Reason, info.Status.Errors)
+				id, info.State, want, info.Reason, info.Status.Errors)
 		}
 		return
 	}

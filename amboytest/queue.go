@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue"
 )
 
@@ -40,6 +41,26 @@ func NewWithOptions(t testing.TB, opts queue.InlineOptions) *Queue {
 	}
 	t.Cleanup(func() { q.Close(context.Background()) })
 	return &Queue{Inline: q, t: t}
+}
+
+// RunAll is RunAll of queue.Inline. If no job runs, it logs why jobs are pending, as far as
+// that is known: for instance that no function is bound.
+func (q *Queue) RunAll(ctx context.Context) (ran int) {
+	q.t.Helper()
+	ran = q.Inline.RunAll(ctx)
+	if ran > 0 {
+		return ran
+	}
+	for info, err := range q.FindJobs(ctx, amboy.JobQuery{States: []amboy.JobState{amboy.StatePending}}) {
+		if err != nil {
+			q.t.Logf("amboytest: could not find out why no job ran: %v", err)
+			break
+		}
+		if info.Reason != "" {
+			q.t.Logf("amboytest: job %q did not run: %s", info.ID, info.Reason)
+		}
+	}
+	return ran
 }
 
 // Advance moves the queue's time forward by d, which must not be negative. It runs nothing.

@@ -297,8 +297,9 @@ func withoutConsequences(err error) error {
 		return err
 	}
 	causes := slices.DeleteFunc(slices.Clone(several.Unwrap()), func(err error) bool {
+		var notPut *amboy.DependencyNotPutError
 		var invalid *amboy.InvalidJobError
-		return errors.As(err, &invalid) && invalid.Field == "dependency edge"
+		return errors.As(err, &notPut) || errors.As(err, &invalid) && invalid.Field == "dependency edge"
 	})
 	if len(causes) == 0 {
 		return err

@@ -330,22 +330,13 @@ func (n *NewJob) fillPlain(j amboy.Job) error {
 
 // checkType returns an error for a type of which no job can be put.
 func (n *NewJob) checkType() error {
-	factory, err := registry.GetJobFactory(n.Type)
+	_, err := registry.GetJobFactory(n.Type)
 	isRegistered := err == nil
 	switch {
 	case !isRegistered && !n.Outside:
 		return invalid("type", n.Type, "must be registered in this process, unless the job is for outside workers")
-	case isRegistered && n.Outside && hasFunction(factory):
+	case isRegistered && n.Outside && registry.HasFunction(n.Type):
 		return invalid("outside", "true", fmt.Sprintf("must be false for type %q, which runs in this process", n.Type))
 	}
 	return nil
-}
-
-func hasFunction(factory registry.JobFactory) (has bool) {
-	defer func() {
-		if recover() != nil {
-			has = true // a job of job.Declare does not panic
-		}
-	}()
-	return amboy.RunsHere(factory())
 }

@@ -33,7 +33,8 @@ type attempt struct {
 	// How Run ended.
 	returned    bool // false after runtime.Goexit
 	lost        bool // another worker owns the job
-	aborted     bool
+	aborted     bool // by the pool
+	canceled    bool // by the queue
 	interrupted bool // by a hard stop
 }
 
@@ -75,6 +76,7 @@ func (w *worker) end(a *attempt) {
 	w.runReturned()
 	a.interrupted = w.hard.Err() != nil
 	a.lost = a.leased.Err() != nil && errors.Is(context.Cause(a.leased), amboy.ErrLeaseLost)
+	a.canceled = a.leased.Err() != nil && errors.Is(context.Cause(a.leased), amboy.ErrAborted)
 	a.unlease()
 	if a.running != nil {
 		a.aborted = w.running.finish(a.running)
@@ -116,6 +118,7 @@ func (w *worker) settle(a *attempt) (err error) {
 			a.job.AddRetryableError(fmt.Errorf("job was interrupted: %w", context.Cause(w.hard)))
 		}
 	}
+	w.logFailure(a)
 	return w.complete(a.job, a.aborted)
 }
 
@@ -141,7 +144,6 @@ func markCanceled(job amboy.Job) {
 }
 
 func (w *worker) complete(job amboy.Job, aborted bool) error {
-	w.logFailure(job)
 	if w.completer != nil && !aborted && w.hard.Err() == nil {
 		// Wait until the previous end is written. This bounds the number of unwritten ends
 		// to one per worker.
@@ -158,19 +160,23 @@ func (w *worker) complete(job amboy.Job, aborted bool) error {
 	return nil
 }
 
-// logFailure logs why a job did not succeed. A canceled job is what its user or an operator wanted,
-// so it is no error.
-func (w *worker) logFailure(job amboy.Job) {
-	failure := job.Error()
+// logFailure logs why an attempt did not succeed. It is an error only if no other attempt
+// follows: a canceled job is what its user or an operator wanted.
+func (w *worker) logFailure(a *attempt) {
+	failure := a.job.Error()
 	if failure == nil {
 		return
 	}
-	what, write := "job failed", logging.Error
-	if job.Status().Outcome == amboy.OutcomeCanceled {
-		what, write = "job canceled", logging.Warning
+	retry := a.job.RetryInfo()
+	what, outcome, write := "job failed", "failed", logging.Error
+	switch {
+	case a.canceled || a.job.Status().Outcome == amboy.OutcomeCanceled:
+		what, outcome, write = "job canceled", "canceled", logging.Warning
+	case retry.ShouldRetry() && retry.GetRemainingAttempts() > 0:
+		what, outcome, write = "job failed and will be retried", "retrying", logging.Warning
 	}
-	fields := w.fields(what, job)
-	fields["error"] = failure.Error()
+	fields := w.fields(what, a.job)
+	fields["error"], fields["attempt"], fields["outcome"] = failure.Error(), retry.CurrentAttempt, outcome
 	write(w.hard, fields)
 }
 
@@ -233,6 +239,6 @@ func (w *workers) fields(text string, job amboy.Job) message.Fields {
 		"message":  text,
 		"job_id":   job.ID(),
 		"job_type": job.Type().Name,
-		"queue":    w.queue.ID(),
+		"queue":    amboy.NameOf(w.queue),
 	}
 }

@@ -173,7 +173,7 @@ func (w *workers) reportStuck(run stuckRun) {
 		w.exit()
 	}()
 	fields := func(text string) message.Fields {
-		return message.Fields{"message": text, "job_id": run.id, "job_type": run.jobType, "queue": w.queue.ID()}
+		return message.Fields{"message": text, "job_id": run.id, "job_type": run.jobType, "queue": amboy.NameOf(w.queue)}
 	}
 	stuck := fields("job is stuck: it still runs although it should have ended")
 	stuck["since"], stuck["cause"], stuck["stack"] = run.info.Since, run.info.Cause, run.info.Stack

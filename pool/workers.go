@@ -373,7 +373,7 @@ func (w *worker) runNext(ctx context.Context) (ran bool) {
 		if value := recover(); value != nil {
 			logging.Error(ctx, message.Fields{
 				"message": "worker panicked outside of a job's Run",
-				"queue":   w.queue.ID(),
+				"queue":   amboy.NameOf(w.queue),
 				"error":   fmt.Sprint(value),
 				"stack":   string(debug.Stack()),
 			})

@@ -201,7 +201,7 @@ func TestMaxRunningHoldsOverAllProcesses(t *testing.T) {
 }
 
 // cancelJob cancels a job in a store, as management does.
-func cancelJob(t *testing.T, store driver.Driver, id string) {
+func cancelJob(t *testing.T, store driver.Admin, id string) {
 	t.Helper()
 	acted, err := store.Act(t.Context(), driver.ActRequest{
 		Query:  driver.Query{ID: id},

@@ -134,7 +134,7 @@ func (d *dispatcher) renew() {
 			logging.Warning(context.Background(), message.Fields{
 				"message": "lost the lock of a running job",
 				"job_id":  j.ID(),
-				"queue":   d.queue.ID(),
+				"queue":   amboy.NameOf(d.queue),
 				"error":   err.Error(),
 			})
 			d.remove(j)
@@ -152,7 +152,7 @@ func (d *dispatcher) Release(ctx context.Context, j amboy.Job) {
 		logging.Error(ctx, message.Fields{
 			"message": "could not save a job that was released",
 			"job_id":  j.ID(),
-			"queue":   d.queue.ID(),
+			"queue":   amboy.NameOf(d.queue),
 			"error":   err.Error(),
 		})
 	}

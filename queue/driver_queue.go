@@ -247,6 +247,9 @@ func (q *driverQueue) makeRunner(opts DriverQueueOptions) error {
 	return q.SetRunner(made)
 }
 
+// QueueName returns the queue's name in the store.
+func (q *driverQueue) QueueName() string { return q.name }
+
 func (q *driverQueue) Info() amboy.QueueInfo {
 	return amboy.QueueInfo{Started: q.isStarted(), LockTimeout: q.engine.leaseTime}
 }
@@ -332,7 +335,7 @@ func (q *driverQueue) closeAll(ctx context.Context) {
 // failure returns the log fields of an error. The field job_id is left out if id is
 // empty.
 func (q *driverQueue) failure(what, id string, err error) message.Fields {
-	fields := message.Fields{"message": what, "queue": q.id, "error": err.Error()}
+	fields := message.Fields{"message": what, "queue": amboy.NameOf(q), "error": err.Error()}
 	if id != "" {
 		fields["job_id"] = id
 	}

@@ -32,7 +32,7 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 		return fmt.Errorf("putting jobs: %w", err)
 	}
 	now := q.engine.now()
-	var errs []error
+	var errs putErrors
 	var records []*driver.Record
 	var recorded []amboy.Job
 	for _, j := range jobs {
@@ -42,23 +42,23 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 			return err
 		})
 		if err != nil {
-			errs = append(errs, err)
+			errs.add(j, err)
 			continue
 		}
 		records = append(records, r)
 		recorded = append(recorded, j)
 	}
 	if len(records) == 0 {
-		return amboy.CollateWriteErrors(errs)
+		return errs.collate()
 	}
 	results, err := q.insertWhileOpen(ctx, records)
 	if err != nil {
-		errs = append(errs, fmt.Errorf("putting %s: %w", describeRecords(records), err))
-		return amboy.CollateWriteErrors(errs)
+		errs.add(nil, fmt.Errorf("putting %s: %w", describeRecords(records), err))
+		return errs.collate()
 	}
 	for i, r := range records {
 		if results[i] != nil {
-			errs = append(errs, fmt.Errorf("putting job %q: %w", r.JobID(), results[i]))
+			errs.add(recorded[i], fmt.Errorf("putting job %q: %w", r.JobID(), results[i]))
 			continue
 		}
 		markPut(recorded[i], r.TimeInfo.Created)
@@ -68,7 +68,7 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 		}
 	}
 	q.engine.changed(q)
-	return amboy.CollateWriteErrors(errs)
+	return errs.collate()
 }
 
 // describeRecords describes records for an error message.

@@ -8,6 +8,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/registry"
 )
 
 func (q *driverQueue) Get(ctx context.Context, id string) (amboy.Job, bool) {
@@ -104,6 +105,7 @@ func infoOf(r *driver.Record, now time.Time) amboy.JobInfo {
 		Tags:     r.Tags,
 	}
 	info.State = amboy.StateOf(info, now)
+	info.Explain(func() bool { return registry.HasFunction(r.Type) })
 	return info
 }
 

@@ -115,6 +115,9 @@ func (q *driverQueue) mayBegin(ctx context.Context, j amboy.Job, run *core.Run) 
 	case dependency.Unresolved:
 		j.AddError(reason)
 		doNotRetry(j)
+		fields := q.failure("job failed without running", j.ID(), reason)
+		fields["job_type"] = j.Type().Name
+		logging.Warning(ctx, fields)
 		q.endUnrun(ctx, j, run)
 	case dependency.Passed:
 		q.endUnrun(ctx, j, run)

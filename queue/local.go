@@ -184,12 +184,12 @@ func (q *local) insertOne(ctx context.Context, j amboy.Job) error {
 }
 
 func (q *local) insert(ctx context.Context, jobs []amboy.Job) error {
-	var errs []error
+	var errs putErrors
 	entries := make([]*localEntry, 0, len(jobs))
 	for _, j := range jobs {
 		e, err := q.newEntry(j)
 		if err != nil {
-			errs = append(errs, err)
+			errs.add(j, err)
 			continue
 		}
 		entries = append(entries, e)
@@ -197,15 +197,15 @@ func (q *local) insert(ctx context.Context, jobs []amboy.Job) error {
 	sorted, cycles := schedule.Sort(entries)
 	for _, e := range sorted {
 		if err := q.put(ctx, e); err != nil {
-			errs = append(errs, err)
+			errs.add(e.Job.job, err)
 		}
 	}
 	for _, e := range entries {
 		if err := cycles[e]; err != nil {
-			errs = append(errs, fmt.Errorf("putting job %q: %w", e.ID, err))
+			errs.add(e.Job.job, fmt.Errorf("putting job %q: %w", e.ID, err))
 		}
 	}
-	return amboy.CollateWriteErrors(errs)
+	return errs.collate()
 }
 
 // newEntry checks a job that is to be put, and makes its entry. A panic of the job is
@@ -583,6 +583,13 @@ func (q *local) mayRun(e *localEntry, failed []string) bool {
 		q.postpone(e)
 	case dependency.Unresolved:
 		e.Job.job.AddError(reason)
+		logging.Warning(q.open, message.Fields{
+			"message":  "job failed without running",
+			"queue":    q.id,
+			"job_id":   e.ID,
+			"job_type": e.Type.Value(),
+			"error":    reason.Error(),
+		})
 		q.finish(e)
 	case dependency.Passed:
 		q.finish(e)

@@ -236,5 +236,6 @@ func infoAt(j amboy.Job, now time.Time, amend func(*amboy.JobStatusInfo)) amboy.
 	info := amboy.NewJobInfo(j)
 	amend(&info.Status)
 	info.State = amboy.StateOf(info, now)
+	info.Explain(func() bool { return amboy.RunsHere(j) })
 	return info
 }

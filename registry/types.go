@@ -161,6 +161,21 @@ func GetJobFactory(name string) (JobFactory, error) {
 	return t.factory, err
 }
 
+// HasFunction reports whether this process has a function for jobs of a type: the type is
+// registered, and is not one of job.Declare without a Bind. It is safe for concurrent use.
+func HasFunction(name string) (has bool) {
+	factory, err := GetJobFactory(name)
+	if err != nil {
+		return false
+	}
+	defer func() {
+		if recover() != nil {
+			has = true // a job of job.Declare does not panic
+		}
+	}()
+	return amboy.RunsHere(factory())
+}
+
 // JobTypeNames returns a closed channel that holds the sorted names of all registered job
 // types. It is safe for concurrent use.
 func JobTypeNames() <-chan string {

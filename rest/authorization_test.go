@@ -332,6 +332,23 @@ func TestTenantOfARequest(t *testing.T) {
 	assert.Panics(t, func() { rest.TenantOf(nil) })
 }
 
+// The answer to a request that TenantOf gives no tenant, because its token is wrong, was 403 or
+// 404, although Authorize returned ErrUnauthenticated.
+func TestAWrongTokenUnderTenantOfWasNot401(t *testing.T) {
+	inspector := &tenants{}
+	handler := rest.Handler(inspector, rest.CreateTypes("resize"), rest.Workers(newWorkers(t).dispatcher),
+		rest.TenantOf(func(*http.Request) string { return "" }),
+		rest.Authorize(func(*http.Request, rest.Access) error { return rest.ErrUnauthenticated }))
+	forEachSample(t, func(t *testing.T, method string, s sample) {
+		if s.action == "" {
+			return // a form or a file, the same for all
+		}
+		got := s.ask(t, handler, method, mine, func(*http.Request) {})
+		assert.Equal(t, http.StatusUnauthorized, got.status, "%s %s", method, got.body)
+		assert.Empty(t, inspector.done())
+	})
+}
+
 // checkDone checks that a request has done what it should, in the queue it should.
 func checkDone(t *testing.T, done []string, s sample, queue string, all bool) {
 	t.Helper()

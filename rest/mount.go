@@ -140,7 +140,8 @@ func Tenant(queue string) Option {
 
 // TenantOf restricts each request to one queue, that of its tenant, which the function names, for
 // instance by the session of the request. All other queues appear not to exist. If the name is empty,
-// or the function panics, the request is refused. The function is called several times for a request,
+// or the function panics, the request is refused: with 401 if Authorize returns an error that wraps
+// ErrUnauthenticated, otherwise with 403, or 404 if it names a queue. The function is called several times for a request,
 // and must be safe for concurrent use. Of several options Tenant and TenantOf the last one counts.
 func TenantOf(queue func(r *http.Request) string) Option {
 	if queue == nil {

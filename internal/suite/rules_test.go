@@ -119,6 +119,45 @@ func TestTheErrorOfADuplicateIsTheSameOnAllQueues(t *testing.T) {
 	})
 }
 
+// A receipt that depends on a charge was reported as an invalid job, when the charge was a
+// duplicate, so that IsDuplicateJobError was false.
+func TestADependentOfADuplicateMadeTheErrorOfPutManyAnInvalidJob(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.open(options{})
+		charge := func(id string) amboy.Job {
+			j, err := orders.New(f.quick(), job.ID(id), job.Unique(job.Uniqueness{Key: "o1"}))
+			require.NoError(f, err)
+			return j
+		}
+		after := func(id string, dependencies ...string) amboy.Job {
+			j, err := orders.New(f.quick(), job.ID(id), job.After(dependencies...))
+			require.NoError(f, err)
+			return j
+		}
+		f.put(q, after("receipt 1", "charge 1"), charge("charge 1"))
+
+		err := q.PutMany(f.ctx, []amboy.Job{after("note", "receipt 2", "charge 1"), after("receipt 2", "charge 2"), charge("charge 2")})
+		assert.True(f, amboy.IsDuplicateJobError(err), "%v", err)
+		var invalid *amboy.InvalidJobError
+		assert.NotErrorAs(f, err, &invalid)
+		var several interface{ Unwrap() []error }
+		require.ErrorAs(f, err, &several)
+		notPut := map[string]string{}
+		for _, err := range several.Unwrap() {
+			var e *amboy.DependencyNotPutError
+			if errors.As(err, &e) {
+				notPut[e.JobID] = e.DependencyID
+			}
+		}
+		assert.Equal(f, map[string]string{"receipt 2": "charge 2", "note": "receipt 2"}, notPut)
+		assert.Equal(f, 2, q.Stats(f.ctx).Total)
+
+		err = q.PutMany(f.ctx, []amboy.Job{charge("charge 3"), after("receipt 3", "nobody")})
+		assert.False(f, amboy.IsDuplicateJobError(err), "a dependency that is in no PutMany: %v", err)
+		assert.ErrorAs(f, err, &invalid)
+	})
+}
+
 func TestAJobIsRetried(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(options{})

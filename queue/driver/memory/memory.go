@@ -176,8 +176,12 @@ func (d *Driver) Subscribe(notify func(driver.Change)) (cancel func()) {
 	return d.subscribers.Subscribe(notify)
 }
 
-// Close implements driver.Driver. Records can still be read afterwards.
+// Close implements driver.Driver. Records can still be read afterwards. Close of a
+// nil driver does nothing.
 func (d *Driver) Close(context.Context) error {
+	if d == nil {
+		return nil // a driver.Driver holds it after a failed New
+	}
 	d.mu.Lock()
 	defer d.unlock()
 	d.closed = true

@@ -187,8 +187,12 @@ func (d *Driver) enter(ctx context.Context) (leave func(), err error) {
 	return d.mu.RUnlock, nil
 }
 
-// Close implements driver.Driver. It waits for calls in progress until ctx ends.
+// Close implements driver.Driver. It waits for calls in progress until ctx ends. Close of a
+// nil driver does nothing.
 func (d *Driver) Close(ctx context.Context) error {
+	if d == nil {
+		return nil // a driver.Driver holds it after a failed Open
+	}
 	d.closing.Do(func() {
 		d.closed.Store(true)
 		go d.free(context.WithoutCancel(ctx))

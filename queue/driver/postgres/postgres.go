@@ -224,8 +224,12 @@ func (d *Driver) reading(ctx context.Context, read func(ctx context.Context, on 
 
 // Close waits for the calls that are under way, and closes the connections that the driver
 // opened. All other calls return driver.ErrClosed. If ctx ends first, Close returns its error,
-// and closing continues in the background; Close can be called again to wait for it.
+// and closing continues in the background; Close can be called again to wait for it. Close of a
+// nil driver does nothing.
 func (d *Driver) Close(ctx context.Context) error {
+	if d == nil {
+		return nil // a driver.Driver holds it after a failed Open
+	}
 	d.once.Do(func() {
 		idle := d.calls.close()
 		go func() {

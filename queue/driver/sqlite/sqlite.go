@@ -165,8 +165,12 @@ func (d *Driver) Subscribe(notify func(driver.Change)) (cancel func()) {
 
 // Close stops the writer and closes the file. Writes that have begun are finished; all
 // other calls return driver.ErrClosed. If ctx ends first, Close returns its error, and
-// closing continues in the background; Close can be called again to wait for it.
+// closing continues in the background; Close can be called again to wait for it. Close of a nil
+// driver does nothing.
 func (d *Driver) Close(ctx context.Context) error {
+	if d == nil {
+		return nil // a driver.Driver holds it after a failed Open
+	}
 	d.closing.Do(func() {
 		close(d.closed)
 		go d.free()

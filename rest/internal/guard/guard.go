@@ -169,6 +169,9 @@ type guarded struct {
 // must be called before anything else is done.
 func (g *guarded) allow(ctx context.Context, action Action, queues ...string) error {
 	if g.ofTenant {
+		if err := g.refuseUnauthenticated(ctx, Access{Action: action, AllQueues: true}); err != nil {
+			return err
+		}
 		for _, queue := range queues {
 			if err := g.checkOwn(queue); err != nil {
 				return err
@@ -192,10 +195,26 @@ func (g *guarded) allow(ctx context.Context, action Action, queues ...string) er
 
 // allowJob authorizes an action on one job.
 func (g *guarded) allowJob(ctx context.Context, access Access) error {
+	if err := g.refuseUnauthenticated(ctx, access); err != nil {
+		return err
+	}
 	if err := g.checkOwn(access.Queue); err != nil {
 		return err
 	}
 	return g.ask(ctx, access)
+}
+
+// refuseUnauthenticated returns an *UnauthenticatedError for a request of no tenant, if that is
+// because nobody knows who sent it.
+func (g *guarded) refuseUnauthenticated(ctx context.Context, access Access) error {
+	if !g.ofTenant || g.tenant != "" {
+		return nil
+	}
+	var unauthenticated *UnauthenticatedError
+	if err := g.ask(ctx, access); errors.As(err, &unauthenticated) {
+		return err
+	}
+	return nil
 }
 
 // errNoTenant is the reason if the request is of no tenant.

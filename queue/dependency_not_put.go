@@ -1,0 +1,51 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mongodb/amboy"
+)
+
+// putErrors collects the errors of one PutMany.
+type putErrors struct {
+	errs []error
+	// notPut are the IDs of the jobs that were not put.
+	notPut map[string]struct{}
+}
+
+// add adds the error of a job.
+func (p *putErrors) add(j amboy.Job, err error) {
+	p.errs = append(p.errs, err)
+	if amboy.IsNilJob(j) {
+		return
+	}
+	var id string
+	if errorOfPanic(func() error { id = j.ID(); return nil }) != nil {
+		return // err is that panic
+	}
+	if p.notPut == nil {
+		p.notPut = map[string]struct{}{}
+	}
+	p.notPut[id] = struct{}{}
+}
+
+// collate combines the errors. If a job was refused because the queue does not hold its
+// dependency, which is a job that was not put either, the error says so.
+func (p *putErrors) collate() error {
+	for i, err := range p.errs {
+		var invalid *amboy.InvalidJobError
+		if !errors.As(err, &invalid) || invalid.Field != "dependency edge" {
+			continue
+		}
+		dependency, ok := invalid.Value.(string)
+		if !ok {
+			continue
+		}
+		if _, ok := p.notPut[dependency]; ok {
+			err = &amboy.DependencyNotPutError{JobID: invalid.JobID, DependencyID: dependency}
+			p.errs[i] = fmt.Errorf("putting job %q: %w", invalid.JobID, err)
+		}
+	}
+	return amboy.CollateWriteErrors(p.errs)
+}

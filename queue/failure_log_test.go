@@ -1,0 +1,85 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mongodb/grip"
+	"github.com/mongodb/grip/level"
+	"github.com/mongodb/grip/message"
+	"github.com/mongodb/grip/send"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver/memory"
+)
+
+// logged returns what is logged while a function runs, except debug messages: each line has
+// the level and some of the fields.
+func logged(t *testing.T, do func(), names ...string) (lines []string) {
+	t.Helper()
+	before := grip.GetSender()
+	recorder := send.MakeInternalLogger()
+	require.NoError(t, grip.SetSender(recorder))
+	require.NoError(t, recorder.SetLevel(send.LevelInfo{Default: level.Info, Threshold: level.Info}))
+	defer func() { require.NoError(t, grip.SetSender(before)) }()
+	do()
+	for recorder.HasMessage() {
+		m := recorder.GetMessage()
+		fields, ok := m.Message.Raw().(message.Fields)
+		require.True(t, ok, m.Rendered)
+		line := m.Priority.String()
+		for _, name := range names {
+			line += fmt.Sprint("|", fields[name])
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// A failed attempt with another to come, and an operator's cancel, were logged as errors, and
+// a dependent that failed without running was not logged, under the ID of the queue.
+func TestLogOfFailuresCriedWolf(t *testing.T) {
+	store, err := memory.New(memory.Options{KeepFinished: 100})
+	require.NoError(t, err)
+	stored, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "acme", NumWorkers: 1})
+	require.NoError(t, err)
+	local, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, PutBeforeStart: true})
+	require.NoError(t, err)
+	for name, q := range map[string]amboy.Queue{"acme": stored, amboy.NameOf(local): local} {
+		lines := logged(t, func() {
+			defer q.Close(context.Background())
+			flaky := retryable(newJob(t, "flaky", func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("no")) }), 2)
+			dependent := noop(t, "dependent")
+			require.NoError(t, dependent.Dependency().AddEdge("flaky"))
+			running := make(chan struct{})
+			stopped := newJob(t, "stopped", func(ctx context.Context, j *funcJob) {
+				close(running)
+				<-ctx.Done()
+				j.AddError(context.Cause(ctx))
+			})
+			require.NoError(t, q.PutMany(t.Context(), []amboy.Job{flaky, dependent}))
+			require.NoError(t, q.Start(t.Context()))
+			drain(t, q)
+			require.NoError(t, q.Put(t.Context(), stopped))
+			<-running
+			jobs, ok := queue.StoreOf(q)
+			require.True(t, ok)
+			cancelJob(t, jobs.Admin(), "stopped")
+			drain(t, q)
+		}, "message", "queue", "job_id", "attempt", "outcome")
+		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "canceled a running job") })
+		assert.Equal(t, []string{
+			"warning|job failed and will be retried|" + name + "|flaky|0|retrying",
+			"error|job failed|" + name + "|flaky|1|failed",
+			"warning|job failed without running|" + name + "|dependent|<nil>|<nil>",
+			"warning|job canceled|" + name + "|stopped|0|canceled",
+		}, lines)
+	}
+}
