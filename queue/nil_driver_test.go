@@ -1,14 +1,11 @@
 package queue_test
 
 import (
-	"context"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
@@ -40,32 +37,4 @@ func TestCloseOfADriverThatFailedToOpenPanicked(t *testing.T) {
 			require.NotPanics(t, func() { assert.NoError(t, d.Close(t.Context())) })
 		})
 	}
-}
-
-// openStore opens the store that a flag chooses.
-func openStore(ctx context.Context, kind, address string) (driver.Driver, error) {
-	switch kind {
-	case "memory":
-		return memory.New(memory.Options{KeepFinished: 1000})
-	case "sqlite":
-		return sqlite.Open(ctx, sqlite.Options{Path: address})
-	case "postgres":
-		return postgres.Open(ctx, postgres.Options{URL: address})
-	default:
-		return nil, fmt.Errorf("unknown store %q", kind)
-	}
-}
-
-func Example_storeByFlag() {
-	ctx := context.Background()
-	store, err := openStore(ctx, "memory", "")
-	must(err)
-	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 4})
-	must(err)
-	must(q.Start(ctx))
-	defer q.Close(ctx)
-
-	_, err = openStore(ctx, "tape", "")
-	fmt.Println(err)
-	// Output: unknown store "tape"
 }
