@@ -28,7 +28,7 @@ func (i *inspector) job(ctx context.Context, queue, id string) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	job := i.described(r)
+	job := i.described(ctx, r)
 	attempts, err := i.store.Admin().Attempts(ctx, queue, id)
 	if err != nil {
 		return Job{}, fmt.Errorf("reading its attempts: %w", err)
@@ -57,7 +57,7 @@ func (i *inspector) job(ctx context.Context, queue, id string) (Job, error) {
 }
 
 // described returns what the job's latest record contains.
-func (i *inspector) described(r *driver.Record) Job {
+func (i *inspector) described(ctx context.Context, r *driver.Record) Job {
 	job := Job{
 		JobSummary:    i.summary(r),
 		MaxTime:       r.TimeInfo.MaxTime.Seconds(),
@@ -68,11 +68,7 @@ func (i *inspector) described(r *driver.Record) Job {
 		Interruptions: r.Status.Interruptions,
 		Metadata:      r.Metadata,
 	}
-	job.Args, job.ArgsHidden = argsOf(r, i.store.ByReference())
-	var err error
-	if job.Result, err = resultOf(r); err != nil {
-		job.ResultHidden = fmt.Sprintf("the stored result can't be decoded: %v", err)
-	}
+	i.describeContent(ctx, r, &job)
 	if r.Progress != nil {
 		job.ProgressMessage = r.Progress.Message
 		job.Stuck = r.Progress.Stuck
@@ -80,6 +76,24 @@ func (i *inspector) described(r *driver.Record) Job {
 		job.DroppedLines = r.Progress.DroppedLines
 	}
 	return job
+}
+
+// describeContent sets the arguments and the result, or why they are hidden.
+func (i *inspector) describeContent(ctx context.Context, r *driver.Record, job *Job) {
+	job.Encrypted = isEncrypted(r)
+	readable, hidden := i.revealed(ctx, r)
+	if hidden != "" {
+		job.ArgsHidden = hidden
+		if r.Result != nil {
+			job.ResultHidden = hidden
+		}
+		return
+	}
+	job.Args, job.ArgsHidden = argsOf(readable, i.store.ByReference())
+	var err error
+	if job.Result, err = resultOf(readable); err != nil {
+		job.ResultHidden = fmt.Sprintf("the stored result can't be decoded: %v", err)
+	}
 }
 
 func attemptOf(r *driver.Record, state amboy.JobState) Attempt {

@@ -412,8 +412,11 @@ type Job struct {
 	// Result is the result that it stored when it ended, as JSON.
 	Result json.RawMessage `json:"result,omitempty"`
 	// ResultHidden is why the result is absent.
-	ResultHidden string            `json:"result_hidden,omitempty"`
-	Metadata     map[string]string `json:"metadata,omitempty"`
+	ResultHidden string `json:"result_hidden,omitempty"`
+	// Encrypted is true if a codec of the queue encoded the arguments and the result. They are
+	// hidden unless the context is one of WithReveal.
+	Encrypted bool              `json:"encrypted,omitempty"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
 	// Scopes are the scopes that it needs.
 	Scopes []ScopeUse `json:"scopes"`
 	// DependsOn are the jobs that it waits for, or waited for, at most MaxLimit.

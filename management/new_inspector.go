@@ -29,6 +29,7 @@ type store interface {
 	SinceTurn(ctx context.Context) (time.Duration, error)
 	Measure() queue.ProcessMeasures
 	TypeCounts(ctx context.Context) (queue.TypeCounts, error)
+	Decode(r *driver.Record) (*driver.Record, error)
 }
 
 // inspector is the Inspector of this package.

@@ -2,11 +2,16 @@ package pinlater
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 
+	"github.com/mongodb/grip/message"
+
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
+	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -37,9 +42,20 @@ func (s *Server) query(sel selection) driver.Query {
 	return q
 }
 
-// find calls do with the selected jobs until it returns false.
+// find calls do with the selected jobs until it returns false. If the selection is by body, jobs
+// that are encrypted with a key that is not available here are left out, and logged.
 func (s *Server) find(ctx context.Context, sel selection, do func(*driver.Record) (more bool, err error)) error {
 	query := s.query(sel)
+	unread := 0
+	defer func() {
+		if unread > 0 {
+			logging.Warning(ctx, message.Fields{
+				"message": "left out jobs from a search by body, because their keys are not available",
+				"queue":   sel.queue,
+				"jobs":    unread,
+			})
+		}
+	}()
 	for page := (driver.PageRequest{Limit: pageSize, Newest: sel.newest}); ; {
 		found, err := s.driver.Find(ctx, query, page)
 		if err != nil {
@@ -50,6 +66,10 @@ func (s *Server) find(ctx context.Context, sel selection, do func(*driver.Record
 				continue
 			}
 			matches, err := s.matches(ctx, sel.body, r)
+			if errors.Is(err, codec.ErrKeyUnavailable) {
+				unread++
+				continue
+			}
 			if err != nil {
 				return err
 			}

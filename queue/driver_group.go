@@ -45,7 +45,7 @@ type DriverQueuePattern struct {
 type DriverGroupOptions struct {
 	// DefaultQueue configures the queues, unless more specific options override it. It
 	// also sets the options of the store, which all queues share: Driver, CloseDriver,
-	// Format, LockTimeout, PollInterval and Retryable.StaleRetryingMonitorInterval. Its
+	// Format, Codec, LockTimeout, PollInterval and Retryable.StaleRetryingMonitorInterval. Its
 	// Name must be empty.
 	DefaultQueue DriverQueueOptions
 	// Patterns and PerQueue override options for some queues. The options of a queue are
@@ -145,10 +145,10 @@ func (o *DriverGroupOptions) Validate() error {
 // validateChange returns an error if options that override the default set options of the
 // store, or are not valid.
 func (o DriverQueueOptions) validateChange() error {
-	if o.Driver != nil || o.CloseDriver || o.Name != "" || o.Format != 0 || o.LockTimeout != 0 || o.PollInterval != 0 ||
+	if o.Driver != nil || o.CloseDriver || o.Name != "" || o.Format != 0 || o.Codec != nil || o.LockTimeout != 0 || o.PollInterval != 0 ||
 		o.Retryable.StaleRetryingMonitorInterval != 0 {
 		return errors.New("options of the store are those of the group, and must not be set: " +
-			"Driver, CloseDriver, Name, Format, LockTimeout, PollInterval and StaleRetryingMonitorInterval")
+			"Driver, CloseDriver, Name, Format, Codec, LockTimeout, PollInterval and StaleRetryingMonitorInterval")
 	}
 	if o.NumWorkers < 0 || o.MaxRunning < 0 {
 		return fmt.Errorf("NumWorkers and MaxRunning must not be negative (are %d and %d)", o.NumWorkers, o.MaxRunning)
@@ -191,9 +191,9 @@ func (o DriverQueueOptions) with(change DriverQueueOptions) DriverQueueOptions {
 type driverGroup struct {
 	*queueGroup
 	engine *engine
-	// retention and format apply to queues that are not open.
+	// retention and form apply to queues that are not open.
 	retention Retention
-	format    amboy.Format
+	form      storedForm
 }
 
 // NewDriverGroup returns a group of queues in one store, one queue per name. The queues
@@ -224,7 +224,7 @@ func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGr
 	merge := func(name string, call []amboy.QueueOptions) (queueBuilder, error) { return opts.merge(e, name, call) }
 	times := groupTimes{ttl: opts.TTL, prune: opts.PruneFrequency, create: max(opts.BackgroundCreateFrequency, 0)}
 	g := newDriverGroup(ctx, e, times, merge, e.close, groupHooks{opts.OnOpen, opts.OnClose})
-	g.retention, g.format = opts.DefaultQueue.Retention, opts.DefaultQueue.Format
+	g.retention, g.form = opts.DefaultQueue.Retention, storedForm{opts.DefaultQueue.Format, opts.DefaultQueue.Codec}
 	return g, nil
 }
 

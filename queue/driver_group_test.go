@@ -198,6 +198,7 @@ func TestDriverGroupRefusesStoreOptionsInChanges(t *testing.T) {
 		"CloseDriver":                  {CloseDriver: true},
 		"Name":                         {Name: "q"},
 		"Format":                       {Format: amboy.JSON},
+		"Codec":                        {Codec: failing{}},
 		"LockTimeout":                  {LockTimeout: time.Second},
 		"PollInterval":                 {PollInterval: time.Second},
 		"StaleRetryingMonitorInterval": {Retryable: queue.RetryableQueueOptions{StaleRetryingMonitorInterval: time.Second}},
@@ -210,7 +211,7 @@ func TestDriverGroupRefusesStoreOptionsInChanges(t *testing.T) {
 			}
 			err := opts.Validate()
 			for _, place := range []string{"Patterns[0]", `PerQueue["q"]`} {
-				require.ErrorContains(t, err, place+": options of the store are those of the group, and must not be set: Driver, CloseDriver, Name, Format, LockTimeout, PollInterval and StaleRetryingMonitorInterval")
+				require.ErrorContains(t, err, place+": options of the store are those of the group, and must not be set: Driver, CloseDriver, Name, Format, Codec, LockTimeout, PollInterval and StaleRetryingMonitorInterval")
 			}
 			_, err = group.Get(t.Context(), "q", &change)
 			require.ErrorContains(t, err, `getting queue "q" of a driver group: options of the store are those of the group`)

@@ -11,6 +11,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
@@ -45,6 +46,11 @@ type DriverQueueOptions struct {
 	// Format is the form in which jobs are stored. Default: amboy.BSON, which stores the jobs
 	// of definitions as JSON. Jobs of all formats can be read with any setting.
 	Format amboy.Format
+	// Codec encodes the arguments and results of jobs on their way to the store, for instance
+	// to encrypt them: see package codec for what it covers. Jobs that were stored without a
+	// codec stay readable. Jobs whose key the codec does not have are left to other processes.
+	// Default: none.
+	Codec codec.Codec
 	// LockTimeout is how long the lease of a running job lasts. The lease is renewed
 	// every quarter of it. If a lease runs out, because its process died for instance,
 	// the job runs again within another quarter. Default: DefaultLockTimeout.
@@ -157,7 +163,7 @@ type driverQueue struct {
 	ownsEngine bool // if true, closeAll closes the engine
 	driver     driver.Driver
 	line       *core.Line
-	format     amboy.Format
+	form       storedForm
 	retention  Retention
 	maxRunning int
 	rate       *amboy.Rate
@@ -168,6 +174,8 @@ type driverQueue struct {
 	puts sync.RWMutex
 	// putCalls counts these calls.
 	putCalls atomic.Int64
+	// keyWarned is when leaveForKey last logged, in nanoseconds since 1970.
+	keyWarned atomic.Int64
 	// waiters is the number of callers that wait for jobs to end.
 	waiters atomic.Int64
 
@@ -199,7 +207,7 @@ func newDriverQueue(e *engine, id string, opts DriverQueueOptions) (*driverQueue
 		line:       &core.Line{Queue: opts.Name, MaxInterruptions: opts.Retryable.MaxInterruptions},
 		engine:     e,
 		driver:     e.driver,
-		format:     opts.Format,
+		form:       storedForm{opts.Format, opts.Codec},
 		retention:  opts.Retention,
 		maxRunning: opts.MaxRunning,
 		rate:       opts.Rate,

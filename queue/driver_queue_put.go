@@ -115,6 +115,9 @@ func (q *driverQueue) newRecord(j amboy.Job, now time.Time) (*driver.Record, err
 		return nil, err
 	}
 	r, err := q.record(j)
+	if err == nil {
+		err = q.form.seal(r)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +149,9 @@ func startAnew(r *driver.Record, now time.Time) {
 	r.TimeInfo = newTimes(r.TimeInfo, now)
 }
 
-// record encodes a job.
+// record encodes a job. What is stored must also be sealed.
 func (q *driverQueue) record(j amboy.Job) (*driver.Record, error) {
-	r, err := registry.MakeJobInterchange(j, q.format)
+	r, err := registry.MakeJobInterchange(j, q.form.format)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +165,9 @@ func (q *driverQueue) Save(ctx context.Context, j amboy.Job) error {
 		return fmt.Errorf("saving a job in queue %q: the job must not be nil", q.id)
 	}
 	r, err := q.record(j)
+	if err == nil {
+		err = q.form.seal(r)
+	}
 	if err == nil {
 		if run := q.engine.runOf(j); run != nil {
 			// The job saves itself under the lease of its run, whatever its status says.

@@ -25,7 +25,7 @@ func (q *driverQueue) Get(ctx context.Context, id string) (amboy.Job, bool) {
 // resolve decodes the job of a record for a reader. It returns nil if the record can't be
 // decoded.
 func (q *driverQueue) resolve(ctx context.Context, r *driver.Record) amboy.Job {
-	j, err := r.Resolve(q.format)
+	j, err := q.form.resolve(r)
 	if err != nil {
 		logging.Warning(ctx, q.failure("could not decode a stored job", r.JobID(), err))
 		return nil
@@ -56,7 +56,7 @@ func (q *driverQueue) GetAllAttempts(ctx context.Context, id string) ([]amboy.Jo
 	}
 	attempts := make([]amboy.Job, len(records))
 	for i, r := range records {
-		attempts[i], err = r.Resolve(q.format)
+		attempts[i], err = q.form.resolve(r)
 		if err != nil {
 			return nil, fmt.Errorf("getting the attempts of job %q: %w", id, err)
 		}

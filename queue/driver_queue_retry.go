@@ -2,10 +2,12 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/queue/driver"
@@ -21,7 +23,10 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 	now := q.engine.now()
 	next, err := q.newRecord(toPut, now)
 	if err != nil {
-		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), asNoNextAttempt(err))
+		if !errors.Is(err, codec.ErrKeyUnavailable) {
+			err = asNoNextAttempt(err)
+		}
+		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), err)
 	}
 	startAnew(next, now)
 	next.ForgetAt = time.Time{}
@@ -130,5 +135,5 @@ func (q *driverQueue) endedRetry(ctx context.Context, j amboy.Job, now time.Time
 		r.Status.Owner = q.engine.id
 	}
 	r.ForgetAt = q.forgetAt(j, r, now)
-	return r, nil
+	return r, q.form.seal(r)
 }

@@ -60,7 +60,7 @@ func (q *driverQueue) expire(ctx context.Context, run *core.Run) {
 }
 
 // decodeAnd calls do with the job of a claimed record, or unknown if this process does
-// not know the job's type. It parks a record that can't be decoded. A claimed record is
+// not know the job's type or lacks its key. It parks a record that can't be decoded. A claimed record is
 // handled even if ctx has ended, unless it must wait for the end of the previous attempt.
 // If the job's own code panics, its run is dropped.
 func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(context.Context, amboy.Job), unknown func(context.Context, error)) {
@@ -125,7 +125,7 @@ func (q *driverQueue) mayBegin(ctx context.Context, j amboy.Job, run *core.Run) 
 // resolveToRun decodes a job. The job must be a pointer, because runs are looked up by
 // job value.
 func (q *driverQueue) resolveToRun(r *driver.Record) (amboy.Job, error) {
-	j, err := r.Resolve(q.format)
+	j, err := q.form.resolve(r)
 	if err == nil && reflect.TypeOf(j).Kind() != reflect.Pointer {
 		return nil, fmt.Errorf("the factory of job type %q must return a pointer (returns a %T)", r.Type, j)
 	}
@@ -144,7 +144,7 @@ func (q *driverQueue) endUnrun(ctx context.Context, j amboy.Job, run *core.Run) 
 // end writes that an attempt ended, and calls then with the result. It may return before
 // that.
 func (q *driverQueue) end(ctx context.Context, j amboy.Job, run *core.Run, then func(error)) {
-	end, err := q.encodeEnd(ctx, j, run.Lease)
+	end, err := q.encodeEnd(ctx, j, run)
 	if err != nil {
 		q.engine.drop(run) // a job whose end can't be encoded runs again
 		then(err)
@@ -160,9 +160,9 @@ func (q *driverQueue) end(ctx context.Context, j amboy.Job, run *core.Run, then 
 
 // encodeEnd encodes the end of an attempt, and the next attempt if the store writes both in
 // one call.
-func (q *driverQueue) encodeEnd(ctx context.Context, j amboy.Job, lease driver.Lease) (end core.End, err error) {
+func (q *driverQueue) encodeEnd(ctx context.Context, j amboy.Job, run *core.Run) (end core.End, err error) {
 	err = errorOfPanic(func() (err error) {
-		end.Record, err = q.endedRecord(ctx, j, lease)
+		end.Record, err = q.endedRecord(ctx, j, run)
 		if err == nil && end.Record.RetryInfo.ShouldRetry() {
 			end.Next = q.replaceAtEnd(j, end.Record)
 			if end.Next == nil {
@@ -298,22 +298,22 @@ func (q *driverQueue) reportEnd(ctx context.Context, j amboy.Job, err error) {
 	}
 }
 
-// endedRecord encodes a job that has ended.
-func (q *driverQueue) endedRecord(ctx context.Context, j amboy.Job, lease driver.Lease) (*driver.Record, error) {
+// endedRecord encodes a job whose run has ended.
+func (q *driverQueue) endedRecord(ctx context.Context, j amboy.Job, run *core.Run) (*driver.Record, error) {
 	now := q.engine.now()
 	markComplete(j, now)
 	r, err := q.recordOrLast(ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	if r.Name != lease.Name {
+	if r.Name != run.Lease.Name {
 		// The run changed a part of the job that the names of its attempts depend on, so
 		// there can be no next attempt.
 		doNotRetry(j)
-		r.Name, r.RetryInfo.NeedsRetry = lease.Name, false
+		r.Name, r.RetryInfo.NeedsRetry = run.Lease.Name, false
 	}
 	r.ForgetAt = q.forgetAt(j, r, now)
-	return r, nil
+	return r, q.form.sealAfter(r, run.Record)
 }
 
 // disown clears the owner of a retrying job, so that any retry handler may retry it, even

@@ -65,7 +65,7 @@ func (q *driverQueue) transactedRecord(ctx context.Context, j amboy.Job) (r *dri
 		j.SetTimeInfo(times)
 	}()
 	err = errorOfPanic(func() (err error) {
-		r, err = q.endedRecord(ctx, j, run.Lease)
+		r, err = q.endedRecord(ctx, j, run)
 		return err
 	})
 	return r, run.Lease, err

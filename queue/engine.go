@@ -65,6 +65,8 @@ type engine struct {
 	// hasUnknown is true if this process may have met a kind of job that it does not
 	// know.
 	hasUnknown atomic.Bool
+	// turnGiven is when giveTurn was last called, in nanoseconds since 1970.
+	turnGiven atomic.Int64
 	// outsideKinds holds the driver.Kinds that outside workers run.
 	outsideKinds sync.Map
 	// retryScan is how often the store is scanned for retries that were left behind.

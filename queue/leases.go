@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/job"
@@ -244,7 +245,14 @@ func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) 
 			begun = j
 		}
 	}
-	q.decodeAnd(ctx, run, begin, func(context.Context, error) { isOther = l.leave(q, run) })
+	q.decodeAnd(ctx, run, begin, func(ctx context.Context, err error) {
+		if errors.Is(err, codec.ErrKeyUnavailable) {
+			q.leaveForKey(ctx, run, err)
+			isOther = true
+			return
+		}
+		isOther = l.leave(q, run)
+	})
 	return begun, isOther
 }
 
@@ -597,7 +605,7 @@ func (q *driverQueue) retryAtOnce(ctx context.Context, j amboy.Job) {
 // resolveSafely decodes a job. A panic of its own code is returned as an error.
 func (q *driverQueue) resolveSafely(r *driver.Record) (j amboy.Job, err error) {
 	err = errorOfPanic(func() (err error) {
-		j, err = r.Resolve(q.format)
+		j, err = q.form.resolve(r)
 		return err
 	})
 	if err != nil {
@@ -679,6 +687,9 @@ func (l *Leases) edit(ctx context.Context, edit LeaseEdit) error {
 		}
 		if err == nil {
 			r, err = q.record(j)
+		}
+		if err == nil {
+			err = q.form.seal(r)
 		}
 		return err
 	})

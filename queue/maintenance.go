@@ -2,12 +2,14 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -72,10 +74,12 @@ func (e *engine) scanRetries(ctx context.Context) error {
 		if q == nil {
 			continue
 		}
-		j, err := record.Resolve(q.format)
+		j, err := q.form.resolve(record)
 		switch {
 		case err == nil:
 			q.handOver(ctx, j)
+		case errors.Is(err, codec.ErrKeyUnavailable):
+			q.warnOfKey(ctx, record, err) // a process that has the key scans for retries too
 		case isUnknown(record, err):
 			e.meetUnknown(record) // a process that knows the type scans for retries too
 		default:

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
@@ -37,20 +38,29 @@ func distant(t *testing.T) *mongotest.Deployment {
 // start. With -v it prints the table of docs/guides/use-mongodb.md.
 func TestMongoDBCostsOfADrain(t *testing.T) {
 	const workers, keys = 64, 8.0
+	putRuns := func(t *testing.T, q amboy.Queue, jobs int) <-chan struct{} {
+		t.Helper()
+		run, done := countdown(jobs)
+		require.NoError(t, q.PutMany(t.Context(), runsOf(t, jobs, "job", run)))
+		return done
+	}
 	for _, test := range []struct {
 		name                          string
 		jobs                          int
 		put                           func(t *testing.T, q amboy.Queue, jobs int) (done <-chan struct{})
 		statements, outside, commands float64
+		codec                         codec.Codec
 	}{
 		{
 			name: "plain jobs", jobs: fullOr(10_000, 1000),
-			put: func(t *testing.T, q amboy.Queue, jobs int) <-chan struct{} {
-				run, done := countdown(jobs)
-				require.NoError(t, q.PutMany(t.Context(), runsOf(t, jobs, "job", run)))
-				return done
-			},
+			put:        putRuns,
 			statements: 0.05, outside: 0.1, commands: 0.07,
+		},
+		{
+			name: "encrypted jobs", jobs: fullOr(10_000, 1000),
+			put:        putRuns,
+			statements: 0.05, outside: 0.1, commands: 0.07,
+			codec: encrypting(t, "key"),
 		},
 		{
 			name: "jobs with results of 100 bytes", jobs: fullOr(10_000, 500),
@@ -70,7 +80,7 @@ func TestMongoDBCostsOfADrain(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := distant(t)
-				q := onMongoDB(t, d, workers, func(o *queue.MongoDBOptions) { o.CheckWaitUntil, o.CheckDispatchBy = false, false })
+				q := onMongoDB(t, d, workers, func(o *queue.MongoDBOptions) { o.CheckWaitUntil, o.CheckDispatchBy, o.Codec = false, false, test.codec })
 				done := test.put(t, q, test.jobs)
 				d.Server().ResetCosts()
 				require.NoError(t, q.Start(t.Context()))

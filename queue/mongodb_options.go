@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
@@ -39,6 +40,9 @@ type MongoDBOptions struct {
 	// amboy.BSON2 stores all jobs as BSON, and a nil slice or map as null. All forms are
 	// read with either setting. amboy.JSON is refused.
 	Format amboy.Format
+	// Codec encodes the arguments and results of jobs: see DriverQueueOptions.Codec. Processes
+	// with the legacy library can't read such jobs. Default: none.
+	Codec codec.Codec
 	// CheckWaitUntil and CheckDispatchBy build the indexes with which processes with the
 	// legacy library query jobs by their wait-until and dispatch-by times. With any
 	// setting, no job starts before its wait-until time or after its dispatch-by time.
@@ -201,6 +205,9 @@ func (o *MongoDBOptions) storeOptions() mongodb.Options {
 // the fields that locate the jobs, which the whole group shares.
 func (o MongoDBOptions) with(change MongoDBOptions) MongoDBOptions {
 	replace(&o.Format, change.Format)
+	if change.Codec != nil {
+		o.Codec = change.Codec
+	}
 	replace(&o.CheckWaitUntil, change.CheckWaitUntil)
 	replace(&o.CheckDispatchBy, change.CheckDispatchBy)
 	replace(&o.LegacyIndexes, change.LegacyIndexes)

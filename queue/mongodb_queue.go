@@ -131,6 +131,7 @@ func (o *MongoDBQueueOptions) driverOptions(name string) (DriverQueueOptions, er
 	opts := DriverQueueOptions{
 		NumWorkers:   workers,
 		Format:       o.DB.Format,
+		Codec:        o.DB.Codec,
 		LockTimeout:  o.DB.LockTimeout,
 		PollInterval: o.DB.WaitInterval,
 		Retention:    o.DB.retention(),

@@ -13,7 +13,7 @@ import (
 // any other format.
 func formatOf(q amboy.RetryableQueue) amboy.Format {
 	if stored, ok := q.(*driverQueue); ok {
-		return stored.format
+		return stored.form.format
 	}
 	return amboy.JSON
 }

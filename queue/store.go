@@ -21,6 +21,8 @@ type Store struct {
 	queues    []string
 	leaseTime time.Duration
 	now       func() time.Time
+	// formOf returns the stored form of the jobs of a queue; nil if jobs are held by reference.
+	formOf func(queue string) storedForm
 	// complete implements MarkComplete.
 	complete func(ctx context.Context, records []*driver.Record) []error
 	// abandon implements Abandon; nil if jobs are held by reference.
@@ -73,6 +75,22 @@ func (s *Store) Driver() driver.Driver { return s.driver }
 // ByReference reports whether jobs are held by reference, in this process. Such a job may
 // change while it is read.
 func (s *Store) ByReference() bool { return s.driver == nil }
+
+// HasCodec reports whether the jobs of a queue are encoded by a codec (see
+// DriverQueueOptions.Codec), as far as this process knows.
+func (s *Store) HasCodec(queue string) bool { return s.formOf != nil && s.formOf(queue).codec != nil }
+
+// Decode returns a record whose body and result are decoded by the codec of its queue, or r
+// itself if no codec encoded them. The records that Admin and Driver return are not decoded,
+// so that only code that asks for it reads them. The error wraps codec.ErrKeyUnavailable if
+// this process has no such codec or not the key, and is a *registry.MalformedError if the codec
+// refuses the data.
+func (s *Store) Decode(r *driver.Record) (*driver.Record, error) {
+	if s.formOf == nil {
+		return r, nil
+	}
+	return s.formOf(r.Group).open(r)
+}
 
 // Queues returns the names of the queues that the store is restricted to, or none if it
 // covers all queues.

@@ -18,9 +18,9 @@ type driverStore struct {
 	// queue returns the open queue with a name, or nil if this process does not have it
 	// open.
 	queue func(name string) *driverQueue
-	// retention and format apply to queues that are not open in this process.
+	// retention and form apply to queues that are not open in this process.
 	retention Retention
-	format    amboy.Format
+	form      storedForm
 }
 
 // noQueue is the queue function of stores without a queue in this process.
@@ -44,6 +44,7 @@ func (s driverStore) withQueues(leaseTime time.Duration, queues ...string) *Stor
 		queues:    queues,
 		leaseTime: leaseTime,
 		now:       s.now,
+		formOf:    s.formOf,
 		complete:  s.markComplete,
 		abandon:   s.abandon,
 	}
@@ -58,7 +59,7 @@ func (q *driverQueue) storedAs(shown amboy.Queue) *Store {
 		now:       q.engine.now,
 		queue:     func(string) *driverQueue { return q },
 		retention: q.retention,
-		format:    q.format,
+		form:      q.form,
 	}.withQueues(q.engine.leaseTime, q.name)
 	s.open = func(string) (amboy.Queue, bool) { return shown, true }
 	s.sinceTurn = func(ctx context.Context) (time.Duration, error) { return longestTurn(ctx, []*engine{q.engine}) }
@@ -72,7 +73,7 @@ func (q *driverQueue) storedAs(shown amboy.Queue) *Store {
 func (q *Inline) store() *Store { return q.storedAs(q) }
 
 func (g *driverGroup) store() *Store {
-	s := storeOfEngines(g.retention, g.format, func() []*engine { return []*engine{g.engine} })
+	s := storeOfEngines(g.retention, g.form, func() []*engine { return []*engine{g.engine} })
 	s.openNew = g.openNew
 	return s
 }
@@ -80,7 +81,7 @@ func (g *driverGroup) store() *Store {
 // store returns a store for the queues of all engines, which share one collection.
 func (g *mongoDBGroup) store() *Store {
 	db := g.opts.DefaultQueue.DB
-	s := storeOfEngines(db.retention(), db.Format, g.engines.opened)
+	s := storeOfEngines(db.retention(), storedForm{db.Format, db.Codec}, g.engines.opened)
 	s.openNew = g.openNew
 	return s
 }
@@ -91,8 +92,8 @@ func (g *queueGroup) openNew(ctx context.Context, name string) (amboy.Queue, err
 }
 
 // storeOfEngines returns the store that engines share. engines must always return at
-// least one. retention and format apply to queues that are not open.
-func storeOfEngines(retention Retention, format amboy.Format, engines func() []*engine) *Store {
+// least one. retention and form apply to queues that are not open.
+func storeOfEngines(retention Retention, form storedForm, engines func() []*engine) *Store {
 	queue := func(name string) *driverQueue {
 		for _, e := range engines() {
 			if q := e.queue(name); q != nil {
@@ -107,7 +108,7 @@ func storeOfEngines(retention Retention, format amboy.Format, engines func() []*
 		now:       first.now,
 		queue:     queue,
 		retention: retention,
-		format:    format,
+		form:      form,
 	}.withQueues(first.leaseTime)
 	s.open = func(name string) (amboy.Queue, bool) {
 		if q := queue(name); q != nil {
@@ -227,11 +228,7 @@ func (s driverStore) complete(r *driver.Record, now time.Time) *driver.Record {
 // is ended all the same: this may be the only way to get rid of it.
 func (s driverStore) forgetAt(ended *driver.Record, now time.Time) time.Time {
 	q := s.queue(ended.Group)
-	format := s.format
-	if q != nil {
-		format = q.format
-	}
-	j, err := ended.Resolve(format)
+	j, err := s.formOf(ended.Group).resolve(ended)
 	if err != nil {
 		j = nil
 	}
@@ -239,6 +236,14 @@ func (s driverStore) forgetAt(ended *driver.Record, now time.Time) time.Time {
 		return q.forgetAt(j, ended, now)
 	}
 	return s.retention.For(j).Until(driver.StateOf(ended, now), now)
+}
+
+// formOf returns the stored form of the jobs of a queue.
+func (s driverStore) formOf(queue string) storedForm {
+	if q := s.queue(queue); q != nil {
+		return q.form
+	}
+	return s.form
 }
 
 // report notifies the open queue of a record that ended.

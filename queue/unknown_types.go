@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
@@ -16,13 +18,23 @@ import (
 )
 
 // isUnknown reports whether an error from decoding a record means that this process does
-// not know the record's kind. A driver returns a record that it can't decode without a
+// not know the record's kind or lacks its key. A driver returns a record that it can't decode without a
 // type; no process can run such a record.
-func isUnknown(r *driver.Record, err error) bool { return r.Type != "" && registry.IsUnknown(err) }
+func isUnknown(r *driver.Record, err error) bool {
+	return r.Type != "" && (registry.IsUnknown(err) || errors.Is(err, codec.ErrKeyUnavailable))
+}
 
-// leave hands back a record whose kind this process does not know. From then on the
-// engine's claims leave out that kind.
+// leave hands back a record whose kind this process does not know, or whose key it lacks.
+// From then on the engine's claims leave out an unknown kind.
 func (q *driverQueue) leave(ctx context.Context, run *core.Run, reason error) {
+	if errors.Is(reason, codec.ErrKeyUnavailable) {
+		_, err := registry.GetJobFactory(run.Record.Type)
+		if err == nil {
+			q.leaveForKey(ctx, run, reason)
+			return
+		}
+		reason = err // it would not run here with the key either
+	}
 	kind := driver.KindOf(run.Record)
 	if !q.engine.leaveToOthers(run, kind) {
 		return
@@ -32,7 +44,7 @@ func (q *driverQueue) leave(ctx context.Context, run *core.Run, reason error) {
 	logging.Warning(ctx, fields)
 	// The type may have been registered since it was not found.
 	err := errorOfPanic(func() error {
-		_, err := run.Record.Resolve(q.format)
+		_, err := q.form.resolve(run.Record)
 		return err
 	})
 	if !isUnknown(run.Record, err) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -21,30 +22,52 @@ import (
 
 // Body is the encoded content of a job or a dependency manager, in BSON or in JSON. In a
 // document of its own format it is encoded as a document, in a document of the other
-// format as a string (base64 for BSON), so it can be stored in either. The zero Body is
-// empty. A Body is immutable.
+// format as a string (base64 for BSON), so it can be stored in either. A sealed body is
+// what a codec made of a Body (see package codec): it is encoded as binary data in BSON,
+// and as a string that no other body has in JSON. The zero Body is empty. A Body is
+// immutable.
 type Body struct {
-	isJSON bool
-	raw    []byte
+	form bodyForm
+	raw  []byte
 }
 
+type bodyForm uint8
+
+const (
+	bsonForm bodyForm = iota
+	jsonForm
+	sealedForm
+)
+
 // NewBody makes a body of the values that Raw and IsJSON of another body returned, for a
-// store that keeps them separately. The bytes are not checked before they are decoded, and
+// store that keeps them separately. For a sealed body use NewSealedBody. The bytes are not checked before they are decoded, and
 // must not be changed.
-func NewBody(raw []byte, isJSON bool) Body { return Body{isJSON: isJSON, raw: raw} }
+func NewBody(raw []byte, isJSON bool) Body {
+	if isJSON {
+		return Body{form: jsonForm, raw: raw}
+	}
+	return Body{raw: raw}
+}
+
+// NewSealedBody makes a sealed body of bytes that must not be changed.
+func NewSealedBody(raw []byte) Body { return Body{form: sealedForm, raw: raw} }
 
 // Raw returns the encoded content; nil for an empty body. It must not be changed.
 func (b Body) Raw() []byte { return b.raw }
 
-// IsJSON reports whether the content is JSON as opposed to BSON.
-func (b Body) IsJSON() bool { return b.isJSON }
+// IsJSON reports whether the content is JSON. If not, it is BSON, or sealed.
+func (b Body) IsJSON() bool { return b.form == jsonForm }
+
+// IsSealed reports whether the content is what a codec made of a body. It can't be decoded
+// without the codec.
+func (b Body) IsSealed() bool { return b.form == sealedForm }
 
 // encode encodes v with its own tags. It uses codecs for BSON.
 func encode(v any, f amboy.Format, codecs *bsoncodec.Registry) (body Body, err error) {
 	defer recoverTo(&err)
 	if f == amboy.JSON {
 		if own, ok := v.(outsideform.Form); ok {
-			body.isJSON = true
+			body.form = jsonForm
 			body.raw, err = own.StoredForm()
 			return body, err
 		}
@@ -103,7 +126,7 @@ func encodeJSON(v any) (Body, error) {
 	if !isObject(raw) {
 		return Body{}, errors.New("must encode as a JSON object, because a string would be read as BSON")
 	}
-	return Body{isJSON: true, raw: raw}, nil
+	return Body{form: jsonForm, raw: raw}, nil
 }
 
 // isObject reports whether a valid JSON value is an object.
@@ -124,9 +147,11 @@ func (b Body) decode(v any, codecs *bsoncodec.Registry) (err error) {
 	switch {
 	case len(b.raw) == 0:
 		return errors.New("it is empty")
-	case b.isJSON && !isObject(b.raw):
+	case b.IsSealed():
+		return errSealed
+	case b.IsJSON() && !isObject(b.raw):
 		return errors.New("it is not a JSON object")
-	case b.isJSON:
+	case b.IsJSON():
 		if own, ok := v.(outsideform.Form); ok {
 			return own.RestoreForm(b.raw)
 		}
@@ -152,9 +177,11 @@ func decodeBSON(raw []byte, v any, codecs *bsoncodec.Registry) error {
 	return err
 }
 
+var errSealed = errors.New("it is encoded by a codec, without which it can't be read")
+
 // decodeMap decodes the body into a map.
 func (b Body) decodeMap() (doc map[string]any, err error) {
-	if !b.isJSON {
+	if !b.IsJSON() {
 		err = b.decode(&doc, methodStrings)
 		return doc, err
 	}
@@ -183,12 +210,17 @@ func (b Body) MarshalJSON() ([]byte, error) {
 	switch {
 	case b.IsZero():
 		return []byte("null"), nil
-	case b.isJSON:
+	case b.IsJSON():
 		return b.raw, nil
+	case b.IsSealed():
+		return json.Marshal(sealedPrefix + base64.StdEncoding.EncodeToString(b.raw))
 	default:
 		return json.Marshal(b.raw)
 	}
 }
+
+// sealedPrefix begins the JSON string of a sealed body. It is no base64.
+const sealedPrefix = "sealed:"
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (b *Body) UnmarshalJSON(data []byte) error {
@@ -200,16 +232,21 @@ func (b *Body) UnmarshalJSON(data []byte) error {
 		if err := json.Unmarshal(data, &text); err != nil {
 			return err
 		}
+		text, isSealed := strings.CutPrefix(text, sealedPrefix)
 		raw, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
 			return fmt.Errorf("reading a body in base64: %w", err)
+		}
+		if isSealed {
+			*b = NewSealedBody(raw)
+			return nil
 		}
 		if !isDocument(raw) {
 			return errors.New("reading a body in base64: it is not a BSON document")
 		}
 		*b = Body{raw: raw}
 	case isObject(data):
-		*b = Body{isJSON: true, raw: bytes.Clone(data)}
+		*b = Body{form: jsonForm, raw: bytes.Clone(data)}
 	default:
 		return errors.New("reading a body: want an object or a string with base64")
 	}
@@ -221,8 +258,10 @@ func (b Body) MarshalBSONValue() (bsontype.Type, []byte, error) {
 	switch {
 	case b.IsZero():
 		return bson.TypeNull, nil, nil
-	case b.isJSON:
+	case b.IsJSON():
 		return bson.TypeString, bsoncore.AppendString(nil, string(b.raw)), nil
+	case b.IsSealed():
+		return bson.TypeBinary, bsoncore.AppendBinary(nil, bson.TypeBinaryUserDefined, b.raw), nil
 	default:
 		return bson.TypeEmbeddedDocument, b.raw, nil
 	}
@@ -244,9 +283,15 @@ func (b *Body) UnmarshalBSONValue(t bsontype.Type, data []byte) error {
 		if !json.Valid(raw) || !isObject(raw) {
 			return errors.New("reading a body: the string is not a JSON object")
 		}
-		*b = Body{isJSON: true, raw: raw}
+		*b = Body{form: jsonForm, raw: raw}
+	case bson.TypeBinary:
+		subtype, raw, _, ok := bsoncore.ReadBinary(data)
+		if !ok || subtype != bson.TypeBinaryUserDefined {
+			return fmt.Errorf("reading a body: binary data of subtype %#x is not that of a codec", subtype)
+		}
+		*b = NewSealedBody(bytes.Clone(raw))
 	default:
-		return fmt.Errorf("reading a body: want a document or a string, got a %s", t)
+		return fmt.Errorf("reading a body: want a document, a string or binary data, got a %s", t)
 	}
 	return nil
 }

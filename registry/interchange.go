@@ -258,7 +258,7 @@ func (i *JobInterchange) Resolve(f amboy.Format) (amboy.Job, error) {
 	if err == nil {
 		return i.build(registered, f)
 	}
-	if empty, ok := outsideform.New(i.Type, i.Version, i.Job.raw, i.Job.isJSON).(amboy.Job); ok {
+	if empty, ok := outsideform.New(i.Type, i.Version, i.Job.raw, i.Job.IsJSON()).(amboy.Job); ok {
 		return i.build(jobType{factory: func() amboy.Job { return empty }}, f)
 	}
 	return nil, &UnknownTypeError{JobID: i.JobID(), Type: i.Type}
@@ -321,7 +321,7 @@ func (i *JobInterchange) upgraded(t jobType, current int, codecs *bsoncodec.Regi
 		}
 	}
 	f := amboy.BSON2
-	if i.Job.isJSON {
+	if i.Job.IsJSON() {
 		f = amboy.JSON
 	}
 	body, err := encode(doc, f, codecs)
@@ -430,7 +430,7 @@ func DecodeJobInterchange(data []byte, f amboy.Format) (*JobInterchange, error) 
 		return nil, fmt.Errorf("decoding an interchange form: %d is not a format", f)
 	}
 	i := &JobInterchange{}
-	body := Body{isJSON: f == amboy.JSON, raw: data}
+	body := NewBody(data, f == amboy.JSON)
 	if err := body.decode(i, methodStrings); err != nil {
 		return nil, &MalformedError{Err: err}
 	}

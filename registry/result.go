@@ -34,7 +34,10 @@ func encodeResult(j amboy.Job, f amboy.Format) (*Body, error) {
 // decodeResult decodes a job's result into the value that a pointer refers to.
 func (b *Body) decodeResult(into any) (err error) {
 	defer recoverTo(&err)
-	if b.isJSON {
+	if b.IsSealed() {
+		return wrapResult(errSealed)
+	}
+	if b.IsJSON() {
 		var doc map[string]json.RawMessage
 		err = json.Unmarshal(b.raw, &doc)
 		if err == nil && doc[resultField] == nil {

@@ -33,6 +33,8 @@ const (
 	ActionControl = guard.Control
 	// ActionWork leases jobs to an outside worker, renews leases and acknowledges jobs.
 	ActionWork = guard.Work
+	// ActionReveal shows the arguments and the result of an encrypted job; see RevealEncrypted.
+	ActionReveal = guard.Reveal
 )
 
 // Access describes what a request is about to do: the Action, the queue, and the ID and
@@ -143,6 +145,15 @@ func MaskArgs(mask func(job management.JobRef, jobType string, args json.RawMess
 		panic("rest.MaskArgs: the function must not be nil")
 	}
 	return func(o *options) { o.guard.MaskArgs = mask }
+}
+
+// RevealEncrypted lets requests read the arguments and results of jobs that a codec of their
+// queue encrypts (see queue.DriverQueueOptions), if the function of Authorize allows them
+// ActionReveal on the job. MaskArgs applies to what they read. Without this option they are
+// hidden from every request, as "encrypted", and a QueueService refuses to show such jobs.
+// Outside workers get the payloads of the jobs that they lease in any case.
+func RevealEncrypted() Option {
+	return func(o *options) { o.guard.RevealEncrypted = true }
 }
 
 // Hosts sets the hosts that requests may name, each a name or an address without a port. A

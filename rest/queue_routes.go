@@ -58,8 +58,10 @@ type jobStatus struct {
 //
 // Without options it allows every request: any client can run a job of any registered
 // type, with arguments of its choice. With options it follows the rules of the function
-// Handler: see Authorize, CreateTypes, Actor, Audit and Hosts. While the service has no
-// queue, it answers with status 503.
+// Handler: see Authorize, CreateTypes, Actor, Audit, Hosts and RevealEncrypted. If the queue has
+// a codec, jobs are not shown without RevealEncrypted: GET /v1/job/{name} is refused with status
+// 403, and the status of a job lacks the job. While the service has no queue, it answers with
+// status 503.
 func (s *QueueService) Handler(opts ...Option) http.Handler {
 	return newServiceHandler(map[string]http.HandlerFunc{
 		"GET /{$}":                  s.getStatus,
@@ -271,6 +273,9 @@ func (s *QueueService) form(r *http.Request) (*registry.JobInterchange, error) {
 	if !isReadable(q, j) {
 		return nil, &web.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("job %q can be read only after it has ended, because its queue holds it by reference", id)}
 	}
+	if !mayReveal(r, q, id) {
+		return nil, &web.Failure{Status: http.StatusForbidden, Kind: web.KindDenied, Text: fmt.Sprintf("job %q is encrypted, and the request may not read encrypted jobs", id)}
+	}
 	return registry.MakeJobInterchange(j, amboy.JSON)
 }
 
@@ -330,7 +335,7 @@ func (s *QueueService) answerJobStatus(w http.ResponseWriter, r *http.Request, w
 	}
 	answer := jobStatus{ID: id}
 	code := http.StatusOK
-	if err := answer.read(r.Context(), q, wait); err != nil {
+	if err := answer.read(r, q, wait); err != nil {
 		f := web.FailureOf(r.Context(), err)
 		web.LogFailure(r, f, err)
 		code, answer.Error = f.Status, f.Text
@@ -343,7 +348,8 @@ func (s *QueueService) answerJobStatus(w http.ResponseWriter, r *http.Request, w
 }
 
 // read waits, and sets the status of the job after that.
-func (s *jobStatus) read(ctx context.Context, q amboy.Queue, wait waitFunc) error {
+func (s *jobStatus) read(r *http.Request, q amboy.Queue, wait waitFunc) error {
+	ctx := r.Context()
 	j, ok := q.Get(ctx, s.ID)
 	if !ok {
 		return amboy.NewJobNotFoundErrorf("job %q does not exist", s.ID)
@@ -356,7 +362,7 @@ func (s *jobStatus) read(ctx context.Context, q amboy.Queue, wait waitFunc) erro
 	if err := j.Error(); err != nil {
 		s.Error = err.Error()
 	}
-	if isReadable(q, j) {
+	if isReadable(q, j) && mayReveal(r, q, s.ID) {
 		form, err := registry.MakeJobInterchange(j, amboy.JSON)
 		if err != nil {
 			return err

@@ -9,10 +9,12 @@ import (
 
 	"github.com/mongodb/grip/message"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/publictext"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/registry"
 	"github.com/mongodb/amboy/rest/internal/guard"
 	"github.com/mongodb/amboy/rest/internal/web"
@@ -125,6 +127,16 @@ func isAllowed(r *http.Request) bool {
 func mayRead(r *http.Request) bool {
 	call := callOf(r)
 	return call == nil || call.guard.Allow(r, Access{Action: ActionRead, Queue: call.queueName()}) == nil
+}
+
+// mayReveal reports whether a request may read the jobs of a queue, which may be encrypted.
+func mayReveal(r *http.Request, q amboy.Queue, id string) bool {
+	store, ok := queue.StoreOf(q)
+	if !ok || len(store.Queues()) != 1 || !store.HasCodec(store.Queues()[0]) {
+		return true
+	}
+	call := callOf(r)
+	return call != nil && call.guard.MayReveal(r, call.queueName(), id)
 }
 
 // mayWait counts a request that waits, if the service has rules. leave must be called when it

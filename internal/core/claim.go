@@ -338,6 +338,15 @@ func (c *Core) learnUnknown(kind driver.Kind) {
 	}
 }
 
+// accept makes claims accept a kind again.
+func (c *Core) accept(kind driver.Kind) {
+	left := slices.DeleteFunc(slices.Clone(c.unknown), func(unknown driver.Kind) bool { return unknown == kind })
+	if len(left) < len(c.unknown) {
+		c.unknown = left
+		c.changed()
+	}
+}
+
 // forgetUnknown makes claims accept all kinds again.
 func (c *Core) forgetUnknown() {
 	if len(c.unknown) > 0 {

@@ -177,6 +177,8 @@ func (c *Core) handle(event Event) {
 		c.retriesScanned(e)
 	case Unknown:
 		c.learnUnknown(e.Kind)
+	case Known:
+		c.accept(e.Kind)
 	case Registered:
 		c.forgetUnknown()
 	case Looked:

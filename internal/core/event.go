@@ -43,6 +43,8 @@ type (
 	// Unknown reports a kind of job that this process does not know, and of which it
 	// holds no lease.
 	Unknown struct{ Kind driver.Kind }
+	// Known reports that claims may accept a kind again.
+	Known struct{ Kind driver.Kind }
 	// Registered reports that this process may now know kinds that it did not know.
 	Registered struct{}
 	// RecoverNow asks for a recovery of leases before its time, because leases that are not
@@ -147,6 +149,7 @@ func (Changed) isEvent()        {}
 func (StoreChanged) isEvent()   {}
 func (DueAt) isEvent()          {}
 func (Unknown) isEvent()        {}
+func (Known) isEvent()          {}
 func (Registered) isEvent()     {}
 func (RecoverNow) isEvent()     {}
 func (Tick) isEvent()           {}

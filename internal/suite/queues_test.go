@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/amboytest"
+	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/queue"
@@ -27,6 +28,7 @@ var variants = flag.Bool("suite.variants", false, "also run the whole suite on t
 var queues = []kind{
 	{name: "local", faked: true, newStore: localStore},
 	{name: "memory", faked: true, stored: true, newStore: memoryStore},
+	{name: "memory with codec", faked: true, stored: true, newStore: codecStore},
 	{name: "amboytest", faked: true, stored: true, newStore: inlineStore},
 	{name: "sqlite", stored: true, shared: true, newStore: sqliteStore},
 	{name: "postgres", stored: true, shared: true, newStore: postgresStore},
@@ -57,6 +59,7 @@ type kind struct {
 type options struct {
 	workers   int // 0 for one
 	retryable queue.RetryableQueueOptions
+	codec     codec.Codec
 }
 
 func (o options) numWorkers() int { return max(1, o.workers) }
@@ -75,6 +78,16 @@ func memoryStore(t *testing.T) func(options) (amboy.Queue, error) {
 	store, err := memory.New(memory.Options{KeepFinished: 10_000})
 	require.NoError(t, err)
 	return func(o options) (amboy.Queue, error) { return openQueue(store, o) }
+}
+
+func codecStore(t *testing.T) func(options) (amboy.Queue, error) {
+	encrypting, err := codec.NewAESGCM(codec.Key{ID: "suite", Secret: make([]byte, codec.KeyBytes)})
+	require.NoError(t, err)
+	open := memoryStore(t)
+	return func(o options) (amboy.Queue, error) {
+		o.codec = encrypting
+		return open(o)
+	}
 }
 
 func inlineStore(t *testing.T) func(options) (amboy.Queue, error) {
@@ -131,6 +144,7 @@ func openQueue(store driver.Driver, o options) (amboy.Queue, error) {
 		Name:        "suite",
 		NumWorkers:  o.numWorkers(),
 		Retryable:   o.retryable,
+		Codec:       o.codec,
 		// needed if the store does not notify of changes
 		PollInterval: 20 * time.Millisecond,
 	})

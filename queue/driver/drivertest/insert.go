@@ -9,11 +9,13 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/registry"
 )
 
 var insertRules = []rule{
 	{"a transaction of another store is refused", insertForeign},
 	{"records are stored as given", insertStores},
+	{"sealed bodies are stored as given, and replaced", insertSealed},
 	{"the record stays the caller's own", insertCopies},
 	{"records keep their order", insertKeepsOrder},
 	{"inserting no records is no error", insertNothing},
@@ -78,6 +80,31 @@ func insertStores(f *fixture) {
 	j, err := got.Resolve(amboy.JSON)
 	require.NoError(f, err)
 	assert.Equal(f, "content", j.(*testJob).Note)
+}
+
+func insertSealed(f *fixture) {
+	sealed := func(content string) registry.Body { return registry.NewSealedBody([]byte(content + "\x00\xff")) }
+	given := f.record(spec{id: "job"})
+	given.Job = sealed("put")
+	errs, err := f.driver.Insert(f.ctx, []*driver.Record{given})
+	require.NoError(f, err)
+	require.Equal(f, []error{nil}, errs)
+	assert.Equal(f, sealed("put"), f.get("job").Job)
+
+	r := f.claimOne("job")
+	assert.Equal(f, sealed("put"), r.Job)
+	r.Job = sealed("saved")
+	require.NoError(f, f.driver.Save(f.ctx, r))
+	assert.Equal(f, sealed("saved"), f.get("job").Job)
+
+	e := ended(r, amboy.StateSucceeded)
+	result := sealed("result")
+	e.Job, e.Result = sealed("ended"), &result
+	require.NoError(f, f.tryComplete(driver.LeaseOf(r), e))
+	got := f.get("job")
+	assert.Equal(f, sealed("ended"), got.Job)
+	require.NotNil(f, got.Result)
+	assert.Equal(f, result, *got.Result)
 }
 
 // longestID returns the longest ID of a job, with characters of URLs.

@@ -24,11 +24,13 @@ const (
 	Control Action = "control"
 	// Work leases jobs to an outside worker, renews leases and acknowledges jobs.
 	Work Action = "work"
+	// Reveal shows the arguments and the result of an encrypted job.
+	Reveal Action = "reveal"
 )
 
 // Actions lists all actions.
 func Actions() []Action {
-	actions := []Action{Read, Create, Control, Work}
+	actions := []Action{Read, Create, Control, Work, Reveal}
 	for _, kind := range management.ActionKinds() {
 		actions = append(actions, Action(kind))
 	}
@@ -37,7 +39,7 @@ func Actions() []Action {
 
 // Access describes what a request is about to do. One request may need several.
 type Access struct {
-	// Action is the action: "read", "create", "control", "work", or a management.ActionKind.
+	// Action is the action: "read", "create", "control", "work", "reveal", or a management.ActionKind.
 	Action Action
 	// Queue is the name of the queue. It identifies the tenant if the program has a queue
 	// for each tenant.

@@ -34,6 +34,9 @@ type Options struct {
 	Tenant func(r *http.Request) string
 	// MaskArgs redacts arguments and results. Default: no redaction.
 	MaskArgs MaskArgs
+	// RevealEncrypted lets requests that Authorize allows to Reveal read the arguments and
+	// results of encrypted jobs. Default: they are hidden from all.
+	RevealEncrypted bool
 	// CreateTypes are the types of jobs that may be put. Default: none.
 	CreateTypes []string
 	// CreateOutside allows jobs for outside workers to be put, of any type that is not
@@ -97,6 +100,12 @@ func (g *Guard) AllowWork(r *http.Request, queues, types []string) error {
 		}
 	}
 	return nil
+}
+
+// MayReveal reports whether a request may read the arguments and the result of an encrypted
+// job.
+func (g *Guard) MayReveal(r *http.Request, queue, id string) bool {
+	return g.of(r).mayReveal(r.Context(), queue, id)
 }
 
 // Client identifies the client of a request, for limits.
@@ -300,6 +309,10 @@ func (g *guarded) client() string {
 		return network.String()
 	}
 	return address.String()
+}
+
+func (g *guarded) mayReveal(ctx context.Context, queue, id string) bool {
+	return g.opts.RevealEncrypted && g.allowJob(ctx, Access{Action: Reveal, Queue: queue, ID: id}) == nil
 }
 
 // The texts shown in place of hidden arguments.

@@ -188,6 +188,11 @@ func (g *guarded) Job(ctx context.Context, queue, id string) (management.Job, er
 	if err != nil {
 		return management.Job{}, err
 	}
+	if job.Encrypted {
+		if job, err = g.revealed(ctx, job); err != nil {
+			return management.Job{}, err
+		}
+	}
 	g.mask(ctx, &job)
 	queueOf := func(d management.Dependency) string { return d.Queue }
 	job.DependsOn = onlyOwn(g, job.DependsOn, queueOf)
@@ -197,6 +202,21 @@ func (g *guarded) Job(ctx context.Context, queue, id string) (management.Job, er
 		if scope.Holder != nil && !g.isOwn(scope.Holder.Queue) {
 			job.Scopes[i].Holder = nil
 		}
+	}
+	return job, nil
+}
+
+// revealed returns an encrypted job with its arguments and its result if the request may read
+// them, and otherwise without, even if the inspector showed them.
+func (g *guarded) revealed(ctx context.Context, job management.Job) (management.Job, error) {
+	if g.mayReveal(ctx, job.Queue, job.ID) {
+		return g.inner.Job(management.WithReveal(ctx), job.Queue, job.ID)
+	}
+	if job.Args != nil {
+		job.Args, job.ArgsHidden = nil, management.HiddenEncrypted
+	}
+	if job.Result != nil {
+		job.Result, job.ResultHidden = nil, management.HiddenEncrypted
 	}
 	return job, nil
 }

@@ -264,13 +264,25 @@ func (f *fake) Act(_ context.Context, req management.ActRequest) (management.Act
 	found, next := f.find(req.Filter, req.Cursor, req.Limit)
 	acted := management.Acted{Next: next}
 	for _, j := range found {
-		if slices.Contains(allowed[req.Kind], j.State) {
-			acted.Done++
-		} else {
+		if !slices.Contains(allowed[req.Kind], j.State) {
 			acted.Skipped++
+			continue
+		}
+		acted.Done++
+		if req.DryRun {
+			acted.States.Add(oneOf[j.State])
 		}
 	}
 	return acted, f.err
+}
+
+// oneOf is a count of one job by its state.
+var oneOf = map[amboy.JobState]management.StateCounts{
+	amboy.StateScheduled: {Scheduled: 1},
+	amboy.StateRunning:   {Running: 1},
+	amboy.StateParked:    {Parked: 1},
+	amboy.StateSucceeded: {Succeeded: 1},
+	amboy.StateFailed:    {Failed: 1},
 }
 
 func (f *fake) Scopes(_ context.Context, _ management.ScopeFilter, page management.PageRequest) (management.ScopePage, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/printable"
 	"github.com/mongodb/amboy/management"
 )
@@ -126,8 +127,7 @@ func (a *actCommand) actOnNamed(ctx context.Context, queue string, ids []string)
 	var first error
 	for _, id := range ids {
 		acted, err := a.one(ctx, queue, id)
-		sum.Done += acted.Done
-		sum.Skipped += acted.Skipped
+		add(&sum, acted)
 		if err == nil {
 			continue
 		}
@@ -206,8 +206,7 @@ func (a *actCommand) sweep(ctx context.Context, filter management.JobFilter, dry
 		case err != nil:
 			return sum, fmt.Errorf("counting the jobs to %s: %w", a.kind, err)
 		}
-		sum.Done += acted.Done
-		sum.Skipped += acted.Skipped
+		add(&sum, acted)
 		cursor = acted.Next
 		if cursor == "" || sum.Done+sum.Skipped >= most {
 			return sum, nil
@@ -215,9 +214,16 @@ func (a *actCommand) sweep(ctx context.Context, filter management.JobFilter, dry
 	}
 }
 
+// add adds the numbers of a part of an action.
+func add(sum *management.Acted, part management.Acted) {
+	sum.Done += part.Done
+	sum.Skipped += part.Skipped
+	sum.States.Add(part.States)
+}
+
 // confirm asks the user for confirmation.
 func (a *actCommand) confirm(ctx context.Context, preview management.Acted) error {
-	question := fmt.Sprintf("%s (skipped: %d). Continue? [y/N] ", printable.Text(a.would(preview)), preview.Skipped)
+	question := fmt.Sprintf("%s; skipped: %d. Continue? [y/N] ", printable.Text(a.would(preview)), preview.Skipped)
 	if _, err := io.WriteString(a.Stderr, question); err != nil {
 		return fmt.Errorf("asking for confirmation: %w", err)
 	}
@@ -249,16 +255,31 @@ func (a *actCommand) end(acted management.Acted) error {
 
 func (a *actCommand) printResult(acted management.Acted) error {
 	return a.print(acted, func(out *page) {
-		text := fmt.Sprintf("%s: %d", a.done, acted.Done)
 		if a.dryRun {
-			text = a.would(acted)
+			out.line(fmt.Sprintf("%s; skipped: %d", a.would(acted), acted.Skipped))
+			return
 		}
-		out.line(fmt.Sprintf("%s, skipped: %d", text, acted.Skipped))
+		out.line(fmt.Sprintf("%s: %d, skipped: %d", a.done, acted.Done, acted.Skipped))
 	})
 }
 
-func (a *actCommand) would(acted management.Acted) string {
-	return fmt.Sprintf("would be %s: %d", a.done, acted.Done)
+// would returns what a preview found: how many jobs in which states would change, and whether
+// scheduled jobs would start before their time.
+func (a *actCommand) would(preview management.Acted) string {
+	text := fmt.Sprintf("would be %s: %d", a.done, preview.Done)
+	var states []string
+	for _, state := range amboy.JobStates() {
+		if n := preview.States.Of(state); n > 0 {
+			states = append(states, fmt.Sprintf("%s: %d", state, n))
+		}
+	}
+	if len(states) > 0 {
+		text += " (" + strings.Join(states, ", ") + ")"
+	}
+	if a.kind == management.Retry && preview.States.Scheduled > 0 {
+		text += ", scheduled jobs before their time"
+	}
+	return text
 }
 
 // strictResult returns the exit code for --strict.

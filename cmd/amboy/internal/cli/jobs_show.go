@@ -87,6 +87,7 @@ func jobHead(out *page, j management.Job) {
 		out.row("metadata "+key, j.Metadata[key])
 	}
 	optional("args hidden", j.ArgsHidden)
+	optional("result hidden", j.ResultHidden)
 	var allowed []string
 	for _, kind := range j.Actions {
 		allowed = append(allowed, string(kind))

@@ -147,7 +147,7 @@ func TestJobsThatFailAgainAreRetriedOnlyOnce(t *testing.T) {
 }
 
 func TestConfirmation(t *testing.T) {
-	const question = "would be retried: 2 (skipped: 1). Continue? [y/N] "
+	const question = "would be retried: 2 (scheduled: 1, failed: 1), scheduled jobs before their time; skipped: 1. Continue? [y/N] "
 	for answer, goesOn := range map[string]bool{
 		"y\n": true, "Yes\n": true, "y": true,
 		"n\n": false, "\n": false, "": false, "yesterday\n": false,

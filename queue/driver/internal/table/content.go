@@ -44,6 +44,8 @@ const (
 	emptyBody = 0
 	bsonBody  = 1
 	jsonBody  = 2
+	// sealedBody is what a codec made of a body (see registry.Body.IsSealed).
+	sealedBody = 3
 )
 
 // OtherDependency is the value of the column dependency for a dependency in the column extra. The
@@ -87,6 +89,8 @@ func Encode(r *driver.Record) (Record, error) {
 	switch {
 	case r.Job.IsZero():
 		c.Format = emptyBody
+	case r.Job.IsSealed():
+		c.Format = sealedBody
 	case r.Job.IsJSON():
 		c.Format = jsonBody
 	default:
@@ -225,7 +229,11 @@ func (c *Content) record(j *Job, queue string) *driver.Record {
 		ForgetAt:        TimeOf(c.ForgetAt),
 		CancelRequested: j.Cancel,
 	}
-	if c.Format != emptyBody {
+	switch c.Format {
+	case emptyBody:
+	case sealedBody:
+		r.Job = registry.NewSealedBody(c.Body)
+	default:
 		r.Job = registry.NewBody(c.Body, c.Format == jsonBody)
 	}
 	schedule.Describe(&r.Status, j.Place.Schedule(), schedule.Block{Scope: scope.Of(c.BlockedBy, j.Scopes), Open: c.OpenEdges, Edges: len(c.Edges)})

@@ -1,0 +1,73 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/envelope"
+)
+
+// reencodePage is the number of jobs that Reencode reads at a time.
+const reencodePage = 100
+
+// Reencode encodes again the jobs that wait and that were not encoded with the codec and the
+// key that their queue uses now, so that an old key can be removed sooner. It returns how many
+// jobs it has stored. Running jobs are encoded when they end, and jobs that have ended are left
+// as they are until their retention is over. Call it when all processes have the new key first:
+// a process without it leaves the jobs to others.
+//
+// It blocks until it has read all jobs that wait. After an error of the store it stops; a job
+// that can't be decoded is left, and the error names the first such job. Calling it again
+// continues. It may run while jobs are put and run, in several processes.
+func (s *Store) Reencode(ctx context.Context) (done int, err error) {
+	if s.driver == nil {
+		return 0, fmt.Errorf("encoding jobs again: %w", ErrByReference)
+	}
+	waiting := driver.Query{
+		Queues: s.queues, Latest: true,
+		States: []amboy.JobState{amboy.StateScheduled, amboy.StatePending, amboy.StateBlocked, amboy.StateParked, amboy.StateRetrying},
+	}
+	var left error
+	for r, failed := range records(ctx, s.driver, waiting, reencodePage) {
+		if failed != nil {
+			return done, fmt.Errorf("encoding jobs again: %w", failed)
+		}
+		again, failed := s.formOf(r.Group).again(r)
+		if failed != nil && left == nil {
+			left = fmt.Errorf("encoding jobs again: %w", failed)
+		}
+		if again == nil {
+			continue
+		}
+		switch failed = s.driver.Save(ctx, again); {
+		case failed == nil:
+			done++
+		case errors.Is(failed, amboy.ErrLeaseLost) || amboy.IsJobNotFoundError(failed): // it has changed since
+		default:
+			return done, fmt.Errorf("encoding job %q of queue %q again: %w", r.JobID(), r.Group, failed)
+		}
+	}
+	return done, left
+}
+
+// again returns a record that is sealed as the queue seals now, or nil if r already is.
+func (f storedForm) again(r *driver.Record) (*driver.Record, error) {
+	if f.codec == nil || r.Job.IsZero() {
+		return nil, nil
+	}
+	opened, err := f.open(r)
+	if err != nil {
+		return nil, err
+	}
+	again := *opened
+	if err := f.seal(&again); err != nil {
+		return nil, err
+	}
+	if envelope.SameKey(r.Job, again.Job) {
+		return nil, nil
+	}
+	return &again, nil
+}
