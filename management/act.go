@@ -70,6 +70,8 @@ type target struct {
 	state amboy.JobState
 	// exclusive names the scopes and the unique key that the job takes when it runs again.
 	exclusive []string
+	// edges are the IDs of the jobs that it waits for when it runs again.
+	edges []string
 }
 
 func (i *inspector) newActWalk(ctx context.Context, req ActRequest) (*actWalk, error) {
@@ -170,6 +172,9 @@ func (w *actWalk) add(r *driver.Record, state amboy.JobState, action driver.Acti
 	t := target{id: r.JobID(), state: state}
 	if action.Kind == driver.Restart {
 		t.exclusive = exclusiveOnPut(r)
+		if r.Dependency != nil && !action.IgnoreEdges {
+			t.edges = r.Dependency.Edges
+		}
 	}
 	b.records = append(b.records, t)
 }
@@ -229,13 +234,15 @@ func (w *actWalk) act(ctx context.Context, key batchKey) error {
 	if w.req.DryRun && key.kind == driver.Restart {
 		return w.dryRunRestart(ctx, key.queue, b)
 	}
-	for some := range slices.Chunk(b.records, pageSize) {
-		done, err := w.actOnSome(ctx, key.queue, idsOf(some), w.states(key.kind), b.action, w.req.DryRun)
-		w.countDone(done, key.state)
-		if err != nil {
-			return fmt.Errorf("queue %q: %w", key.queue, err)
+	for _, round := range inRounds(b.records) {
+		for some := range slices.Chunk(round, pageSize) {
+			done, err := w.actOnSome(ctx, key.queue, idsOf(some), w.states(key.kind), b.action, w.req.DryRun)
+			w.countDone(done, key.state)
+			if err != nil {
+				return fmt.Errorf("queue %q: %w", key.queue, err)
+			}
+			w.acted.Skipped += len(some) - done // their state has changed meanwhile
 		}
-		w.acted.Skipped += len(some) - done // their state has changed meanwhile
 	}
 	return nil
 }

@@ -42,7 +42,10 @@ type ActionKind string
 const (
 	// Retry runs a job now. A scheduled job, including one that waits for its next
 	// attempt, becomes due. A job that failed, was canceled or expired runs again as the
-	// same attempt. A job that is pending, running, retrying, or blocked by a scope or a
+	// same attempt, after the jobs that it depends on: it waits for those that have not
+	// ended, and fails without running if one of them has ended without success, unless it
+	// runs after failures. It does not wait for a job that the queue has removed. One
+	// call of Act retries jobs before those that depend on them. A job that is pending, running, retrying, or blocked by a scope or a
 	// dependency is left as it is.
 	Retry ActionKind = "retry"
 	// Cancel ends a job that has not ended. A running job is asked to end: it ends when
@@ -83,6 +86,10 @@ type Action struct {
 	// Reason is shown with the job. It is for Cancel and Park only, and has at most
 	// MaxReasonBytes.
 	Reason string `json:"reason,omitempty"`
+	// IgnoreDependencies is for Retry only: a job that failed, was canceled or expired runs
+	// again whatever became of the jobs that it depends on. Jobs that have not ended still
+	// wait.
+	IgnoreDependencies bool `json:"ignore_dependencies,omitempty"`
 }
 
 // MaxReasonBytes is the maximum length of a reason.
@@ -104,6 +111,8 @@ func (a Action) Validate() error {
 		return invalid("priority", fmt.Sprint(*a.Priority), "is for prioritize only")
 	case a.Reason != "" && a.Kind != Cancel && a.Kind != Park:
 		return invalid("reason", a.Reason, "is for cancel and park only")
+	case a.IgnoreDependencies && a.Kind != Retry:
+		return invalid("ignore_dependencies", "true", "is for retry only")
 	case !utf8.ValidString(a.Reason):
 		return invalid("reason", a.Reason, "must be valid UTF-8")
 	case len(a.Reason) > MaxReasonBytes:

@@ -139,7 +139,7 @@ func (a Action) driverAction(state amboy.JobState, now time.Time) driver.Action 
 	switch a.Kind {
 	case Retry:
 		if state.IsFinal() {
-			return driver.Action{Kind: driver.Restart}
+			return driver.Action{Kind: driver.Restart, IgnoreEdges: a.IgnoreDependencies}
 		}
 		return driver.Action{Kind: driver.RunNow}
 	case Cancel:

@@ -137,6 +137,7 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 			{"priority", actOn("done", management.Action{Kind: management.Prioritize})},
 			{"priority", actOn("done", management.Action{Kind: management.Retry, Priority: new(1)})},
 			{"reason", actOn("done", management.Action{Kind: management.Retry, Reason: "why"})},
+			{"ignore_dependencies", actOn("done", management.Action{Kind: management.Cancel, IgnoreDependencies: true})},
 			{"reason", actOn("done", management.Action{Kind: management.Park, Reason: strings.Repeat("a", management.MaxReasonBytes+1)})},
 			{"id", actOn("", retry)},
 			{"id", actOn("\xff", retry)},

@@ -192,3 +192,34 @@ func ExampleInspector_countStates() {
 	// succeeded 1
 	// failed 2
 }
+
+// Run a job although the one that it depends on has failed.
+func ExampleAction_ignoreDependencies() {
+	ctx := context.Background()
+	q, err := queue.NewLocalLimitedSizeSerializable(1, 100)
+	must(err)
+	defer q.Close(ctx)
+	must(q.Start(ctx))
+	first, err := brokenMail.Put(ctx, q, "nobody", job.ID("first"))
+	must(err)
+	_, err = brokenMail.Put(ctx, q, "ann", job.ID("second"), job.After(first))
+	must(err)
+
+	i, err := management.NewInspector(q)
+	must(err)
+	queues, err := i.Queues(ctx)
+	must(err)
+	name := queues[0].Name
+	for _, ignore := range []bool{false, true} {
+		amboy.Wait(ctx, q)
+		_, err = i.ActOn(ctx, name, "second", management.Action{Kind: management.Retry, IgnoreDependencies: ignore})
+		must(err)
+		amboy.Wait(ctx, q)
+		second, missing := i.Job(ctx, name, "second")
+		must(missing)
+		fmt.Println(second.State, second.Error)
+	}
+	// Output:
+	// failed not run because jobs that it depends on did not succeed: ["first"]
+	// succeeded
+}

@@ -84,7 +84,8 @@ type Inspector interface {
 	// would do, which is exact if nothing changes meanwhile. Jobs whose state does not
 	// allow the action are skipped. Act scans from the latest job to the oldest, and
 	// leaves out jobs that are put or run again meanwhile. Within one call it acts on jobs
-	// in the order in which they were put.
+	// in the order in which they were put, except that it retries a job after those that
+	// it depends on.
 	Act(ctx context.Context, req ActRequest) (Acted, error)
 
 	// Scopes lists the scopes that are held, with their holders and the number of waiters.

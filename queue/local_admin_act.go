@@ -119,7 +119,7 @@ func (act *localAct) perform(e *localEntry, now time.Time) {
 		delete(q.parked, e)
 		q.schedule.Unpark(e, now)
 	case driver.Restart:
-		q.restart(e, now)
+		q.restart(e, act.Action, now)
 	case driver.Delete:
 		q.schedule.Remove(e)
 	}
@@ -215,7 +215,7 @@ func (q *local) park(e *localEntry, reason string) {
 
 // restart resets a finished job to the state in which it was put, except for its attempt
 // errors and its modification count.
-func (q *local) restart(e *localEntry, now time.Time) {
+func (q *local) restart(e *localEntry, a driver.Action, now time.Time) {
 	j := e.Job.job
 	status := j.Status()
 	j.SetStatus(amboy.JobStatusInfo{
@@ -234,5 +234,9 @@ func (q *local) restart(e *localEntry, now time.Time) {
 	}
 	e.Backoff = 0
 	e.Job.ending.Store(false)
-	q.schedule.Restart(e, now)
+	var edges []string
+	if !a.IgnoreEdges {
+		edges = edgesOf(j)
+	}
+	q.schedule.Restart(e, edges, now)
 }

@@ -37,8 +37,12 @@ const (
 	// Restart runs again a job that failed, was canceled or expired. It is the same
 	// attempt, queued as if it were new. Its errors stay among its attempt errors. It
 	// takes its enqueue scopes and its unique key again, and is skipped if another job
-	// has one of them. Its dispatch-by time is dropped, its edges are not waited for, and
-	// jobs that depended on it are not notified.
+	// has one of them. Its dispatch-by time is dropped, and jobs that depended on it are
+	// not notified. It waits for its edges as they are now: for a job that has not ended,
+	// and it finds one that ended in another state than amboy.StateSucceeded among its
+	// Failed edges. It does not wait for a job that no longer exists, which does not count
+	// as failed either. Act restarts records in their order, so that a record waits for
+	// those that came before it.
 	Restart ActionKind = "restart"
 	// Delete removes a record that has ended for good.
 	Delete ActionKind = "delete"
@@ -62,6 +66,9 @@ type Action struct {
 	// ForgetAt is for Cancel: the time from which the canceled record may be forgotten,
 	// whether it ends at once or later (see Record.ForgetAt).
 	ForgetAt time.Time
+	// IgnoreEdges is for Restart: the record does not wait for its edges, and none of them
+	// counts as failed. Other actions ignore it.
+	IgnoreEdges bool
 }
 
 // Validate returns an error if the kind is not one of ActionKinds.

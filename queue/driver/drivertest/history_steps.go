@@ -359,7 +359,8 @@ func (h *history) actOnOne() {
 	case kind == driver.RunNow && j.stage == parked,
 		kind == driver.RunNow && hadTime && (!isLater || len(j.open) > 0),
 		kind == driver.Park && (j.stage == parked || !j.notBefore.IsZero()),
-		kind == driver.Restart && hadTime && isLater:
+		kind == driver.Restart && hadTime && isLater,
+		kind == driver.Restart && slices.ContainsFunc(j.edges, func(edge string) bool { return m.headless[edge] }):
 		return
 	}
 	a := driver.Action{Kind: kind, Priority: h.random.IntN(4), Reason: "why not"}
@@ -368,6 +369,8 @@ func (h *history) actOnOne() {
 		a.At = h.soon(0.7)
 	case driver.Cancel:
 		a.ForgetAt = h.forgetAt()
+	case driver.Restart:
+		a.IgnoreEdges = h.random.IntN(4) == 0
 	}
 	h.actOnThese(m, driver.Query{Queues: []string{h.queue}, ID: j.id}, a, func(other *modelJob) bool { return other.id == j.id })
 }
@@ -386,7 +389,7 @@ func (h *history) actOnSome() {
 // which isSelected is true.
 func (h *history) actOnThese(m *model, q driver.Query, a driver.Action, isSelected func(*modelJob) bool) {
 	h.Helper()
-	h.Logf("%s of %q: ID %q, tags %q, at %s, priority %d, to be forgotten at %s", a.Kind, h.queue, q.ID, q.Tags, clockTime(a.At), a.Priority, clockTime(a.ForgetAt))
+	h.Logf("%s of %q: ID %q, tags %q, at %s, priority %d, to be forgotten at %s, ignoring edges: %t", a.Kind, h.queue, q.ID, q.Tags, clockTime(a.At), a.Priority, clockTime(a.ForgetAt), a.IgnoreEdges)
 	var want driver.Acted
 	for _, j := range slices.Clone(m.attempts) {
 		if !isSelected(j) {

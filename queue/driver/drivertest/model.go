@@ -178,18 +178,25 @@ func (m *model) duplicate(s spec) *amboy.DuplicateJobError {
 // add adds a job that must not be refused.
 func (m *model) add(s spec, r *driver.Record) {
 	j := &modelJob{spec: s}
-	for _, edge := range s.edges {
+	m.link(j)
+	if s.uniqueKey != "" {
+		m.keys[s.uniqueKey] = s.id
+	}
+	m.store(j, r)
+}
+
+// link makes a job wait for its edges, and finds those that have failed.
+func (m *model) link(j *modelJob) {
+	j.open, j.failed = nil, nil
+	for _, edge := range j.edges {
 		switch target := m.byID[edge]; {
+		case target == nil: // it was removed since the job was put
 		case target.stage != finished:
 			j.open = append(j.open, edge)
 		case target.ending != amboy.StateSucceeded:
 			j.failed = append(j.failed, edge)
 		}
 	}
-	if s.uniqueKey != "" {
-		m.keys[s.uniqueKey] = s.id
-	}
-	m.store(j, r)
 }
 
 func (m *model) store(j *modelJob, r *driver.Record) {
@@ -401,7 +408,7 @@ func (m *model) act(j *modelJob, a driver.Action) bool {
 		j.stage = pending
 		j.lease.Count++
 	case driver.Restart:
-		return m.restart(j)
+		return m.restart(j, a.IgnoreEdges)
 	case driver.Delete:
 		if j.stage != finished {
 			return false
@@ -425,13 +432,17 @@ func (m *model) cancel(j *modelJob, a driver.Action) bool {
 	return true
 }
 
-func (m *model) restart(j *modelJob) bool {
+func (m *model) restart(j *modelJob, ignoreEdges bool) bool {
 	if j.stage != finished || j.ending == amboy.StateSucceeded ||
 		m.heldByOther(j.id, j.enqueueScopes) || m.keyOfOther(j.id, j.uniqueKey) {
 		return false
 	}
 	j.stage, j.restarted, j.expired = pending, true, false
-	j.open, j.failed, j.dispatchBy, j.notBefore, j.forgetAt = nil, nil, time.Time{}, time.Time{}, time.Time{}
+	m.link(j)
+	if ignoreEdges {
+		j.open, j.failed = nil, nil
+	}
+	j.dispatchBy, j.notBefore, j.forgetAt = time.Time{}, time.Time{}, time.Time{}
 	j.progress, j.lease.Owner, j.reason = "", "", ""
 	m.hold(j.id, j.enqueueScopes)
 	if j.uniqueKey != "" {

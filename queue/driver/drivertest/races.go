@@ -44,6 +44,7 @@ var raceRules = []rule{
 	{"notes that are kept at the same time are all kept", raceKeep},
 	{"no record is inserted into a queue once it drains", raceDrain},
 	{"a record whose edge ends while it is inserted continues", raceInsertOrEnd},
+	{"a record whose edge ends while it is restarted continues", raceRestartOrEdgeEnds},
 	{"a record whose edge is retried while it is inserted waits for the next attempt", raceInsertOrRetry},
 }
 

@@ -29,6 +29,20 @@ func raceInsertOrEnd(f *fixture) {
 	}
 }
 
+func raceRestartOrEdgeEnds(f *fixture) {
+	for round := range rounds {
+		edge, id := fmt.Sprint("edge-", round), fmt.Sprint("job-", round)
+		f.insert(spec{id: edge}, spec{id: id, edges: []string{edge}})
+		f.cancel(id)
+		r := f.claimOne(edge)
+		errs := f.together(f.completing(r, amboy.StateFailed), f.acting(driver.Restart, id))
+		require.Equal(f, []error{nil, nil}, errs)
+		job := f.claimOne(id)
+		require.Equal(f, []string{edge}, job.Dependency.Failed)
+		f.end(job, amboy.StateSucceeded)
+	}
+}
+
 func raceInsertOrRetry(f *fixture) {
 	for round := range rounds {
 		edge, id := fmt.Sprint("edge-", round), fmt.Sprint("job-", round)

@@ -13,7 +13,11 @@ var restartRules = []rule{
 	{"the job is queued as if it were new", restartArrives},
 	{"the job's errors stay among its attempt errors", restartErrors},
 	{"the dispatch-by time is dropped", restartDispatchBy},
-	{"the job does not wait for its edges", restartEdges},
+	{"the job waits for its edges again", restartEdges},
+	{"edges that did not succeed are named again", restartFailedEdges},
+	{"the job waits for an edge that was restarted before it", restartEdgeFirst},
+	{"the job does not wait for an edge that no longer exists", restartGoneEdge},
+	{"the job does not wait for its edges if the action ignores them", restartIgnoringEdges},
 	{"jobs that depended on it are not notified", restartDependents},
 	{"the job takes its enqueue scopes again", restartScopes},
 	{"the job is skipped if another job holds one of its scopes", restartScopesHeld},
@@ -88,25 +92,95 @@ func restartDispatchBy(f *fixture) {
 }
 
 func restartEdges(f *fixture) {
+	f.insert(spec{id: "good"}, spec{id: "open"}, spec{id: "job", edges: []string{"good", "open"}, waitUntil: f.after(1)})
+	f.end(f.claimOne("good"), amboy.StateSucceeded)
+	for range 2 { // also if it was canceled while it waited for the same edge
+		f.cancel("job")
+		f.restart("job")
+		f.hasState("job", amboy.StateBlocked)
+		assert.NotEmpty(f, f.get("job").Status.Reason)
+	}
+	open := f.claimOne("open")
+	assert.Empty(f, f.claimAt(2, 10).Records)
+	f.end(open, amboy.StateSucceeded)
+	f.hasState("job", amboy.StateScheduled)
+	claimed := f.claimAt(2, 10).Records
+	require.Equal(f, []string{"job"}, jobIDs(claimed))
+	assert.Empty(f, claimed[0].Dependency.Failed)
+	assert.ElementsMatch(f, []string{"good", "open"}, claimed[0].Dependency.Edges)
+}
+
+func restartFailedEdges(f *fixture) {
+	f.insert(spec{id: "bad"}, spec{id: "good"}, spec{id: "job", edges: []string{"bad", "good"}})
+	bad, good := f.claimOne("bad"), f.claimOne("good")
+	f.end(bad, amboy.StateCanceled)
+	f.cancel("job")
+	f.restart("job")
+	f.hasState("job", amboy.StateBlocked)
+	f.end(good, amboy.StateSucceeded)
+	for range 2 {
+		job := f.claimOne("job")
+		assert.Equal(f, []string{"bad"}, job.Dependency.Failed)
+		f.end(job, amboy.StateFailed)
+		f.restart("job")
+		f.hasState("job", amboy.StatePending)
+	}
+	f.cancel("job")
+	f.restart("bad")
+	f.end(f.claimOne("bad"), amboy.StateSucceeded)
+	f.restart("job")
+	assert.Empty(f, f.claimOne("job").Dependency.Failed, "it has succeeded since")
+}
+
+func restartEdgeFirst(f *fixture) {
+	f.insert(spec{id: "pay"}, spec{id: "ship", edges: []string{"pay"}}, spec{id: "mail", edges: []string{"ship"}})
+	for _, id := range []string{"pay", "ship", "mail"} {
+		f.end(f.claimOne(id), amboy.StateFailed)
+	}
+	assert.Equal(f, driver.Acted{Done: 3}, f.actOn(driver.Query{}, driver.Action{Kind: driver.Restart}))
+	for _, id := range []string{"pay", "ship", "mail"} {
+		running := f.claim(10)
+		require.Equal(f, []string{id}, jobIDs(running))
+		if running[0].Dependency != nil {
+			assert.Empty(f, running[0].Dependency.Failed)
+		}
+		f.end(running[0], amboy.StateSucceeded)
+	}
+}
+
+func restartGoneEdge(f *fixture) {
+	f.insert(spec{id: "gone"}, spec{id: "open"}, spec{id: "job", edges: []string{"gone", "open"}})
+	f.end(f.claimOne("gone"), amboy.StateFailed)
+	f.cancel("job")
+	f.act(driver.Action{Kind: driver.Delete}, "gone")
+	f.restart("job")
+	f.hasState("job", amboy.StateBlocked)
+	f.end(f.claimOne("open"), amboy.StateSucceeded)
+	job := f.claimOne("job")
+	assert.Empty(f, job.Dependency.Failed)
+	assert.Equal(f, []string{"gone", "open"}, job.Dependency.Edges)
+	f.end(job, amboy.StateFailed)
+	f.act(driver.Action{Kind: driver.Delete}, "open")
+	f.restart("job")
+	assert.Empty(f, f.claimOne("job").Dependency.Failed)
+}
+
+func restartIgnoringEdges(f *fixture) {
 	f.insert(spec{id: "bad"}, spec{id: "open"})
 	f.end(f.claimOne("bad"), amboy.StateFailed)
 	f.insert(spec{id: "job", edges: []string{"bad", "open"}})
 	f.cancel("job")
-	f.restart("job")
+	f.act(driver.Action{Kind: driver.Restart, IgnoreEdges: true}, "job")
 	f.hasState("job", amboy.StatePending)
 	running := f.claim(10)
 	require.Equal(f, []string{"open", "job"}, jobIDs(running))
 	assert.Empty(f, running[1].Dependency.Failed)
 	assert.ElementsMatch(f, []string{"bad", "open"}, running[1].Dependency.Edges)
+	f.end(running[1], amboy.StateFailed)
+	f.restart("job")
+	f.hasState("job", amboy.StateBlocked)
 	f.end(running[0], amboy.StateSucceeded)
-	f.end(running[1], amboy.StateSucceeded)
-
-	f.insert(spec{id: "told", edges: []string{"bad"}})
-	told := f.claimOne("told")
-	require.Equal(f, []string{"bad"}, told.Dependency.Failed)
-	f.end(told, amboy.StateFailed)
-	f.restart("told")
-	assert.Empty(f, f.claimOne("told").Dependency.Failed, "the dependent is not notified again")
+	assert.Equal(f, []string{"bad"}, f.claimOne("job").Dependency.Failed, "the next restart waits for them")
 }
 
 func restartDependents(f *fixture) {

@@ -75,7 +75,7 @@ func (d *Driver) act(e *entry, a driver.Action, now time.Time) {
 		e.Job.record.Status.Interruptions = e.Job.record.Status.Interruptions.Forgiven()
 		s.Unpark(e, now)
 	case driver.Restart:
-		d.restart(e, now)
+		d.restart(e, a, now)
 	case driver.Delete:
 		s.Remove(e)
 	}
@@ -120,7 +120,7 @@ func earliest(a, b time.Time) time.Time {
 
 // restart resets a finished record to its state at insertion, except for its attempt errors
 // and its lease count.
-func (d *Driver) restart(e *entry, now time.Time) {
+func (d *Driver) restart(e *entry, a driver.Action, now time.Time) {
 	d.keep(e)
 	r := &e.Job.record
 	r.Status = amboy.JobStatusInfo{
@@ -139,5 +139,9 @@ func (d *Driver) restart(e *entry, now time.Time) {
 	}
 	r.Scopes = e.Scopes.AtPut()
 	e.Job.reason = ""
-	e.Job.queue.schedule.Restart(e, now)
+	var edges []string
+	if r.Dependency != nil && !a.IgnoreEdges {
+		edges = r.Dependency.Edges
+	}
+	e.Job.queue.schedule.Restart(e, edges, now)
 }

@@ -55,7 +55,7 @@ func TestAnActionEndsMoreRecordsThanAreKept(t *testing.T) {
 	assert.Equal(t, []string{"190", "191", "192", "193", "194", "195", "196", "197", "198", "199"}, ids(page.Records))
 }
 
-// The test restarts a job that was claimed with a failed dependency.
+// The test restarts a job that was claimed with a failed dependency, which runs again.
 func TestRestartForgetsFailedEdges(t *testing.T) {
 	d := newDriver(t, memory.Options{KeepFinished: 10})
 	insert(t, d, record("target"), record("job", func(r *driver.Record) {
@@ -67,12 +67,12 @@ func TestRestartForgetsFailedEdges(t *testing.T) {
 	before := get(t, d, "job")
 	require.Equal(t, []string{"target"}, before.Dependency.Failed)
 	acted, err := d.Act(t.Context(), driver.ActRequest{
-		Query:  driver.Query{ID: "job"},
 		Action: driver.Action{Kind: driver.Restart},
-		Limit:  1,
+		Limit:  2,
 	})
 	require.NoError(t, err)
-	require.Equal(t, driver.Acted{Done: 1}, acted)
+	require.Equal(t, driver.Acted{Done: 2}, acted)
+	run(t, d, 1, func(*driver.Record) {})
 	assert.Empty(t, claim(t, d, 1)[0].Dependency.Failed)
 	assert.Equal(t, []string{"target"}, before.Dependency.Failed, "records that were handed out do not change")
 }

@@ -75,6 +75,8 @@ type actionRun struct {
 	*selection
 	// replaced holds the attempts that a later attempt replaced.
 	replaced map[*document]bool
+	// targets are the jobs that the documents of a restart depend on.
+	targets map[key]target
 }
 
 // actOnNext acts on the next documents and reports whether there are more.
@@ -126,13 +128,65 @@ func (a *actionRun) actOn(ctx context.Context, docs []*document, dryRun bool, ac
 	if err != nil {
 		return err
 	}
+	for _, some := range a.inSteps(docs) {
+		if err := a.actOnStep(ctx, some, acted); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inSteps divides the documents of a restart, so that each is restarted after those before it that
+// it depends on.
+func (a *actionRun) inSteps(docs []*document) [][]*document {
+	if !a.links() {
+		return [][]*document{docs}
+	}
+	var divided [][]*document
+	var s steps
+	for _, doc := range docs {
+		if n := s.of(doc, doc.allEdges()); n == len(divided) {
+			divided = append(divided, nil)
+		}
+		divided[s.last] = append(divided[s.last], doc)
+	}
+	return divided
+}
+
+// links reports whether the action makes documents wait for their edges again.
+func (a *actionRun) links() bool { return a.Kind == driver.Restart && !a.IgnoreEdges }
+
+// findTargets finds the jobs that documents to restart depend on.
+func (a *actionRun) findTargets(ctx context.Context, docs []*document) (err error) {
+	edges := jobSet{}
+	for _, doc := range docs {
+		if a.allows(doc, !a.replaced[doc]) {
+			edges.add(doc.Group, doc.allEdges()...)
+		}
+	}
+	b := &batch{Driver: a.Driver}
+	a.targets, err = b.targetsOf(ctx, edges)
+	return err
+}
+
+// actOnStep acts on documents together and adds the result to acted.
+func (a *actionRun) actOnStep(ctx context.Context, docs []*document, acted *driver.Acted) error {
+	if a.links() {
+		if err := a.findTargets(ctx, docs); err != nil {
+			return err
+		}
+	}
 	changes := make([]*change, len(docs))
 	for i, doc := range docs {
 		changes[i] = a.change(doc)
 	}
-	err = a.apply(ctx, changes)
+	err := a.apply(ctx, changes)
 	if err != nil {
+		a.sweeper.watch() // of those whose outcome is unknown, some may wait for edges
 		return err
+	}
+	if a.links() {
+		a.followEdges(ctx, awaitedBy(changes))
 	}
 	var removed []*document
 	for _, c := range changes {
@@ -245,7 +299,12 @@ func (a *actionRun) do(doc *document) {
 		doc.Status.Interruptions = doc.Status.Interruptions.Forgiven()
 		doc.enter(doc.Line.Edges, a.now)
 	case driver.Restart:
-		doc.restart(a.orders.next(time.Now(), 1), a.now)
+		doc.restart(a.orders.next(time.Now(), 1))
+		if a.IgnoreEdges {
+			doc.enter(nil, a.now)
+		} else {
+			doc.link(a.targets, a.now)
+		}
 	case driver.Delete:
 		doc.ForgetAt = deleted
 	}
@@ -342,8 +401,8 @@ func (doc *document) prioritize(priority int) {
 }
 
 // restart resets an ended document to what it was when it was inserted, except for its
-// attempt errors and its count.
-func (doc *document) restart(order int64, now time.Time) {
+// attempt errors and its count. The caller puts it in the line.
+func (doc *document) restart(order int64) {
 	doc.Status = amboy.JobStatusInfo{
 		ModificationTime:  doc.Status.ModificationTime,
 		ModificationCount: doc.Status.ModificationCount,
@@ -364,5 +423,4 @@ func (doc *document) restart(order int64, now time.Time) {
 	doc.Scopes = slices.Clone(doc.EnqueueScopes)
 	doc.UniqueLock = doc.UniqueKey
 	doc.Order = order
-	doc.enter(nil, now)
 }

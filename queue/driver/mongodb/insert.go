@@ -174,21 +174,42 @@ func sortByEdges(all []*newDocument, errs []error) []*newDocument {
 // inSteps assigns each document the step in which it is stored. Consecutive documents
 // share a step if none depends on another one of the step.
 func inSteps(sorted []*newDocument) {
-	step := 0
-	together := map[key]bool{}
+	var s steps
 	for _, n := range sorted {
-		if slices.ContainsFunc(n.edges(), func(edge string) bool { return together[key{n.Group, edge}] }) {
-			step++
-			clear(together)
-		}
-		together[key{n.Group, n.JobID}] = true
-		n.step = step
+		n.step = s.of(n.document, n.edges())
 	}
+}
+
+// steps assigns documents to steps, in their order.
+type steps struct {
+	last     int
+	together map[key]bool // the jobs of the last step
+}
+
+// of returns the step of the next document. It is not that of a document that it has an edge to.
+func (s *steps) of(doc *document, edges []string) int {
+	if slices.ContainsFunc(edges, func(edge string) bool { return s.together[key{doc.Group, edge}] }) {
+		s.last++
+		s.together = nil
+	}
+	if s.together == nil {
+		s.together = map[key]bool{}
+	}
+	s.together[key{doc.Group, doc.jobID()}] = true
+	return s.last
 }
 
 // edges returns the edges of the document's dependency, or none once it has started.
 func (doc *document) edges() []string {
-	if doc.Dependency == nil || !doc.waits() {
+	if !doc.waits() {
+		return nil
+	}
+	return doc.allEdges()
+}
+
+// allEdges returns the edges of the document's dependency.
+func (doc *document) allEdges() []string {
+	if doc.Dependency == nil {
 		return nil
 	}
 	return doc.Dependency.Edges
@@ -272,20 +293,13 @@ type target struct{ hasEnded, succeeded bool }
 // resolve finds the jobs that edges name, marks those that have not ended, and gives the
 // documents their places in the line.
 func (b *batch) resolve(ctx context.Context, docs []*newDocument) error {
-	edges := map[string]map[string]bool{}
+	edges := jobSet{}
 	for _, n := range docs {
-		for _, edge := range n.edges() {
-			if edges[n.Group] == nil {
-				edges[n.Group] = map[string]bool{}
-			}
-			edges[n.Group][edge] = true
-		}
+		edges.add(n.Group, n.edges()...)
 	}
-	targets := map[key]target{}
-	for queue, ids := range edges {
-		if err := b.markTargets(ctx, queue, ids, targets); err != nil {
-			return fmt.Errorf("finding the jobs that edges name: %w", err)
-		}
+	targets, err := b.targetsOf(ctx, edges)
+	if err != nil {
+		return err
 	}
 	for _, n := range docs {
 		n.refusal = b.enterLine(n, targets)
@@ -293,30 +307,75 @@ func (b *batch) resolve(ctx context.Context, docs []*newDocument) error {
 	return nil
 }
 
+// jobSet is a set of job IDs by queue.
+type jobSet map[string]map[string]bool
+
+func (s jobSet) add(queue string, ids ...string) {
+	if len(ids) > 0 && s[queue] == nil {
+		s[queue] = map[string]bool{}
+	}
+	for _, id := range ids {
+		s[queue][id] = true
+	}
+}
+
+// awaitedBy returns the jobs that documents wait for after they were changed.
+func awaitedBy(changes []*change) jobSet {
+	awaited := jobSet{}
+	for _, c := range changes {
+		if c.landed() {
+			awaited.add(c.queue, c.after.Line.Edges...)
+		}
+	}
+	return awaited
+}
+
+// targetsOf marks the jobs that edges name, and returns their states. Those that do not exist are
+// left out.
+func (b *batch) targetsOf(ctx context.Context, edges jobSet) (map[key]target, error) {
+	targets := map[key]target{}
+	for queue, ids := range edges {
+		if err := b.markTargets(ctx, queue, ids, targets); err != nil {
+			return nil, fmt.Errorf("finding the jobs that edges name: %w", err)
+		}
+	}
+	return targets, nil
+}
+
 func (b *batch) enterLine(n *newDocument, targets map[key]target) error {
 	if !n.waits() {
 		return nil
 	}
-	var open, failed []string
 	for _, edge := range n.edges() {
-		t, there := targets[key{n.Group, edge}]
-		switch {
-		case !there:
+		if _, there := targets[key{n.Group, edge}]; !there {
 			return &amboy.InvalidJobError{
 				JobID: n.JobID,
 				Field: "dependency edge",
 				Value: edge,
 				Rule:  "must name a job that is in the queue, or in the same PutMany",
 			}
+		}
+	}
+	n.link(targets, b.now)
+	return nil
+}
+
+// link makes a document wait for those of its edges that have not ended, and records those that
+// have failed. It does not wait for a job that does not exist.
+func (doc *document) link(targets map[key]target, now time.Time) {
+	var open, failed []string
+	for _, edge := range doc.edges() {
+		t, there := targets[key{doc.Group, edge}]
+		switch {
+		case !there:
 		case !t.hasEnded:
 			open = append(open, edge)
 		case !t.succeeded:
 			failed = append(failed, edge)
 		}
 	}
-	n.fail(failed)
-	n.enter(without(open, nil), b.now)
-	return nil
+	doc.fail(failed)
+	doc.enter(without(open, nil), now)
 }
 
 // markTargets marks existing jobs of a queue as having dependents, so that a process that
@@ -703,7 +762,7 @@ func (p *placing) findOwn(ctx context.Context, docs []*newDocument) error {
 // followUp does what follows from storing documents.
 func (b *batch) followUp(ctx context.Context, docs []*newDocument) {
 	scopes := scopeSet{}
-	open := map[string]map[string]bool{}
+	open := jobSet{}
 	news := driver.Change{}
 	for _, n := range docs {
 		if !n.stored {
@@ -711,19 +770,20 @@ func (b *batch) followUp(ctx context.Context, docs []*newDocument) {
 		}
 		news = news.With(driver.In(n.Group))
 		scopes.touch(nil, n.document)
-		for _, edge := range n.Line.Edges {
-			if open[n.Group] == nil {
-				open[n.Group] = map[string]bool{}
-			}
-			open[n.Group][edge] = true
-		}
+		open.add(n.Group, n.Line.Edges...)
 	}
-	for queue, ids := range open {
-		if err := b.removeEndedEdges(ctx, queue, ids); err != nil {
-			b.leaveToSweep(ctx, "checking whether the dependencies of new jobs have ended meanwhile", err)
-		}
-	}
+	b.followEdges(ctx, open)
 	b.arrangeNow(ctx, scopes, news.MayClaim, news)
+}
+
+// followEdges is called after documents were stored that wait for jobs, which may have ended since
+// they were read.
+func (d *Driver) followEdges(ctx context.Context, open jobSet) {
+	for queue, ids := range open {
+		if err := d.removeEndedEdges(ctx, queue, ids); err != nil {
+			d.leaveToSweep(ctx, "checking whether the dependencies of jobs have ended meanwhile", err)
+		}
+	}
 }
 
 // removeEndedEdges updates the dependents of the jobs that have ended or are gone. They may

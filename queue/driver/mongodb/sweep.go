@@ -182,7 +182,7 @@ func (s *sweeper) await(ctx context.Context) bool {
 type leftovers struct {
 	settle, handovers, legacy []*document
 	scopes                    scopeSet
-	edges                     map[string]map[string]bool // by queue
+	edges                     jobSet
 	// edgesAfter is the last of the edges if there may be more.
 	edgesAfter any
 	edgesRead  int
@@ -239,7 +239,7 @@ type sweepQuery struct {
 }
 
 func (d *Driver) findLeftovers(ctx context.Context, what sweepQuery) (*leftovers, error) {
-	l := &leftovers{scopes: scopeSet{}, edges: map[string]map[string]bool{}}
+	l := &leftovers{scopes: scopeSet{}, edges: jobSet{}}
 	some := bson.D{{Key: "$limit", Value: sweepBatch}}
 	bodiless := bson.D{{Key: "$project", Value: withoutJob}}
 	pipeline := bson.A{
@@ -316,24 +316,15 @@ func (l *leftovers) add(raw bson.Raw) {
 		l.legacy = append(l.legacy, decode(value))
 	case "committed":
 		doc := decode(value)
-		l.addEdges(doc.Group, doc.Line.Edges...)
+		l.edges.add(doc.Group, doc.Line.Edges...)
 	case "scope":
 		l.scopes.add(queue, name)
 	case "edge":
-		l.addEdges(queue, name)
+		l.edges.add(queue, name)
 		l.edgesRead++
 		if l.edgesAfter = nil; l.edgesRead == sweepBatch {
 			l.edgesAfter = slices.Clone(value)
 		}
-	}
-}
-
-func (l *leftovers) addEdges(queue string, ids ...string) {
-	if len(ids) > 0 && l.edges[queue] == nil {
-		l.edges[queue] = map[string]bool{}
-	}
-	for _, id := range ids {
-		l.edges[queue][id] = true
 	}
 }
 
@@ -352,19 +343,7 @@ func (d *Driver) adoptLegacy(ctx context.Context, docs []*document) error {
 	if err != nil {
 		return err
 	}
-	edges := map[string]map[string]bool{}
-	for _, c := range changes {
-		if !c.landed() {
-			continue
-		}
-		for _, edge := range c.after.Line.Edges {
-			if edges[c.queue] == nil {
-				edges[c.queue] = map[string]bool{}
-			}
-			edges[c.queue][edge] = true
-		}
-	}
-	for queue, ids := range edges {
+	for queue, ids := range awaitedBy(changes) {
 		err = d.checkEdges(ctx, queue, ids)
 		if err != nil {
 			return err

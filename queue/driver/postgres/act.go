@@ -139,7 +139,7 @@ func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 	case driver.Unpark:
 		err = c.unpark(&f.job, a.now)
 	case driver.Restart:
-		err = c.restart(f, a.now)
+		err = c.restart(a, f)
 	case driver.Delete:
 		err = c.delete(f)
 	}
@@ -260,7 +260,7 @@ func (c *changes) unpark(j *job, now int64) error {
 
 // restart resets a finished record to its state at insertion, except for its attempt errors
 // and its lease count.
-func (c *changes) restart(f *stored, now int64) error {
+func (c *changes) restart(a *acting, f *stored) error {
 	r, err := f.decode()
 	if err != nil {
 		return err
@@ -269,28 +269,43 @@ func (c *changes) restart(f *stored, now int64) error {
 	if err != nil {
 		return err
 	}
+	var targets []table.Target
+	f.Failed = nil
+	if !a.IgnoreEdges {
+		targets, err = c.findTargets(f)
+		if err != nil {
+			return err
+		}
+	}
 	j := &f.job
 	line, err := c.lineOf(j)
 	if err != nil {
 		return err
 	}
 	former := j.Seq
-	_, err = c.one(restartJob, func(r *row) { j.Seq = r.integer() }, line, blob(encoded), j.UniqueKey != "", former)
+	_, err = c.one(restartJob, func(r *row) { j.Seq = r.integer() }, line, j.Open, column(f.Failed), blob(encoded), j.UniqueKey != "", former)
 	if err != nil {
 		return err
 	}
-	if len(f.Edges) > 0 {
-		if _, err = c.exec(moveEdges, j.Seq, former); err != nil {
-			return err
-		}
+	switch {
+	case len(targets) > 0:
+		_, err = c.exec(dropEdges, []int64{former})
+	case len(f.Edges) > 0:
+		_, err = c.exec(moveEdges, j.Seq, former)
+	}
+	if err != nil {
+		return err
 	}
 	c.count(j.queue, j.Place, table.Waiting)
 	j.line, j.Place, j.DispatchBy = line, table.Waiting, table.Instant{}
 	err = c.take(j, j.EnqueueScopes)
-	if err != nil {
+	if err == nil {
+		err = c.link(j, targets)
+	}
+	if err != nil || j.Open {
 		return err
 	}
-	return c.wait(j, now)
+	return c.wait(j, a.now)
 }
 
 func (c *changes) delete(s *stored) error {

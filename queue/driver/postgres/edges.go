@@ -2,21 +2,25 @@ package postgres
 
 import "github.com/mongodb/amboy/queue/driver/internal/table"
 
-// findTargets finds the jobs that a job depends on, and refuses the job if one is missing.
-func (c *changes) findTargets(n *newRecord) (refusal, err error) {
-	n.targets, refusal, err = table.FindTargets(n.ID, n.Edges, func(t *table.Target) (bool, error) {
+// findTargets finds the jobs that a job depends on, and whether it waits for any of them. If it does
+// not, it also finds those that failed.
+func (c *changes) findTargets(s *stored) ([]table.Target, error) {
+	targets, err := table.FindTargets(s.Edges, func(t *table.Target) (bool, error) {
 		return c.one(findTarget, func(r *row) {
 			t.Seq, t.Place, t.Dependents = r.integer(), table.Place(r.integer()), r.bool()
-		}, n.queue, t.ID)
+		}, s.queue, t.ID)
 	})
-	n.Open = len(table.InState(n.targets, table.OpenEdge)) > 0
-	return refusal, err
+	s.Open, s.Failed = len(table.InState(targets, table.OpenEdge)) > 0, nil
+	if !s.Open {
+		s.Failed = table.InState(targets, table.FailedEdge)
+	}
+	return targets, err
 }
 
 // link stores the edges of a job, and marks its open targets as having dependents.
-func (c *changes) link(n *newRecord) error {
-	for _, t := range n.targets {
-		if _, err := c.exec(insertEdge, n.queue, t.ID, n.Seq, t.Place.Edge()); err != nil {
+func (c *changes) link(j *job, targets []table.Target) error {
+	for _, t := range targets {
+		if _, err := c.exec(insertEdge, j.queue, t.ID, j.Seq, t.Place.Edge()); err != nil {
 			return err
 		}
 		if !t.Place.Final() && !t.Dependents {

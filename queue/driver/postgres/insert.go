@@ -385,14 +385,11 @@ func (c *changes) insert(n *newRecord) (refusal, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !n.Open {
-		n.Failed = table.InState(n.targets, table.FailedEdge)
-	}
 	err = c.insertAt(n, table.Waiting)
 	if err != nil {
 		return nil, err
 	}
-	err = c.link(n)
+	err = c.link(&n.job, n.targets)
 	if err != nil || n.Open {
 		return nil, err
 	}
@@ -429,9 +426,13 @@ func (c *changes) admissible(n *newRecord) (refusal, err error) {
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	refusal, err = c.findTargets(n)
-	if refusal != nil || err != nil {
-		return refusal, err
+	n.targets, err = c.findTargets(&n.stored)
+	if err != nil {
+		return nil, err
+	}
+	refusal = table.CheckTargets(n.ID, n.targets)
+	if refusal != nil {
+		return refusal, nil
 	}
 	refusal, err = c.checkKey(&n.job)
 	if refusal != nil || err != nil {

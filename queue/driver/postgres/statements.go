@@ -413,8 +413,8 @@ var statementTexts = [statements]string{
 	setExtra:     `UPDATE {s}.jobs SET extra = $1 WHERE seq = $2`,
 	setReason:    `UPDATE {s}.jobs SET reason = $1 WHERE seq = $2`,
 	restartJob: `UPDATE {s}.jobs SET seq = nextval('{s}.arrivals'), place = 0, line = -$1::integer, owner = '', started = NULL, ended = NULL,
-			dispatch_by = NULL, forget_at = NULL, error_count = 0, last_error = NULL, reason = NULL, failed = NULL, progress = NULL, extra = $2,
-			unique_held = $3 WHERE seq = $4 RETURNING seq`,
+			dispatch_by = NULL, forget_at = NULL, error_count = 0, last_error = NULL, reason = NULL, open_edges = $2, failed = $3,
+			progress = NULL, extra = $4, unique_held = $5 WHERE seq = $6 RETURNING seq`,
 	lastSeq:   `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {s}.arrivals`,
 	deleteJob: `DELETE FROM {s}.jobs WHERE seq = $1`,
 

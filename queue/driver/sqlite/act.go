@@ -108,7 +108,7 @@ func (c *changes) act(a *acting, f *described) (done bool, err error) {
 	case driver.Unpark:
 		err = c.unpark(&f.job, a.now)
 	case driver.Restart:
-		err = c.restart(f, a.now)
+		err = c.restart(a, f)
 	case driver.Delete:
 		err = c.delete(&f.stored)
 	}
@@ -224,7 +224,7 @@ func (c *changes) unpark(j *job, now time.Time) error {
 
 // restart resets a finished record to its state at insertion, except for its attempt errors
 // and its lease count.
-func (c *changes) restart(f *described, now time.Time) error {
+func (c *changes) restart(a *acting, f *described) error {
 	r, err := f.decode(f.queueName)
 	if err != nil {
 		return err
@@ -233,13 +233,26 @@ func (c *changes) restart(f *described, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	var targets []table.Target
+	f.Failed = nil
+	if !a.IgnoreEdges {
+		targets, err = c.findTargets(&f.stored)
+		if err != nil {
+			return err
+		}
+	}
 	var last int64
 	if _, err = c.one(lastSeq, func(r *row) { last = r.integer() }); err != nil {
 		return err
 	}
 	j := &f.job
-	if _, err = c.exec(restartJob, last+1, blob(encoded), j.UniqueKey != "", managerOf(r), j.Seq); err != nil {
+	if _, err = c.exec(restartJob, last+1, j.Open, f.Failed, blob(encoded), j.UniqueKey != "", managerOf(r), j.Seq); err != nil {
 		return err
+	}
+	if len(targets) > 0 {
+		if _, err = c.exec(dropEdges, j.Seq); err != nil {
+			return err
+		}
 	}
 	err = c.moveLists(&f.stored, last+1)
 	if err != nil {
@@ -251,10 +264,13 @@ func (c *changes) restart(f *described, now time.Time) error {
 	n.ended--
 	j.Seq, j.Place, j.DispatchBy = last+1, table.Waiting, table.Instant{}
 	err = c.take(j, j.EnqueueScopes)
-	if err != nil {
+	if err == nil {
+		err = c.link(j, targets)
+	}
+	if err != nil || j.Open {
 		return err
 	}
-	return c.wait(j, now.UnixNano())
+	return c.wait(j, a.now.UnixNano())
 }
 
 func (c *changes) delete(s *stored) error {

@@ -301,7 +301,7 @@ var statementTexts = [statements]string{
 	setReason:    `UPDATE jobs SET reason = ? WHERE seq = ?`,
 	clearTimes:   `UPDATE jobs SET due = NULL, expires = NULL WHERE seq = ?`,
 	restartJob: `UPDATE jobs SET seq = ?, place = 0, owner = '', started = NULL, ended = NULL, dispatch_by = NULL, forget_at = NULL,
-			error_count = 0, last_error = NULL, reason = NULL, failed = NULL, progress = NULL, extra = ?,
+			error_count = 0, last_error = NULL, reason = NULL, open_edges = ?, failed = ?, progress = NULL, extra = ?,
 			unique_held = ?, manager = ? WHERE seq = ?`,
 	lastSeq:   `SELECT max(seq) FROM jobs`,
 	deleteJob: `DELETE FROM jobs WHERE seq = ?`,

@@ -18,8 +18,8 @@ type links[J any] struct {
 // open reports whether the entry waits for other jobs to end.
 func (e *Entry[J]) open() bool { return e.links != nil && e.links.open > 0 }
 
-// waiting reports whether the links are those of an unfinished entry that still depends on its
-// edges; a restarted entry does not.
+// waiting reports whether the links are those of an unfinished entry. A restarted entry has others
+// than before.
 func (l *links[J]) waiting() bool { return l.entry.links == l && l.entry.place != Finished }
 
 func (e *Entry[J]) ensureLinks() *links[J] {
@@ -31,6 +31,7 @@ func (e *Entry[J]) ensureLinks() *links[J] {
 
 // inherit gives an entry the links of the previous attempt, without its failed edges.
 func (e *Entry[J]) inherit(last *Entry[J]) {
+	e.restarted = last.restarted
 	if last.links == nil {
 		return
 	}
@@ -63,6 +64,7 @@ func (s *Schedule[J]) link(e *Entry[J]) {
 	for _, edge := range e.Edges {
 		target, ok := s.byID[edge]
 		switch {
+		case !ok && !s.ForwardEdges: // it was removed after the entry was added
 		case !ok:
 			if s.missing == nil {
 				s.missing = map[string][]*links[J]{}
@@ -85,6 +87,12 @@ func (s *Schedule[J]) link(e *Entry[J]) {
 	}
 }
 
+// waitsFor reports whether an entry waits for an unfinished one that it has an edge to. It does not
+// if that one had ended when the entry was added.
+func (e *Entry[J]) waitsFor(target *Entry[J]) bool {
+	return !target.restarted || (target.links != nil && slices.Contains(target.links.dependents, e.links))
+}
+
 // unlink updates the dependents of an entry that ended.
 func (s *Schedule[J]) unlink(e *Entry[J], now time.Time) {
 	if e.links == nil {
@@ -97,7 +105,7 @@ func (s *Schedule[J]) unlink(e *Entry[J], now time.Time) {
 		if !e.succeeded {
 			d.failed = append(d.failed, e.ID)
 		}
-		if d.open == 0 && d.entry.place == Waiting {
+		if d.open == 0 && d.entry.links == d && d.entry.place == Waiting {
 			s.wait(d.entry, now)
 		}
 	}
@@ -144,7 +152,7 @@ func (s *Schedule[J]) cycle(e *Entry[J]) []string {
 				return path
 			}
 			next, ok := s.byID[edge]
-			if ok && !seen[edge] && next.place != Finished {
+			if ok && !seen[edge] && next.place != Finished && (at.from == nil || at.entry.waitsFor(next)) {
 				seen[edge] = true
 				todo = append(todo, &step{entry: next, from: at})
 			}

@@ -192,19 +192,26 @@ func (m *model) freeKey(j *modelJob, until ...amboy.UniqueUntil) {
 func (m *model) add(e *entry, now time.Time) {
 	m.added++
 	j := newModelJob(e, m.added)
-	for _, edge := range e.Edges {
+	m.link(j)
+	m.hold(e, e.Scopes.AtPut())
+	m.takeKey(j)
+	m.jobs = append(m.jobs, j)
+	m.resume(j, e.WaitUntil, now)
+}
+
+// link makes a job wait for its edges, and finds those that have failed.
+func (m *model) link(j *modelJob) {
+	j.open, j.failed = nil, nil
+	for _, edge := range j.Edges {
 		target := m.get(edge)
 		switch {
+		case target == nil && !m.forwardEdges: // it was removed
 		case target == nil || target.stage != finished:
 			j.open = append(j.open, edge)
 		case !target.succeeded:
 			j.failed = append(j.failed, edge)
 		}
 	}
-	m.hold(e, e.Scopes.AtPut())
-	m.takeKey(j)
-	m.jobs = append(m.jobs, j)
-	m.resume(j, e.WaitUntil, now)
 }
 
 // resume makes a job pending. It waits until a time if that is in the future.
@@ -355,12 +362,13 @@ func (m *model) restartable(j *modelJob) bool {
 		!m.keyOfOther(j.entry)
 }
 
-func (m *model) restart(j *modelJob, now time.Time) {
+func (m *model) restart(j *modelJob, edges []string, now time.Time) {
 	m.ended--
 	m.finished = without(m.finished, j)
 	m.added++
-	j.number, j.open, j.failed = m.added, nil, nil
-	j.Edges, j.DispatchBy = nil, time.Time{}
+	j.number = m.added
+	j.Edges, j.DispatchBy = edges, time.Time{}
+	m.link(j)
 	m.hold(j.entry, j.Scopes.AtPut())
 	m.takeKey(j)
 	m.resume(j, j.WaitUntil, now)
@@ -961,14 +969,18 @@ func (h *history) restart() {
 		}
 	}
 	restartable := h.model.restartable(j)
-	h.logf("Restart(%s): %t", j.ID, restartable)
+	edges := j.Edges
+	if h.choose(4) == 0 {
+		edges = nil
+	}
+	h.logf("Restart(%s, %s): %t", j.ID, edges, restartable)
 	if h.schedule.Restartable(j.real) != restartable {
 		h.failf("that %s may be restarted is not %t", j.ID, restartable)
 		return
 	}
 	if restartable {
-		h.schedule.Restart(j.real, h.now)
-		h.model.restart(j, h.now)
+		h.schedule.Restart(j.real, edges, h.now)
+		h.model.restart(j, edges, h.now)
 	}
 }
 

@@ -15,9 +15,10 @@ func (s *Schedule[J]) Restartable(e *Entry[J]) bool {
 	return !held
 }
 
-// Restart makes a Restartable entry run again. It arrives anew, takes its unique key and its
-// EnqueueScopes again, has no edges, and does not expire.
-func (s *Schedule[J]) Restart(e *Entry[J], now time.Time) {
+// Restart makes a Restartable entry run again, after the jobs that the edges name, as Add would;
+// a job that was removed since is not waited for. The entry arrives anew, takes its unique key and
+// its EnqueueScopes again, and does not expire.
+func (s *Schedule[J]) Restart(e *Entry[J], edges []string, now time.Time) {
 	if err := s.take(e, e.Scopes.AtPut()); err != nil {
 		// They are free, because the entry is Restartable.
 		panic(fmt.Sprintf("schedule: job %q can't be restarted: %v", e.ID, err))
@@ -27,7 +28,13 @@ func (s *Schedule[J]) Restart(e *Entry[J], now time.Time) {
 	s.ended--
 	s.lastSeq++
 	e.seq = s.lastSeq
-	e.Edges, e.links = nil, nil
 	e.DispatchBy = time.Time{}
+	e.restarted = true
+	e.Edges, e.links = edges, nil
+	s.link(e)
+	if e.open() {
+		s.setPlace(e, Waiting)
+		return
+	}
 	s.wait(e, now)
 }

@@ -24,9 +24,9 @@ func TestRestart(t *testing.T) {
 	f.add(&entry{ID: "before"})
 
 	require.True(t, f.Restartable(job))
-	f.Restart(job, f.now)
+	f.Restart(job, nil, f.now)
 	f.add(&entry{ID: "after"})
-	assert.Equal(t, schedule.Ready, job.Place(), "it does not wait for its edges")
+	assert.Equal(t, schedule.Ready, job.Place(), "it has no edges")
 	assert.Equal(t, amboy.QueueStats{Pending: 4, Completed: 1, Total: 5}, f.Stats())
 	assert.Equal(t, []string{"thief"}, ids(slices.Collect(f.Finished)))
 	require.True(t, amboy.IsDuplicateJobScopeError(f.Add(&entry{ID: "other", Scopes: schedule.NewScopes([]string{"s"}, []string{"s"})}, f.now)))
@@ -41,28 +41,76 @@ func TestRestartedEntryWaitsForItsTime(t *testing.T) {
 	f := newFixture(t)
 	f.add(&entry{ID: "job", WaitUntil: after(10)})
 	f.finish("job", false)
-	f.Restart(f.get("job"), f.now)
+	f.Restart(f.get("job"), nil, f.now)
 	assert.Equal(t, schedule.Scheduled, f.get("job").Place())
 	f.advance(after(10))
 	f.next("job")
 }
 
-// The test ends a job that an entry depended on before it was restarted.
-func TestEdgesOfARestartedEntryEnd(t *testing.T) {
+func TestRestartedEntryWaitsForItsEdges(t *testing.T) {
+	f := newFixture(t)
+	f.add(&entry{ID: "bad"}, &entry{ID: "target"}, &entry{ID: "gone"})
+	job := dependent("job", "bad", "target", "gone")
+	f.add(job)
+	f.finish("bad", false)
+	f.finish("job", false)
+	gone := f.get("gone")
+	f.finish("gone", false)
+	f.Remove(gone)
+
+	f.Restart(job, job.Edges, f.now)
+	assert.Equal(t, schedule.Waiting, job.Place())
+	assert.Equal(t, "waits for 1 of the 3 jobs that it depends on", job.Block().String())
+	f.finish("job", false)
+	f.Restart(job, job.Edges, f.now)
+	f.finish("target", true)
+	assert.Equal(t, schedule.Ready, job.Place())
+	assert.Equal(t, []string{"bad"}, job.Failed())
+}
+
+// The job was canceled while it waited for a target that ends after the restart.
+func TestEdgesOfTheTimeBeforeARestartDoNotCount(t *testing.T) {
+	f := newFixture(t)
+	f.add(&entry{ID: "target"}, &entry{ID: "other"})
+	job := dependent("job", "target")
+	f.add(job)
+	f.finish("job", false)
+	f.Restart(job, []string{"other"}, f.now)
+	f.finish("target", false)
+	assert.Equal(t, schedule.Waiting, job.Place())
+	f.finish("other", true)
+	assert.Empty(t, f.next("job").Failed())
+}
+
+func TestRestartedEntryWaitsForAMissingEdge(t *testing.T) {
 	f := newFixture(t)
 	f.ForwardEdges = true
-	f.add(dependent("job", "target", "missing"))
+	f.add(dependent("job", "missing"))
 	f.finish("job", false)
-	f.Restart(f.get("job"), f.now)
 	assert.Empty(t, f.Missing())
-	f.Park(f.get("job"))
-	f.add(&entry{ID: "target"}, &entry{ID: "missing"})
-	f.next("target")
+	f.Restart(f.get("job"), nil, f.now)
+	assert.Empty(t, f.Missing())
+	f.finish("job", false)
+	f.Restart(f.get("job"), []string{"missing"}, f.now)
+	assert.Equal(t, []string{"missing"}, f.Missing())
+	f.add(&entry{ID: "missing"})
+	f.finish("missing", true)
+	f.next("job")
+}
+
+// An entry that was added while its target was finished does not wait for it, so there is no cycle.
+func TestNoCycleThroughARestartedTarget(t *testing.T) {
+	f := newFixture(t)
+	f.ForwardEdges = true
+	f.add(dependent("target", "new"))
 	f.finish("target", false)
-	f.finish("missing", false)
-	assert.Equal(t, schedule.Parked, f.get("job").Place())
-	f.Unpark(f.get("job"), f.now)
-	assert.Empty(t, f.next("job").Failed())
+	f.add(dependent("job", "target"))
+	f.Restart(f.get("target"), []string{"new"}, f.now)
+	require.NoError(t, f.Add(dependent("new", "job"), f.now))
+	for _, id := range []string{"job", "new", "target"} {
+		f.next(id)
+		f.finish(id, true)
+	}
 }
 
 func TestOnlyTheLastAttemptIsRestartable(t *testing.T) {

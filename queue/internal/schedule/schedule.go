@@ -78,6 +78,7 @@ type Entry[J any] struct {
 	deadlineStamp uint32
 	hasDeadline   bool
 	succeeded     bool
+	restarted     bool
 	apart         bool // the entry is Ready, and in a lane
 	place         Place
 	links         *links[J]

@@ -119,7 +119,7 @@ func TestRestartTakesTheKeyAgain(t *testing.T) {
 	assert.False(t, f.Restartable(job), "another job holds its key")
 	f.finish("rival", true)
 	require.True(t, f.Restartable(job))
-	f.Restart(job, f.now)
+	f.Restart(job, nil, f.now)
 	f.hasKey("job")
 	f.next("job")
 	f.hasKey("")

@@ -24,6 +24,8 @@ func parseAction(form url.Values) (management.Action, error) {
 		var priority int
 		priority, err = parseInt(form, "priority")
 		action.Priority = &priority
+	case management.Retry:
+		action.IgnoreDependencies, err = parseTrue(form, "ignore_dependencies")
 	case management.Cancel, management.Park:
 		action.Reason, err = single(form, "reason")
 	}
@@ -41,8 +43,20 @@ func parseInt(form url.Values, name string) (int, error) {
 	return n, nil
 }
 
+// parseTrue returns whether a form has a field, as that of a checkbox that is checked.
+func parseTrue(form url.Values, name string) (bool, error) {
+	switch value := form.Get(name); value {
+	case "":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, invalid(name, value, "must be true or left out")
+	}
+}
+
 // actionFields are the fields of an action.
-var actionFields = []string{"action", "at", "priority", "reason"}
+var actionFields = []string{"action", "at", "priority", "reason", "ignore_dependencies"}
 
 // actOnOne performs an action on a job. A deletion must be confirmed.
 func (d *Dashboard) actOnOne(w http.ResponseWriter, r *http.Request) error {

@@ -87,6 +87,32 @@ func TestActOnSelectedJobs(t *testing.T) {
 	assert.Equal(t, management.Action{Kind: management.Park, Reason: "bad data"}, f.acts[0].Action)
 }
 
+func TestRetryWithoutDependencies(t *testing.T) {
+	f := newFake()
+	s := newSite(f, "")
+	list := parse(t, s.get("/jobs?state=failed").Body.String())
+	form := list.fields(list.one(t, "form", "id", "act"), "all")
+	form.Set("action", "retry")
+	form.Set("ignore_dependencies", list.one(t, "input", "name", "ignore_dependencies").attrs["value"])
+	w := s.post("/jobs/actions", form)
+	checkPage(t, s, "/jobs/actions", w)
+	preview := parse(t, w.Body.String())
+	assert.Contains(t, w.Body.String(), "<dt>Dependencies</dt><dd>ignored</dd>")
+	f.acts = nil
+	lands(t, s, "/jobs/actions", s.post("/jobs/actions", preview.fields(preview.one(t, "form", "id", "do"), "")))
+	assert.Equal(t, management.Action{Kind: management.Retry, IgnoreDependencies: true}, f.acts[0].Action)
+
+	w = s.get("/queues/billing/jobs/a")
+	page := parse(t, w.Body.String())
+	for _, e := range page.all("form") {
+		if fields := page.fields(e, ""); fields.Has("ignore_dependencies") {
+			lands(t, s, "/queues/billing/jobs/a", s.post("/queues/billing/jobs/a/actions", fields))
+		}
+	}
+	assert.Equal(t, []management.Action{{Kind: management.Retry, IgnoreDependencies: true}}, f.actions)
+	assert.NotContains(t, s.get("/queues/billing/jobs/close-month").Body.String(), "ignore_dependencies", "it has not ended")
+}
+
 // TestManyJobsTakeSeveralRequests sends the form of each answer until the action has ended.
 func TestManyJobsTakeSeveralRequests(t *testing.T) {
 	f := newFake()
@@ -130,6 +156,7 @@ func TestActOnAJob(t *testing.T) {
 		want management.Action
 	}{
 		{url.Values{"action": {"retry"}}, management.Action{Kind: management.Retry}},
+		{url.Values{"action": {"retry"}, "ignore_dependencies": {"true"}}, management.Action{Kind: management.Retry, IgnoreDependencies: true}},
 		{url.Values{"action": {"cancel"}, "reason": {"why"}}, management.Action{Kind: management.Cancel, Reason: "why"}},
 		{url.Values{"action": {"reschedule"}, "at": {"2027-01-02T03:04"}}, management.Action{Kind: management.Reschedule, At: time.Date(2027, 1, 2, 3, 4, 0, 0, time.UTC)}},
 		{url.Values{"action": {"prioritize"}, "priority": {"10"}}, management.Action{Kind: management.Prioritize, Priority: &ten}},
@@ -211,6 +238,7 @@ func TestInvalidFormsAreRefused(t *testing.T) {
 		{"/jobs/actions", url.Values{}, 400, "action"},
 		{"/jobs/actions", url.Values{"action": {"retry"}}, 400, "which"},
 		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"all"}}, 400, "step"},
+		{"/jobs/actions", url.Values{"action": {"retry"}, "ignore_dependencies": {"maybe"}, "which": {"all"}, "step": {"do"}}, 400, "ignore_dependencies"},
 		{"/jobs/actions", url.Values{"action": {"explode"}, "which": {"all"}, "step": {"do"}}, 400, "action"},
 		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"picked"}, "step": {"do"}}, 400, "pick"},
 		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"picked"}, "step": {"do"}, "pick": {"x"}}, 400, "pick"},

@@ -71,6 +71,9 @@ func (p *program) actOnJobs(text actionText) *cobra.Command {
 	flags.IntVar(&a.limit, "limit", 0, "the maximum number of selected jobs, the newest first (default all)")
 	flags.BoolVar(&a.strict, "strict", false, "exit with 3 if no job was selected, and with 4 if one was skipped")
 	switch text.kind {
+	case management.Retry:
+		flags.BoolVar(&a.action.IgnoreDependencies, "ignore-dependencies", false,
+			"run jobs that ended again whatever became of the jobs that they depend on")
 	case management.Cancel, management.Park:
 		flags.StringVar(&a.action.Reason, "reason", "", "the reason, shown with the job")
 	case management.Reschedule:

@@ -92,6 +92,7 @@ func TestActionsReachTheService(t *testing.T) {
 		priority := -5
 		for line, want := range map[string]management.Action{
 			"retry":                            {Kind: management.Retry},
+			"retry --ignore-dependencies":      {Kind: management.Retry, IgnoreDependencies: true},
 			"cancel --reason why":              {Kind: management.Cancel, Reason: "why"},
 			"park --reason why":                {Kind: management.Park, Reason: "why"},
 			"release":                          {Kind: management.Release},

@@ -25,34 +25,44 @@ func (p Place) Edge() int {
 	}
 }
 
-// Target is a job on which a new job depends.
+// Target is a job on which another job depends.
 type Target struct {
-	Seq        int64
+	Seq        int64 // 0 if the job does not exist
 	ID         string
 	Place      Place
 	Dependents bool
 }
 
-// FindTargets finds the jobs that a job depends on, and refuses the job if one is missing.
-func FindTargets(job string, edges Names, find func(*Target) (found bool, err error)) (targets []Target, refusal, err error) {
-	targets = make([]Target, 0, len(edges))
+// FindTargets finds the jobs that a job depends on. The edge to one that does not exist has ended.
+func FindTargets(edges Names, find func(*Target) (found bool, err error)) ([]Target, error) {
+	targets := make([]Target, 0, len(edges))
 	for _, edge := range edges {
 		t := Target{ID: edge}
 		found, err := find(&t)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if !found {
-			return nil, &amboy.InvalidJobError{
-				JobID: job,
-				Field: "dependency edge",
-				Value: edge,
-				Rule:  "must name a job that is in the queue, or in the same PutMany",
-			}, nil
+			t.Place = Succeeded
 		}
 		targets = append(targets, t)
 	}
-	return targets, nil, nil
+	return targets, nil
+}
+
+// CheckTargets refuses a new job if a job that it depends on does not exist.
+func CheckTargets(job string, targets []Target) (refusal error) {
+	for _, t := range targets {
+		if t.Seq == 0 {
+			return &amboy.InvalidJobError{
+				JobID: job,
+				Field: "dependency edge",
+				Value: t.ID,
+				Rule:  "must name a job that is in the queue, or in the same PutMany",
+			}
+		}
+	}
+	return nil
 }
 
 // InState returns the IDs of the targets to which an edge has a state.
