@@ -179,9 +179,9 @@ func sinceText(entry AuditEntry, now time.Time) string {
 
 // lastControl returns the latest entry of the audit list by which a queue was paused or drained.
 // Its Time is zero if there is none among the latest entries of the queue.
-func (d *diagnosis) lastControl(ctx context.Context, name, what string) (AuditEntry, error) {
+func (i *inspector) lastControl(ctx context.Context, name, what string) (AuditEntry, error) {
 	prefix := auditSharePrefix(name)
-	notes, err := d.store.Admin().Notes(ctx, driver.NoteRequest{Kind: auditQueueKind, From: prefix, To: prefix + "\x7f", Limit: controlEntries, Last: true})
+	notes, err := i.store.Admin().Notes(ctx, driver.NoteRequest{Kind: auditQueueKind, From: prefix, To: prefix + "\x7f", Limit: controlEntries, Last: true})
 	if err != nil {
 		return AuditEntry{}, fmt.Errorf("reading the audit list of queue %q: %w", name, err)
 	}

@@ -49,6 +49,10 @@ func (i *inspector) findJobs(ctx context.Context, filter JobFilter, page PageReq
 			jobs[n].Args, jobs[n].ArgsHidden = i.listedArgs(r)
 		}
 	}
+	err = i.explainPending(ctx, jobs, found.Records)
+	if err != nil {
+		return JobPage{}, err
+	}
 	next, err := i.encodeCursor(ctx, list, string(found.Next))
 	return JobPage{Jobs: jobs, Next: next}, err
 }

@@ -29,6 +29,12 @@ func (i *inspector) job(ctx context.Context, queue, id string) (Job, error) {
 		return Job{}, err
 	}
 	job := i.described(ctx, r)
+	explained := []JobSummary{job.JobSummary}
+	err = i.explainPending(ctx, explained, []*driver.Record{r})
+	if err != nil {
+		return Job{}, err
+	}
+	job.JobSummary = explained[0]
 	attempts, err := i.store.Admin().Attempts(ctx, queue, id)
 	if err != nil {
 		return Job{}, fmt.Errorf("reading its attempts: %w", err)

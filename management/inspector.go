@@ -402,7 +402,10 @@ type JobSummary struct {
 
 	// Owner is the ID of the process that runs it, or ran it last.
 	Owner string `json:"owner,omitempty"`
-	// Reason is why the job is blocked or parked, or was canceled.
+	// Reason is why the job is blocked or parked, or was canceled. For a pending job it is what,
+	// other than busy workers, keeps it from starting: the queue is paused, its rate is 0, it runs
+	// as many jobs as it may, or no live process knows the type. A page explains the pending jobs
+	// of its first 20 queues.
 	Reason string `json:"reason,omitempty"`
 	// Error is the last error that the job itself added in this attempt, cut to
 	// MaxFilterBytes.
