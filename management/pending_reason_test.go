@@ -16,6 +16,8 @@ import (
 // The description of a job that waited in a paused queue said only that it was pending.
 func TestAPendingJobOfAPausedQueueHadNoReason(t *testing.T) {
 	inspectEach(t, allViews, func(f *inspected) {
+		_, err := post.Put(f.ctx, f.queue, letter{To: "bob"}, job.In(time.Hour), job.Scopes()) // makes the queue known
+		require.NoError(f, err)
 		paused := "queue is paused"
 		if f.name != "" { // the audit list has the entries of each queue that has a name
 			paused += " since " + time.Now().UTC().Format("2006")
@@ -27,7 +29,7 @@ func TestAPendingJobOfAPausedQueueHadNoReason(t *testing.T) {
 			{management.ControlChange{Paused: new(true)}, paused},
 			{management.ControlChange{Paused: new(false), Rate: &amboy.Rate{}}, "the rate of the queue is 0"},
 		} {
-			_, err := f.SetControl(management.WithActor(f.ctx, "ann"), f.name, test.change)
+			_, err = f.SetControl(management.WithActor(f.ctx, "ann"), f.name, test.change)
 			require.NoError(f, err)
 			id, err := post.Put(f.ctx, f.queue, letter{To: "ann"}, job.Scopes())
 			require.NoError(f, err)
