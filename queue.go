@@ -51,6 +51,14 @@ type QueueControl struct {
 	// Rate limits how many jobs start in a time, over all processes; nil means no limit. It
 	// must not be changed in place.
 	Rate *Rate
+	// Types holds the limits of job types, by the name of the type; nil if there are none. It
+	// must not be changed in place.
+	Types map[string]TypeLimit
+}
+
+// IsZero reports whether nothing is set.
+func (c QueueControl) IsZero() bool {
+	return !c.Paused && !c.Draining && c.MaxRunning == 0 && c.Rate == nil && len(c.Types) == 0
 }
 
 // IsStopped reports whether no job may start: the queue is paused, or its rate is 0.

@@ -51,6 +51,13 @@ func (q *driverQueue) SetRate(ctx context.Context, rate *amboy.Rate) error {
 	return err
 }
 
+// LimitType limits the jobs of a type in all processes.
+func (q *driverQueue) LimitType(ctx context.Context, jobType string, limit amboy.TypeLimit) error {
+	_, err := q.control(ctx, fmt.Sprintf("limiting the jobs of type %q in", jobType),
+		driver.ControlChange{Type: &driver.TypeChange{Type: jobType, Limit: limit}})
+	return err
+}
+
 func (q *driverQueue) control(ctx context.Context, doing string, change driver.ControlChange) (amboy.QueueControl, error) {
 	control, err := q.driver.Control(ctx, q.name, change)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/notes"
 	"github.com/mongodb/amboy/queue/internal/rate"
 	"github.com/mongodb/amboy/queue/internal/schedule"
+	"github.com/mongodb/amboy/queue/internal/typelimit"
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
 
@@ -52,8 +53,10 @@ type local struct {
 	// bucket contains the tokens of the rate, by the time since opened. rates fires when there
 	// are more.
 	bucket rate.Bucket
-	opened time.Time
-	rates  wakeTimer
+	// typeBuckets are the buckets of the types that have a rate.
+	typeBuckets typelimit.Buckets
+	opened      time.Time
+	rates       wakeTimer
 	// parked holds the reasons of entries that an operator has parked. cancels holds the
 	// reasons of running entries that are to be canceled.
 	parked, cancels map[*localEntry]string
@@ -93,6 +96,7 @@ func newLocal(opts LocalOptions, invalid error) *local {
 	q.timer.fire, q.timer.early = q.advance, q.shortenWaits
 	q.locks.fire = q.recoverForeign
 	q.rates.fire = q.startRated
+	q.schedule.KindOf = func(e *localEntry) driver.Kind { return driver.Kind{Type: e.TypeName()} }
 	q.runner = pool.NewLocalWorkers(opts.NumWorkers, q)
 	q.middleware.insert = q.insert
 	return q
@@ -532,11 +536,7 @@ func (q *local) endPanicked(e *localEntry, panicked error) {
 func (q *local) take(ctx context.Context) (e *localEntry, failed []string) {
 	q.mu.Lock()
 	for ctx.Err() == nil && !q.isStopped() {
-		if q.mayStart() {
-			e = q.schedule.Next()
-			if r := q.control.Rate; r != nil {
-				q.bucket = q.bucket.Take(*r, q.rateNow(), 1)
-			}
+		if e = q.startNext(); e != nil {
 			e.Job.run.Store(nil)
 			q.taken.add(e)
 			failed = e.Failed()

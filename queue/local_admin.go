@@ -146,7 +146,7 @@ func (a localAdmin) Control(ctx context.Context, queue string, change driver.Con
 	case a.isStopped():
 		err = amboy.ErrQueueClosed
 	default:
-		return a.setControl(change), nil
+		return a.setControl(change)
 	}
 	return driver.Control{}, fmt.Errorf("controlling queue %q: %w", queue, err)
 }

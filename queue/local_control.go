@@ -8,12 +8,15 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/rate"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+	"github.com/mongodb/amboy/queue/internal/typelimit"
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
 
 var (
 	_ amboy.QueueController = (*local)(nil)
 	_ amboy.RateController  = (*local)(nil)
+	_ amboy.TypeLimiter     = (*local)(nil)
 )
 
 // Control returns the control settings of the queue. They are not stored anywhere else.
@@ -25,20 +28,20 @@ func (q *local) Control(context.Context) (amboy.QueueControl, error) {
 
 // Pause keeps the workers from taking jobs.
 func (q *local) Pause(context.Context) error {
-	q.setControl(driver.ControlChange{Paused: new(true)})
-	return nil
+	_, err := q.setControl(driver.ControlChange{Paused: new(true)})
+	return err
 }
 
 // Drain makes the queue refuse new jobs, including those that wait for room.
 func (q *local) Drain(context.Context) error {
-	q.setControl(driver.ControlChange{Draining: new(true)})
-	return nil
+	_, err := q.setControl(driver.ControlChange{Draining: new(true)})
+	return err
 }
 
 // Resume undoes Pause and Drain.
 func (q *local) Resume(context.Context) error {
-	q.setControl(driver.ControlChange{Paused: new(false), Draining: new(false)})
-	return nil
+	_, err := q.setControl(driver.ControlChange{Paused: new(false), Draining: new(false)})
+	return err
 }
 
 // SetMaxRunning limits the number of jobs that run at once.
@@ -46,8 +49,8 @@ func (q *local) SetMaxRunning(_ context.Context, n int) error {
 	if n < 0 {
 		return fmt.Errorf("limiting the running jobs of queue %q: the number must not be negative (is %d)", q.id, n)
 	}
-	q.setControl(driver.ControlChange{MaxRunning: &n})
-	return nil
+	_, err := q.setControl(driver.ControlChange{MaxRunning: &n})
+	return err
 }
 
 // SetRate limits how many jobs start in a time.
@@ -56,7 +59,20 @@ func (q *local) SetRate(_ context.Context, r *amboy.Rate) error {
 	if err != nil {
 		return fmt.Errorf("setting the rate of queue %q: %w", q.id, err)
 	}
-	q.setControl(change)
+	_, err = q.setControl(change)
+	return err
+}
+
+// LimitType limits the jobs of a type.
+func (q *local) LimitType(_ context.Context, jobType string, limit amboy.TypeLimit) error {
+	change := driver.ControlChange{Type: &driver.TypeChange{Type: jobType, Limit: limit}}
+	err := change.Validate()
+	if err == nil {
+		_, err = q.setControl(change)
+	}
+	if err != nil {
+		return fmt.Errorf("limiting the jobs of type %q in queue %q: %w", jobType, q.id, err)
+	}
 	return nil
 }
 
@@ -66,15 +82,20 @@ func rateChange(r *amboy.Rate) (driver.ControlChange, error) {
 	return change, change.Validate()
 }
 
-// setControl changes the control settings, publishes the events of the change, and
-// returns the new settings.
-func (q *local) setControl(change driver.ControlChange) driver.Control {
+// setControl changes the control settings, publishes the events of the change, and returns the
+// new settings. It returns an error if too many types would have a limit.
+func (q *local) setControl(change driver.ControlChange) (driver.Control, error) {
 	q.mu.Lock()
-	q.control = change.Apply(q.control)
-	control := q.control
+	control, err := change.Apply(q.control)
+	if err != nil {
+		q.mu.Unlock()
+		return driver.Control{}, err
+	}
+	q.control = control
 	if control.Rate == nil {
 		q.bucket = 0
 	}
+	q.typeBuckets.Keep(control.Types)
 	var refused []*wait.Waiter
 	if control.Draining {
 		refused = q.takePutters()
@@ -86,7 +107,7 @@ func (q *local) setControl(change driver.ControlChange) driver.Control {
 	for _, kind := range eventsOf(change) {
 		q.publishQueueEvent(kind, q.now())
 	}
-	return control
+	return control, nil
 }
 
 // eventsOf returns the kinds of events that a control change publishes.
@@ -119,6 +140,48 @@ func (q *local) mayStart() bool {
 	}
 	q.rates.set(time.Now().Add(q.bucket.Wait(*r, q.rateNow())))
 	return false
+}
+
+// startNext takes the ready job that should run first; nil if none may start.
+func (q *local) startNext() *localEntry {
+	if !q.mayStart() {
+		return nil
+	}
+	var e *localEntry
+	if len(q.control.Types) == 0 {
+		e = q.schedule.Next()
+	} else {
+		e = q.startWithinLimits()
+	}
+	if r := q.control.Rate; r != nil && e != nil {
+		q.bucket = q.bucket.Take(*r, q.rateNow(), 1)
+	}
+	return e
+}
+
+// startWithinLimits is startNext for a queue in which types have limits. If only a rate keeps jobs
+// from starting, a worker is woken when it does no longer.
+func (q *local) startWithinLimits() *localEntry {
+	for {
+		room := typelimit.NewRoom(q.control.Types, q.schedule.RunningOf, q.typeBuckets, q.rateNow())
+		except := schedule.NewExcept(nil).Within(room)
+		e := q.schedule.NextBut(except)
+		if buckets, changed := room.Settle(); changed {
+			q.typeBuckets = buckets
+		}
+		if wait := room.Wait(); e == nil && wait > 0 {
+			q.rates.set(time.Now().Add(wait))
+		}
+		if e != nil || !except.More {
+			return e
+		}
+		// Others may take the lock before the rest of a large backlog is skipped.
+		q.mu.Unlock()
+		q.mu.Lock()
+		if !q.mayStart() {
+			return nil
+		}
+	}
 }
 
 // startRated wakes a worker when the rate lets a job start.

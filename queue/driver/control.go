@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,6 +26,14 @@ type ControlChange struct {
 	// Rate replaces the rate, and NoRate removes it.
 	Rate   *amboy.Rate
 	NoRate bool
+	// Type replaces the limit of a job type.
+	Type *TypeChange
+}
+
+// TypeChange replaces the limit of a job type. The zero limit removes it.
+type TypeChange struct {
+	Type  string
+	Limit amboy.TypeLimit
 }
 
 // Validate returns an error if a setting is out of range.
@@ -39,11 +48,15 @@ func (c ControlChange) Validate() error {
 	if c.Rate != nil {
 		errs = append(errs, c.Rate.Validate())
 	}
+	if c.Type != nil {
+		errs = append(errs, amboy.ValidateTypeLimit(c.Type.Type, c.Type.Limit))
+	}
 	return errors.Join(errs...)
 }
 
-// Apply returns the control with the change made.
-func (c ControlChange) Apply(to Control) Control {
+// Apply returns the control with the change made. It returns an error if too many types would
+// have a limit.
+func (c ControlChange) Apply(to Control) (Control, error) {
 	if c.Paused != nil {
 		to.Paused = *c.Paused
 	}
@@ -60,7 +73,33 @@ func (c ControlChange) Apply(to Control) Control {
 		rate := *c.Rate
 		to.Rate = &rate
 	}
-	return to
+	if c.Type != nil {
+		to.Types = c.Type.apply(to.Types)
+		if len(to.Types) > amboy.MaxTypeLimits {
+			return to, fmt.Errorf("at most %d types of a queue can have a limit", amboy.MaxTypeLimits)
+		}
+	}
+	return to, nil
+}
+
+// apply returns a changed copy of the limits of types; nil if there are none left.
+func (c *TypeChange) apply(limits map[string]amboy.TypeLimit) map[string]amboy.TypeLimit {
+	changed := maps.Clone(limits)
+	delete(changed, c.Type)
+	if !c.Limit.IsZero() {
+		if changed == nil {
+			changed = map[string]amboy.TypeLimit{}
+		}
+		limit := c.Limit
+		if limit.Rate != nil {
+			limit.Rate = new(*limit.Rate)
+		}
+		changed[c.Type] = limit
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return changed
 }
 
 // QueueInfo describes a queue of a store.

@@ -339,7 +339,12 @@ func (h *history) controlOne() {
 	if h.random.IntN(3) == 0 {
 		change.MaxRunning = nil
 	}
-	m.control = change.Apply(m.control)
+	if h.random.IntN(3) == 0 {
+		change.Type = &driver.TypeChange{Type: jobTypeName, Limit: amboy.TypeLimit{MaxRunning: h.random.IntN(4)}}
+	}
+	var err error
+	m.control, err = change.Apply(m.control)
+	require.NoError(h, err)
 	h.Logf("control %q: %+v", h.queue, m.control)
 	require.Equal(h, m.control, h.control(change))
 }

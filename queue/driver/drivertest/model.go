@@ -258,14 +258,16 @@ func (m *model) expire(now time.Time, by string) []*modelJob {
 
 // room returns how many more jobs may run.
 func (m *model) room() int {
-	switch {
-	case m.control.Paused:
+	if m.control.Paused {
 		return 0
-	case m.control.MaxRunning == 0:
-		return math.MaxInt
-	default:
-		return max(0, m.control.MaxRunning-len(m.in(running)))
 	}
+	room := math.MaxInt
+	for _, most := range []int{m.control.MaxRunning, m.control.Types[jobTypeName].MaxRunning} {
+		if most > 0 {
+			room = min(room, max(0, most-len(m.in(running))))
+		}
+	}
+	return room
 }
 
 // claim claims the first job that may run and whose kind the request does not exclude. It

@@ -58,6 +58,7 @@ var others = []group{
 	{name: "Prune", rules: pruneRules, needs: []need{prunes}},
 	{name: "Control", rules: controlRules},
 	{name: "Rate", rules: rateRules},
+	{name: "TypeLimits", rules: typeLimitRules},
 	{name: "RateClock", rules: rateClockRules, needs: []need{hookStepClock}},
 	{name: "Find", rules: findRules},
 	{name: "Count", rules: countRules},

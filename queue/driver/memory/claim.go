@@ -7,6 +7,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/rate"
 	"github.com/mongodb/amboy/queue/internal/schedule"
+	"github.com/mongodb/amboy/queue/internal/typelimit"
 )
 
 // turn is what a Claim may still take from a queue.
@@ -15,11 +16,23 @@ type turn struct {
 	left  int
 	// started counts the records of a queue with a rate, which has a number of tokens.
 	started, tokens int
+	// room limits the records of some types; nil if none.
+	room *typelimit.Room
+	// except is nil if all records may be taken.
+	except *schedule.Except
 }
 
-// newTurn returns what a Claim may take that wants a number of records.
-func (d *Driver) newTurn(q *queue, want int) turn {
-	t := turn{queue: q, left: want}
+// newTurn returns what a Claim may take that wants a number of records. except is nil if no kinds
+// are excluded.
+func (d *Driver) newTurn(q *queue, want int, except *schedule.Except) turn {
+	t := turn{queue: q, left: want, except: except}
+	if len(q.control.Types) > 0 {
+		if except == nil {
+			except = schedule.NewExcept(nil)
+		}
+		t.room = typelimit.NewRoom(q.control.Types, q.schedule.RunningOf, q.typeBuckets, d.rateNow())
+		t.except = except.Within(t.room)
+	}
 	if r := q.control.Rate; r != nil {
 		now := d.rateNow()
 		if q.bucket.IsAhead(now) {
@@ -35,13 +48,16 @@ func (d *Driver) newTurn(q *queue, want int) turn {
 // others; 0 if it does not.
 func (d *Driver) settle(t *turn) time.Duration {
 	r, q := t.queue.control.Rate, t.queue
+	if buckets, changed := t.room.Settle(); changed {
+		q.typeBuckets = buckets
+	}
 	if r == nil {
-		return 0
+		return t.room.Wait()
 	}
 	now := d.rateNow()
 	q.bucket = q.bucket.Take(*r, now, t.started)
 	if t.started < t.tokens || q.schedule.Ready() == 0 || !q.mayRun() {
-		return 0
+		return t.room.Wait()
 	}
 	return q.bucket.Wait(*r, now)
 }
@@ -49,18 +65,17 @@ func (d *Driver) settle(t *turn) time.Duration {
 // rateNow is the time by which rates are measured.
 func (d *Driver) rateNow() int64 { return rate.After(d.opts.RateElapsed()) }
 
-// next takes the record that should run first, with its scopes; nil if none may run. except
-// is nil if no kind is excluded.
-func (t *turn) next(except *schedule.Except) *entry {
+// next takes the record that should run first, with its scopes; nil if none may run.
+func (t *turn) next() *entry {
 	if t.left <= 0 || !t.queue.mayRun() {
 		return nil
 	}
 	t.left--
 	var e *entry
-	if except == nil {
+	if t.except == nil {
 		e = t.queue.schedule.Next()
 	} else {
-		e = t.queue.schedule.NextBut(except)
+		e = t.queue.schedule.NextBut(t.except)
 	}
 	if e != nil {
 		t.started++
@@ -92,6 +107,10 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 // because many records wait for a freed scope.
 func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unsettled bool) {
 	turns := make([]turn, 0, len(req.Queues))
+	var except *schedule.Except
+	if len(req.Except) > 0 {
+		except = schedule.NewExcept(req.Except)
+	}
 	for _, demand := range req.Queues {
 		q := d.queues[demand.Queue]
 		if q == nil {
@@ -101,32 +120,30 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 		for _, e := range q.schedule.Advance(req.Now) {
 			claimed.Records = append(claimed.Records, d.claim(e, req, e.Scopes.AtPut()))
 		}
-		t := d.newTurn(q, demand.Limit)
+		t := d.newTurn(q, demand.Limit, except)
 		turns = append(turns, t)
 		unsettled = unsettled || t.left > 0 && q.mayRun() && q.schedule.Unsettled()
 	}
-	var except *schedule.Except
-	if len(req.Except) > 0 {
-		except = schedule.NewExcept(req.Except)
-	}
-	claimed.Records = append(claimed.Records, d.claimInTurn(req, turns, except)...)
+	claimed.Records = append(claimed.Records, d.claimInTurn(req, turns)...)
+	more := false
 	for i := range turns {
 		t := &turns[i]
 		if wait := d.settle(t); wait > 0 {
 			claimed.Waits = append(claimed.Waits, driver.RateWait{Queue: t.queue.name, For: wait})
 		}
+		more = more || t.except != nil && t.except.More
 		d.wakeOne(t.queue)
 	}
 	d.index.arrange(d.opts.Now)
 	claimed.Next = d.index.next()
-	if except != nil && except.More {
+	if more {
 		claimed.Next = req.Now
 	}
 	return claimed, unsettled && req.Limit > 0
 }
 
 // claimInTurn claims one record of each queue, then another of each queue that had one.
-func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn, except *schedule.Except) []*driver.Record {
+func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn) []*driver.Record {
 	var records []*driver.Record
 	round := make([]*turn, len(turns))
 	for i := range turns {
@@ -138,7 +155,7 @@ func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn, except *sche
 			if len(records) >= req.Limit {
 				return records
 			}
-			if e := t.next(except); e != nil {
+			if e := t.next(); e != nil {
 				records = append(records, d.claim(e, req, e.Scopes.Names()))
 				again = append(again, t)
 			}

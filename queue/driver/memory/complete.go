@@ -33,7 +33,7 @@ func (d *Driver) complete(c driver.Completion) (news driver.Change, err error) {
 	} else {
 		d.finish(e)
 	}
-	if q.control.MaxRunning > 0 || q.schedule.Unsettled() || q.schedule.Unstarted() != before {
+	if q.control.MaxRunning > 0 || len(q.control.Types) > 0 || q.schedule.Unsettled() || q.schedule.Unstarted() != before {
 		news = driver.In(q.name)
 	}
 	return news, nil

@@ -125,13 +125,17 @@ func (d *Driver) Control(ctx context.Context, queue string, change driver.Contro
 		return driver.Control{}, fmt.Errorf("invalid control of queue %q: %w", queue, err)
 	}
 	var control driver.Control
-	err := d.one(ctx, queue, func() error {
+	err := d.one(ctx, queue, func() (err error) {
 		q := d.queue(queue)
-		q.control = change.Apply(q.control)
-		if q.control.Rate == nil {
+		control, err = change.Apply(q.control)
+		if err != nil {
+			return fmt.Errorf("invalid control of queue %q: %w", queue, err)
+		}
+		q.control = control
+		if control.Rate == nil {
 			q.bucket = 0
 		}
-		control = q.control
+		q.typeBuckets.Keep(control.Types)
 		if control.Draining {
 			d.wakeAll(q)
 		}

@@ -27,7 +27,7 @@ func (l *emptyQueues) update(q *queue, now func() time.Time) {
 
 // isEmpty reports whether a queue has no records and no settings, and no Insert waits.
 func (q *queue) isEmpty() bool {
-	return q.schedule.Len() == 0 && q.control == (driver.Control{}) && q.inserts.Len() == 0 && q.called == 0
+	return q.schedule.Len() == 0 && q.control.IsZero() && q.inserts.Len() == 0 && q.called == 0
 }
 
 // Prune implements driver.Driver.

@@ -8,19 +8,22 @@ import (
 	"github.com/mongodb/amboy/queue/internal/arrivals"
 	"github.com/mongodb/amboy/queue/internal/rate"
 	"github.com/mongodb/amboy/queue/internal/schedule"
+	"github.com/mongodb/amboy/queue/internal/typelimit"
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
 
 // queue is the state of one queue.
 type queue struct {
-	name     string
-	control  driver.Control
-	bucket   rate.Bucket
-	schedule schedule.Schedule[*item]
-	records  arrivals.List[entry]
-	byName   map[string]*entry
-	inserts  wait.Line // Inserts that wait for room
-	called   int       // woken Inserts that have not taken their room yet
+	name    string
+	control driver.Control
+	bucket  rate.Bucket
+	// typeBuckets are the buckets of the types that have a rate.
+	typeBuckets typelimit.Buckets
+	schedule    schedule.Schedule[*item]
+	records     arrivals.List[entry]
+	byName      map[string]*entry
+	inserts     wait.Line // Inserts that wait for room
+	called      int       // woken Inserts that have not taken their room yet
 
 	touched bool
 	next    time.Time // when there may be more work, if timed is not 0

@@ -14,6 +14,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 	"github.com/mongodb/amboy/queue/internal/rate"
+	"github.com/mongodb/amboy/queue/internal/typelimit"
 )
 
 const (
@@ -128,6 +129,10 @@ func (c *changes) claim(req claimRequest) (given []claimed, more later, err erro
 		// When they are claimed, other records may become ready.
 		w.ready += c.count(w.key).places[table.Ready]
 		w.running += c.count(w.key).places[table.Running]
+	}
+	err = c.setRooms(work)
+	if err != nil {
+		return nil, more, err
 	}
 	setBacklogs(work)
 	err = c.resetBuckets(work)
@@ -282,18 +287,44 @@ type work struct {
 	bucket          rate.Bucket
 	now             int64
 	tokens, backlog int
-	// eligible holds the first ready records, if some kinds are excluded.
+	// limits are those of the types, nil if there are none, and room is what they leave.
+	limits  map[string]amboy.TypeLimit
+	buckets typelimit.Buckets
+	room    *typelimit.Room
+	// isPicked is true if some ready records must be left out; eligible then holds the first of
+	// the others.
+	isPicked bool
 	eligible []candidate
 }
 
 // workColumns are the columns of work.
-const workColumns = `id, name, paused, ready, overdue, running, max_running, rate, burst, bucket`
+const workColumns = `id, name, paused, ready, overdue, running, max_running, rate, burst, bucket, type_limits, type_buckets`
 
 func (w *work) read(r *row) {
 	w.key, w.Queue, w.paused = r.integer(), r.text(), r.bool()
 	w.ready, w.overdue, w.running, w.maxRunning = r.int(), r.int(), r.int(), r.int()
 	w.rate, w.bucket = r.rate(), rate.Bucket(r.integer())
+	w.limits, w.buckets = r.typeLimits(), r.typeBuckets()
 	r.inQueue(w.Queue)
+}
+
+// setRooms reads what the limits of types leave.
+func (c *changes) setRooms(all []*work) error {
+	for _, w := range all {
+		if len(w.limits) == 0 {
+			continue
+		}
+		running := map[string]int{}
+		err := c.query(runningOfTypes, func(r *row) error {
+			running[r.text()]++
+			return nil
+		}, w.key)
+		if err != nil {
+			return err
+		}
+		w.room = typelimit.NewRoom(w.limits, func(jobType string) int { return running[jobType] }, w.buckets, w.now)
+	}
+	return nil
 }
 
 // setBacklogs must be called before records of excluded kinds are left out.
@@ -306,9 +337,27 @@ func setBacklogs(all []*work) {
 // mustReset reports whether the clock was set back since the bucket was written.
 func (w *work) mustReset() bool { return w.rate != nil && w.bucket.IsAhead(w.now) }
 
+// mustSettle reports the same for the buckets of types.
+func (w *work) mustSettle() bool {
+	_, changed := w.room.Settle()
+	return changed
+}
+
+// settleRoom writes the buckets of types, if they have changed.
+func (c *changes) settleRoom(w *work) error {
+	buckets, changed := w.room.Settle()
+	if !changed {
+		return nil
+	}
+	return c.setTypeBuckets(w.key, buckets)
+}
+
 // resetBuckets empties the buckets that were written before the clock was set back.
 func (c *changes) resetBuckets(all []*work) error {
 	for _, w := range all {
+		if err := c.settleRoom(w); err != nil {
+			return err
+		}
 		if !w.mustReset() {
 			continue
 		}
@@ -323,10 +372,11 @@ func (c *changes) resetBuckets(all []*work) error {
 // waits returns the queues that have used up their tokens and may have more to claim.
 func waits(all []*work) (found []driver.RateWait) {
 	for _, w := range all {
-		if w.rate == nil || w.share < w.tokens || w.backlog <= w.share {
-			continue
+		wait := w.room.Wait()
+		if w.rate != nil && w.share >= w.tokens && w.backlog > w.share {
+			wait = w.bucket.Wait(*w.rate, w.now)
 		}
-		if wait := w.bucket.Wait(*w.rate, w.now); wait > 0 {
+		if wait > 0 {
 			found = append(found, driver.RateWait{Queue: w.Queue, For: wait})
 		}
 	}
@@ -342,8 +392,10 @@ func (c *changes) work(req claimRequest) (all []*work, err error) {
 	for _, demand := range req.Queues {
 		if w := busy[demand.Queue]; w != nil {
 			w.Limit = demand.Limit
-			if w.rate != nil {
+			if w.rate != nil || len(w.limits) > 0 {
 				w.now = req.rateNow()
+			}
+			if w.rate != nil {
 				w.tokens = w.bucket.Tokens(*w.rate, w.now)
 			}
 			all = append(all, w)
@@ -485,7 +537,7 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 	now := table.InstantOf(req.Now)
 	lease := []any{req.Owner, now, table.InstantOf(req.Now.Add(req.LeaseTime)), now}
 	var found []*stored
-	if len(req.Except) > 0 {
+	if w.isPicked {
 		found, err = c.records(claimThese, append(lease, w.chosen(), now)...)
 	} else {
 		found, err = c.records(claimReady, append(lease, w.key, now, w.share)...)
@@ -500,6 +552,13 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 		if err != nil {
 			return nil, err
 		}
+	}
+	for _, s := range found {
+		w.room.Take(s.Type)
+	}
+	err = c.settleRoom(w)
+	if err != nil {
+		return nil, err
 	}
 	n := c.count(w.key)
 	n.places[table.Ready] -= len(found)

@@ -88,13 +88,17 @@ func (c *changes) findWork(req claimRequest) (found bool, more later, err error)
 	if err != nil {
 		return false, more, err
 	}
+	err = c.setRooms(work)
+	if err != nil {
+		return false, more, err
+	}
 	setBacklogs(work)
 	err = c.findEligible(work, req.ClaimRequest)
 	if err != nil {
 		return false, more, err
 	}
 	for _, w := range work {
-		if w.overdue > 0 || w.mustReset() || (req.Limit > 0 && w.claimable() > 0) {
+		if w.overdue > 0 || w.mustReset() || w.mustSettle() || (req.Limit > 0 && w.claimable() > 0) {
 			return true, more, nil
 		}
 	}

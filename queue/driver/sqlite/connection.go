@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/queue/internal/typelimit"
 )
 
 // connection runs statements, one at a time, in a transaction of its owner.
@@ -322,6 +323,27 @@ func (r *row) rate() *amboy.Rate {
 		read.Burst = burst
 	}
 	return read
+}
+
+// typeLimits reads the limits of types; nil if there are none.
+func (r *row) typeLimits() map[string]amboy.TypeLimit {
+	limits, err := typelimit.DecodeLimits(r.text())
+	r.fail(err)
+	return limits
+}
+
+// typeBuckets reads the buckets of types.
+func (r *row) typeBuckets() typelimit.Buckets {
+	buckets, err := typelimit.DecodeBuckets(r.text())
+	r.fail(err)
+	return buckets
+}
+
+// fail sets the row's error, if it has none.
+func (r *row) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
 }
 
 // time reads a time.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/queue/internal/typelimit"
 )
 
 // control returns the settings of a queue.
@@ -16,7 +17,7 @@ func (c *changes) control(queue int64) (control driver.Control, err error) {
 }
 
 func (r *row) control() driver.Control {
-	return driver.Control{Paused: r.bool(), Draining: r.bool(), MaxRunning: r.int(), Rate: r.rate()}
+	return driver.Control{Paused: r.bool(), Draining: r.bool(), MaxRunning: r.int(), Rate: r.rate(), Types: r.typeLimits()}
 }
 
 // Control implements driver.Driver. It returns an error if a setting is out of range.
@@ -49,19 +50,48 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 		if err != nil {
 			return err
 		}
-		control = wanted.Apply(control)
+		control, err = wanted.Apply(control)
+		if err != nil {
+			return err
+		}
+		types, err := typelimit.EncodeLimits(control.Types)
+		if err != nil {
+			return err
+		}
 		var perSecond any
 		burst := 0
 		if control.Rate != nil {
 			perSecond, burst = control.Rate.PerSecond, control.Rate.Burst
 		}
-		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, perSecond, burst, time.Now().UnixNano(), key)
-		return err
+		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, perSecond, burst, nullable(types), time.Now().UnixNano(), key)
+		if err != nil || wanted.Type == nil {
+			return err
+		}
+		return c.keepTypeBuckets(key, control)
 	}})
 	if err != nil {
 		return driver.Control{}, err
 	}
 	return control, nil
+}
+
+// keepTypeBuckets drops the buckets of types whose rate was removed.
+func (c *changes) keepTypeBuckets(queue int64, control driver.Control) error {
+	var buckets typelimit.Buckets
+	_, err := c.one(readTypeBuckets, func(r *row) { buckets = r.typeBuckets() }, queue)
+	if err != nil {
+		return err
+	}
+	buckets.Keep(control.Types)
+	return c.setTypeBuckets(queue, buckets)
+}
+
+func (c *changes) setTypeBuckets(queue int64, buckets typelimit.Buckets) error {
+	text, err := buckets.Encode()
+	if err == nil {
+		_, err = c.exec(setTypeBuckets, nullable(text), queue)
+	}
+	return err
 }
 
 // TakeDuty implements driver.Driver.

@@ -38,6 +38,7 @@ func managerOf(r *driver.Record) string { return managerText(driver.KindOf(r)) }
 type candidate struct {
 	seq      int64
 	priority int
+	jobType  string
 }
 
 // chosen returns the numbers of the records within a queue's share, for json_each.
@@ -53,25 +54,25 @@ func (w *work) chosen() string {
 	return string(text)
 }
 
-// findEligible restricts the ready records to kinds that a claim accepts, if it excludes
-// any. It stops when it has found as many queues with such records as the claim's limit: the
+// findEligible leaves out ready records of kinds that a claim excludes, and of types that have no
+// room. It stops when it has found as many queues with other records as the claim's limit: the
 // other queues would get none.
 func (c *changes) findEligible(all []*work, req driver.ClaimRequest) error {
-	if len(req.Except) == 0 {
-		return nil
-	}
 	left := make(map[string]bool, len(req.Except))
 	for _, k := range req.Except {
 		left[kindOf(k)] = true
 	}
 	found := 0
 	for _, w := range all {
-		if most := min(w.claimable(), req.Limit); most > 0 && found < req.Limit {
-			if err := c.findEligibleOf(w, left, most); err != nil {
-				return err
+		w.isPicked = len(left) > 0 || w.room != nil
+		if w.isPicked {
+			if most := min(w.claimable(), req.Limit); most > 0 && found < req.Limit {
+				if err := c.findEligibleOf(w, left, most); err != nil {
+					return err
+				}
 			}
+			w.ready = len(w.eligible)
 		}
-		w.ready = len(w.eligible)
 		found += min(w.ready, 1)
 	}
 	return nil
@@ -90,11 +91,12 @@ func (c *changes) findEligibleOf(w *work, left map[string]bool, most int) error 
 		return err
 	}
 	for _, kind := range kinds {
+		jobType := typeOfKind(kind)
 		err = c.query(readyOfKind, func(r *row) error {
-			w.eligible = append(w.eligible, candidate{r.integer(), r.int()})
+			w.eligible = append(w.eligible, candidate{r.integer(), r.int(), jobType})
 			_ = r.damage() // of the priority: the claim parks the record
 			return nil
-		}, w.key, kind, most)
+		}, w.key, kind, beyond(min(most, w.room.Left(jobType))))
 		if err != nil {
 			return err
 		}
@@ -102,5 +104,24 @@ func (c *changes) findEligibleOf(w *work, left map[string]bool, most int) error 
 	slices.SortFunc(w.eligible, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.seq, b.seq))
 	})
+	if w.room != nil {
+		w.keepWithinRoom()
+	}
 	return nil
+}
+
+// beyond is the number of records to read if n may start: one more tells that there are others.
+func beyond(n int) int { return n + 1 }
+
+// keepWithinRoom leaves out the eligible records that exceed the limits of their types.
+func (w *work) keepWithinRoom() {
+	chosen := map[string]int{}
+	w.eligible = slices.DeleteFunc(w.eligible, func(c candidate) bool {
+		if chosen[c.jobType] >= w.room.Left(c.jobType) {
+			w.room.Refuse(c.jobType)
+			return true
+		}
+		chosen[c.jobType]++
+		return false
+	})
 }

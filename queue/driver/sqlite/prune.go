@@ -13,11 +13,11 @@ import (
 const pruneAtOnce = 1000
 
 // isEmpty is the condition of the index queues_empty: the queue has no records, and no
-// settings but a rate.
+// settings but a rate and limits of types.
 const isEmpty = `waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying + finished = 0
 	AND paused + draining + max_running = 0`
 
-const readEmptyQueues = `SELECT id, name FROM queues INDEXED BY queues_empty WHERE ` + isEmpty + ` AND rate IS NULL AND used < ? ORDER BY used LIMIT ? + 0`
+const readEmptyQueues = `SELECT id, name FROM queues INDEXED BY queues_empty WHERE ` + isEmpty + ` AND rate IS NULL AND type_limits IS NULL AND used < ? ORDER BY used LIMIT ? + 0`
 
 // Prune implements driver.Driver. It drops 1,000 names at a time. If it fails after some
 // were dropped, it returns their number with the error. A call that finds nothing does not

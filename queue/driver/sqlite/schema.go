@@ -23,6 +23,7 @@ var migrations = []migration{
 	{text: schemaV6},
 	{text: schemaV7},
 	{text: schemaV8},
+	{text: schemaV9},
 }
 
 // migration consists of the statements of a step, and a function for what SQL can't do.
@@ -264,6 +265,12 @@ CREATE TABLE scope_promises (
 INSERT INTO scope_promises (queue, scope, priority, seq, at_most)
 	SELECT p.queue, p.scope, j.priority, p.seq, 1 FROM sole_promises AS p JOIN jobs AS j ON j.seq = p.seq;
 DROP TABLE sole_promises;
+`
+
+// The limits of types and their buckets are JSON (see package typelimit), NULL if there are none.
+const schemaV9 = `
+ALTER TABLE queues ADD COLUMN type_limits TEXT;
+ALTER TABLE queues ADD COLUMN type_buckets TEXT;
 `
 
 // fillGroups forms the groups of the records that wait for a scope.

@@ -19,6 +19,9 @@ const (
 	addCounts
 	readControl
 	setControl
+	readTypeBuckets
+	setTypeBuckets
+	runningOfTypes
 	setBucket
 	dropQueue
 	countPruning
@@ -160,11 +163,14 @@ var statementTexts = [statements]string{
 		WHERE id = ?`,
 	readControl: `SELECT ` + controlColumns + ` FROM queues WHERE id = ?`,
 	setControl: `UPDATE queues SET paused = ?1, draining = ?2, max_running = ?3, rate = ?4, burst = ?5,
-			bucket = CASE WHEN ?4 IS NULL THEN 0 ELSE bucket END, used = ?6 WHERE id = ?7`,
-	setBucket: `UPDATE queues SET bucket = ? WHERE id = ?`,
+			bucket = CASE WHEN ?4 IS NULL THEN 0 ELSE bucket END, type_limits = ?6, used = ?7 WHERE id = ?8`,
+	readTypeBuckets: `SELECT type_buckets FROM queues WHERE id = ?`,
+	setTypeBuckets:  `UPDATE queues SET type_buckets = ? WHERE id = ?`,
+	runningOfTypes:  `SELECT type FROM jobs INDEXED BY jobs_place WHERE place = 6 AND place NOT IN (4, 8) AND queue = ?`,
+	setBucket:       `UPDATE queues SET bucket = ? WHERE id = ?`,
 	// The counts say that nothing refers to the queue; the rest is checked because what would
 	// refer to it would belong to the next queue that gets its number.
-	dropQueue: `DELETE FROM queues WHERE id = ?1 AND used < ?2 AND ` + isEmpty + ` AND rate IS NULL
+	dropQueue: `DELETE FROM queues WHERE id = ?1 AND used < ?2 AND ` + isEmpty + ` AND rate IS NULL AND type_limits IS NULL
 		AND NOT EXISTS (SELECT 1 FROM jobs WHERE queue = ?1)
 		AND NOT EXISTS (SELECT 1 FROM leftovers WHERE queue = ?1)
 		AND NOT EXISTS (SELECT 1 FROM scope_groups WHERE queue = ?1)
@@ -326,7 +332,7 @@ var statementTexts = [statements]string{
 }
 
 // controlColumns are the settings of a queue.
-const controlColumns = `paused, draining, max_running, rate, burst`
+const controlColumns = `paused, draining, max_running, rate, burst, type_limits`
 
 // listedColumns are the columns of listed.
 const listedColumns = `seq, edges IS NOT NULL, tags`

@@ -1,6 +1,9 @@
 package schedule
 
-import "github.com/mongodb/amboy/queue/driver"
+import (
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/typelimit"
+)
 
 // movedAtOnce is the maximum number of entries that are moved to lanes under one lock.
 const movedAtOnce = 1000
@@ -45,8 +48,10 @@ func (s *Schedule[J]) dropEmpty(kind driver.Kind, lane *heap[J]) {
 // Except holds the kinds that calls of NextBut skip.
 type Except struct {
 	kinds map[driver.Kind]bool
-	// moves is how many more entries may be moved to lanes.
-	moves int
+	// room limits the entries of some types; nil if none.
+	room *typelimit.Room
+	// moves is how many more entries may be moved to lanes, by all calls under one lock.
+	moves *int
 	// More is true after a call that found too many entries to skip. There may be others
 	// behind them: call again with a new Except, after releasing the lock.
 	More bool
@@ -54,11 +59,30 @@ type Except struct {
 
 // NewExcept returns an Except for the calls of NextBut under one lock.
 func NewExcept(kinds []driver.Kind) *Except {
-	x := &Except{kinds: make(map[driver.Kind]bool, len(kinds)), moves: movedAtOnce}
+	x := &Except{kinds: make(map[driver.Kind]bool, len(kinds)), moves: new(movedAtOnce)}
 	for _, kind := range kinds {
 		x.kinds[kind] = true
 	}
 	return x
+}
+
+// Within returns an Except that also skips entries of types that have no more room, for the calls
+// of NextBut of one Schedule under the same lock. NextBut takes the room of the entries that it
+// returns.
+func (x *Except) Within(room *typelimit.Room) *Except {
+	return &Except{kinds: x.kinds, room: room, moves: x.moves}
+}
+
+// skips reports whether entries of a kind are skipped.
+func (x *Except) skips(kind driver.Kind) bool {
+	if x.kinds[kind] {
+		return true
+	}
+	if x.room.Left(kind.Type) > 0 {
+		return false
+	}
+	x.room.Refuse(kind.Type)
+	return true
 }
 
 // NextBut is Next without the entries of some kinds. KindOf must be set.
@@ -67,7 +91,11 @@ func (s *Schedule[J]) NextBut(x *Except) *Entry[J] {
 		x.More = true
 		return nil
 	}
-	return s.next(x)
+	e := s.next(x)
+	if e != nil && x.room != nil {
+		x.room.Take(s.KindOf(e).Type)
+	}
+	return e
 }
 
 // setApart moves the first ready entries into lanes, until it finds one whose kind is not
@@ -80,13 +108,13 @@ func (s *Schedule[J]) setApart(x *Except) bool {
 		}
 		e := first.entry
 		kind := s.KindOf(e)
-		if !x.kinds[kind] {
+		if !x.skips(kind) {
 			return true
 		}
-		if x.moves == 0 {
+		if *x.moves == 0 {
 			return false
 		}
-		x.moves--
+		*x.moves--
 		e.apart = true
 		s.lane(kind).push(*first)
 		s.ready.drop()
@@ -130,7 +158,7 @@ func (s *Schedule[J]) first(x *Except) *Entry[J] {
 	best, _ := s.ready.peek()
 	for kind, lane := range s.lanes {
 		slot, ok := lane.peek()
-		if ok && (x == nil || !x.kinds[kind]) && (best == nil || slot.before(best)) {
+		if ok && (x == nil || !x.skips(kind)) && (best == nil || slot.before(best)) {
 			best = slot
 		}
 	}

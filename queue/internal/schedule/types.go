@@ -42,6 +42,9 @@ func nameOf(jobType unique.Handle[string]) string {
 	return jobType.Value()
 }
 
+// TypeName returns the name of the entry's type; empty if none was set.
+func (e *Entry[J]) TypeName() string { return nameOf(e.Type) }
+
 // tallyIn counts an entry that comes to a Schedule.
 func (s *Schedule[J]) tallyIn(e *Entry[J], p Place) {
 	e.place = p
@@ -71,6 +74,15 @@ func (s *Schedule[J]) SetType(e *Entry[J], jobType string) {
 	s.tallyOut(e)
 	e.Type = unique.Make(jobType)
 	s.tallyIn(e, e.place)
+}
+
+// RunningOf returns the number of running entries of a type.
+func (s *Schedule[J]) RunningOf(jobType string) int {
+	t := s.types[unique.Make(jobType)]
+	if t == nil {
+		return 0
+	}
+	return t.counts[Running]
 }
 
 // CountTypes adds the entries that have not finished to a count. Its cost depends on the number
