@@ -44,6 +44,19 @@ func (k Kind) Key() string {
 	return key
 }
 
+// TypeOfKey returns the job type of a kind by its Key; empty if the text is no key.
+func TypeOfKey(key string) string {
+	quoted, err := strconv.QuotedPrefix(key)
+	if err != nil {
+		return ""
+	}
+	jobType, err := strconv.Unquote(quoted)
+	if err != nil {
+		return ""
+	}
+	return jobType
+}
+
 // String describes the kind to an operator.
 func (k Kind) String() string {
 	text := fmt.Sprintf("job type %q version %d", k.Type, k.Version)

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -347,6 +346,7 @@ type source struct {
 	portion
 	priority int
 	scoped   bool
+	jobType  string
 	seqs     []int64 // the first ready jobs
 }
 
@@ -365,6 +365,8 @@ type work struct {
 	bucket  rate.Bucket
 	now     int64
 	backlog int
+
+	limitedTypes
 }
 
 // tokens returns the number of jobs that the rate lets start.
@@ -379,12 +381,12 @@ func (w *work) readBucket(r *row) {
 // came after the claim was planned, the next claim takes them.
 func (cl *claim) noteWait(w *work, taken int) {
 	delete(cl.waits, w.queue.id)
-	if w.rate == nil || w.backlog <= taken {
-		return
-	}
-	wait := w.bucket.Wait(*w.rate, w.now)
-	if w.tokens() > 0 {
-		wait = time.Millisecond
+	wait := w.room.Wait()
+	if w.rate != nil && w.backlog > taken {
+		wait = w.bucket.Wait(*w.rate, w.now)
+		if w.tokens() > 0 {
+			wait = time.Millisecond
+		}
 	}
 	if wait > 0 {
 		if cl.waits == nil {
@@ -467,9 +469,9 @@ func (cl *claim) takePlanned(ctx context.Context, all []*work, plain []portion) 
 }
 
 // isChanged reports whether the claim needs the lock of the queue, because some jobs take scopes
-// now, the number of running jobs is limited, or the queue has a rate.
+// now, the number of running jobs, or of those of a type, is limited, or the queue has a rate.
 func (w *work) isChanged() bool {
-	return w.maxRunning > 0 || w.rate != nil || slices.ContainsFunc(w.lines, func(s *source) bool { return s.scoped && s.n > 0 })
+	return w.maxRunning > 0 || w.rate != nil || len(w.limits) > 0 || slices.ContainsFunc(w.lines, func(s *source) bool { return s.scoped && s.n > 0 })
 }
 
 func (w *work) portions(limited bool) (all []portion) {
@@ -514,8 +516,14 @@ func (cl *claim) takeIn(c *changes, w *work) (taken []*stored, err error) {
 	if w.rate != nil {
 		share = min(share, w.tokens())
 	}
+	if len(w.limits) > 0 {
+		err = c.findRoomIn(w)
+		if err != nil {
+			return nil, err
+		}
+	}
 	w.divide(share)
-	portions := w.portions(w.maxRunning > 0)
+	portions := w.portions(w.maxRunning > 0 || len(w.limits) > 0)
 	if len(portions) == 0 {
 		return nil, nil
 	}
@@ -527,6 +535,9 @@ func (cl *claim) takeIn(c *changes, w *work) (taken []*stored, err error) {
 	if err == nil && w.rate != nil && len(taken) > 0 {
 		w.bucket = w.bucket.Take(*w.rate, w.now, len(taken))
 		_, err = c.exec(setBucket, int64(w.bucket), w.queue.id)
+	}
+	if err == nil {
+		err = c.settleRoom(w, taken)
 	}
 	for _, s := range taken {
 		if err == nil {
@@ -560,6 +571,8 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 		w := byQueue[s.queue]
 		w.maxRunning = r.int()
 		w.readBucket(r)
+		s.jobType = driver.TypeOfKey(r.text())
+		w.limits, w.buckets = r.typeLimits(), r.typeBuckets()
 		s.seqs = r.numbers()
 		w.lines = append(w.lines, s)
 		w.ready += len(s.seqs)
@@ -569,6 +582,12 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 		return nil, err
 	}
 	for _, w := range all {
+		if len(w.limits) > 0 {
+			err = cl.findRoom(ctx, w)
+			if err != nil {
+				return nil, err
+			}
+		}
 		w.most = min(w.most, w.ready)
 		if w.maxRunning > 0 && w.most > 0 {
 			err = cl.d.readPlanned(ctx, countLimited, func(r *row) error {
@@ -585,7 +604,7 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 				return nil, err
 			}
 		}
-		if len(w.lines) == 1 && !w.lines[0].scoped && len(cl.except) == 0 && w.rate == nil {
+		if len(w.lines) == 1 && !w.lines[0].scoped && len(cl.except) == 0 && w.rate == nil && len(w.limits) == 0 {
 			cl.d.alone.Store(w.queue.id, w.lines[0].line)
 		} else {
 			cl.d.alone.Delete(w.queue.id)
@@ -630,20 +649,10 @@ func inTurn(all []*work, limit int) {
 
 // divide divides the first jobs of a queue, as many as its share, into portions of its lines.
 func (w *work) divide(share int) {
-	type place struct {
-		*source
-		seq int64
-	}
-	var first []place
 	for _, s := range w.lines {
 		s.n = 0
-		for _, seq := range s.seqs {
-			first = append(first, place{s, seq})
-		}
 	}
-	slices.SortFunc(first, func(a, b place) int {
-		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.seq, b.seq))
-	})
+	first := w.inOrder()
 	for _, p := range first[:max(0, min(share, len(first)))] {
 		p.n++
 	}

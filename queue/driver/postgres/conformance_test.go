@@ -150,6 +150,10 @@ func (s *stores) stepClock(t *testing.T, d driver.Driver, by time.Duration) {
 	t.Helper()
 	_, err := s.direct.Exec(t.Context(), "UPDATE "+s.of(d).schema+".queues SET bucket = bucket - $1 WHERE bucket <> 0", int64(by))
 	require.NoError(t, err)
+	_, err = s.direct.Exec(t.Context(), "UPDATE "+s.of(d).schema+`.queues SET type_buckets =
+		(SELECT json_object_agg(key, value::bigint - $1) FROM json_each_text(type_buckets::json))::text
+		WHERE type_buckets IS NOT NULL`, int64(by))
+	require.NoError(t, err)
 }
 
 // wire controls the connections of a driver.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/queue/internal/typelimit"
 )
 
 // control returns the settings of a queue.
@@ -16,7 +17,7 @@ func (c *changes) control(queue int32) (control driver.Control, err error) {
 }
 
 func (r *row) control() driver.Control {
-	return driver.Control{Paused: r.bool(), Draining: r.bool(), MaxRunning: r.int(), Rate: r.rate()}
+	return driver.Control{Paused: r.bool(), Draining: r.bool(), MaxRunning: r.int(), Rate: r.rate(), Types: r.typeLimits()}
 }
 
 // Control implements driver.Driver. It returns an error if a setting is out of range.
@@ -66,16 +67,26 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 		if err != nil {
 			return err
 		}
-		wasLimited := control.MaxRunning > 0
-		control = wanted.Apply(control)
+		wasLimited := limitsRunningJobs(control)
+		control, err = wanted.Apply(control)
+		if err != nil {
+			return err
+		}
+		types, err := typelimit.EncodeLimits(control.Types)
+		if err != nil {
+			return err
+		}
 		var perSecond any
 		burst := 0
 		if control.Rate != nil {
 			perSecond, burst = control.Rate.PerSecond, control.Rate.Burst
 		}
-		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, perSecond, burst, key.id)
-		if err == nil && !wasLimited && control.MaxRunning > 0 {
+		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, perSecond, burst, nullable(types), key.id)
+		if err == nil && !wasLimited && limitsRunningJobs(control) {
 			_, err = c.exec(setLimited, key.id)
+		}
+		if err == nil && wanted.Type != nil {
+			err = c.keepTypeBuckets(key.id, control)
 		}
 		return err
 	})
@@ -83,6 +94,11 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 		return driver.Control{}, err
 	}
 	return control, nil
+}
+
+// limitsRunningJobs is the condition limitsRunning.
+func limitsRunningJobs(control driver.Control) bool {
+	return control.MaxRunning > 0 || len(control.Types) > 0
 }
 
 // TakeDuty implements driver.Driver.

@@ -80,8 +80,13 @@ func (r *row) next() any {
 }
 
 func (r *row) wrong(value any, want string) {
+	r.fail(fmt.Errorf("column %d of a row is a %T, and should be %s", r.at, value, want))
+}
+
+// fail sets the row's error, if it has none.
+func (r *row) fail(err error) {
 	if r.err == nil {
-		r.err = fmt.Errorf("column %d of a row is a %T, and should be %s", r.at, value, want)
+		r.err = err
 	}
 }
 

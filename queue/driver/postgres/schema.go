@@ -15,6 +15,7 @@ var migrations = []migration{
 	{"the tables of version 1", schemaV1},
 	{"the rate of a queue", schemaV2},
 	{"scopes with several holders", schemaV3},
+	{"limits of job types", schemaV4},
 }
 
 // currentVersion is the newest version that this library knows.
@@ -211,4 +212,11 @@ ALTER TABLE {s}.queues
 // the names of limited scopes are as use returns them.
 const schemaV3 = `
 ALTER TABLE {s}.scope_promises ADD COLUMN at_most bigint NOT NULL DEFAULT 1;
+`
+
+// The limits of types and their buckets are JSON (see package typelimit), NULL if there are none.
+const schemaV4 = `
+ALTER TABLE {s}.queues
+	ADD COLUMN type_limits  text,
+	ADD COLUMN type_buckets text;
 `

@@ -12,6 +12,8 @@ const (
 	readQueueNames
 	readControl
 	setControl
+	readRoom
+	setTypeBuckets
 	readBucket
 	setBucket
 	resetBucket
@@ -65,6 +67,7 @@ const (
 	findDue
 	scopedDue
 	countLimited
+	limitedOfType
 
 	setRaiseTime
 	raiseFloor
@@ -138,7 +141,10 @@ const (
 const serverNow = `(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint`
 
 // controlColumns are the settings of a queue q.
-const controlColumns = `q.paused, q.draining, q.max_running, q.rate, q.burst`
+const controlColumns = `q.paused, q.draining, q.max_running, q.rate, q.burst, q.type_limits`
+
+// limitsRunning is the condition that the number of running jobs of a queue, or of some of its types, is limited.
+const limitsRunning = `(q.max_running > 0 OR q.type_limits IS NOT NULL)`
 
 // endColumns sets the columns that an ended attempt replaces, except its body.
 const endColumns = `owner = $2, lease_count = $3, mod_time = $4, created = $5, started = $6, ended = $7, wait_until = $8,
@@ -196,10 +202,12 @@ var statementTexts = [statements]string{
 	readQueueNames: `SELECT id, name FROM {s}.queues WHERE id = ANY($1::integer[])`,
 	readControl:    `SELECT ` + controlColumns + ` FROM {s}.queues q WHERE id = $1`,
 	setControl: `UPDATE {s}.queues SET paused = $1, draining = $2, max_running = $3, rate = $4::double precision, burst = $5,
-			bucket = CASE WHEN $4::double precision IS NULL THEN 0 ELSE bucket END
-		WHERE id = $6`,
-	readBucket: `SELECT rate, burst, bucket, ` + serverNow + ` FROM {s}.queues WHERE id = $1`,
-	setBucket:  `UPDATE {s}.queues SET bucket = $1 WHERE id = $2`,
+			bucket = CASE WHEN $4::double precision IS NULL THEN 0 ELSE bucket END, type_limits = $6
+		WHERE id = $7`,
+	readRoom:       `SELECT type_limits, type_buckets, ` + serverNow + ` FROM {s}.queues WHERE id = $1`,
+	setTypeBuckets: `UPDATE {s}.queues SET type_buckets = $1 WHERE id = $2`,
+	readBucket:     `SELECT rate, burst, bucket, ` + serverNow + ` FROM {s}.queues WHERE id = $1`,
+	setBucket:      `UPDATE {s}.queues SET bucket = $1 WHERE id = $2`,
 	// The clock of the server was set back since the bucket was written.
 	resetBucket: `UPDATE {s}.queues SET bucket = ` + serverNow + ` WHERE id = $1 AND bucket > ` + serverNow + ` + $2`,
 	addTallies:  `INSERT INTO {s}.tallies (queue, was, now, n) SELECT * FROM unnest($1::integer[], $2::smallint[], $3::smallint[], $4::bigint[])`,
@@ -234,7 +242,7 @@ var statementTexts = [statements]string{
 	lowerFloor: `UPDATE {s}.lines SET low = $1 WHERE id = $2 AND low > $1`,
 	takeLease: `UPDATE {s}.jobs SET owner = $1, lease_count = $2, mod_time = $3, lease_time = $4, started = $5,
 			lease_until = ` + serverNow + ` + $4::bigint,
-			limited = nullif((SELECT max_running > 0 FROM {s}.queues q WHERE q.id = jobs.queue), false)
+			limited = nullif((SELECT ` + limitsRunning + ` FROM {s}.queues q WHERE q.id = jobs.queue), false)
 		WHERE seq = $6`,
 	setLimited: `UPDATE {s}.jobs SET limited = true WHERE queue = $1 AND place = 6 AND limited IS NULL
 		AND seq IN (SELECT unnest(seqs) FROM {s}.leases)`,
@@ -268,7 +276,7 @@ var statementTexts = [statements]string{
 	), l AS (
 		INSERT INTO {s}.endings (forget_at, seqs) SELECT min(forget_at), array_agg(seq) FROM u
 		WHERE place >= 8 AND forget_at IS NOT NULL GROUP BY forget_at / 1000000000
-	) SELECT ord, (SELECT q.max_running > 0 FROM {s}.queues q WHERE q.id = u.queue) FROM u`,
+	) SELECT ord, (SELECT ` + limitsRunning + ` FROM {s}.queues q WHERE q.id = u.queue) FROM u`,
 	endAny: `UPDATE {s}.jobs SET open_edges = false, replaced = $22, progress = coalesce($21, progress), unique_held = unique_held AND $23, ` +
 		endColumns + ` WHERE seq = $1`,
 	logEnding:    `INSERT INTO {s}.endings (forget_at, seqs) SELECT forget_at, ARRAY[seq] FROM {s}.jobs WHERE seq = $1 AND place >= 8 AND forget_at IS NOT NULL`,
@@ -324,7 +332,7 @@ var statementTexts = [statements]string{
 		(SELECT expires FROM {s}.jobs WHERE expires >= $1 ORDER BY expires LIMIT 1)`,
 	// The lines of queues with jobs that may run, and the first of these jobs.
 	probe: `SELECT l.id, l.queue, l.priority, l.scoped, q.max_running, q.rate, q.burst, q.bucket,
-			CASE WHEN q.rate IS NOT NULL THEN ` + serverNow + ` END, r.seqs::text
+			CASE WHEN q.rate IS NOT NULL OR q.type_limits IS NOT NULL THEN ` + serverNow + ` END, l.kind, q.type_limits, q.type_buckets, r.seqs::text
 		FROM unnest($1::integer[], $2::integer[]) AS w (queue, wanted)
 		JOIN {s}.queues q ON q.id = w.queue AND NOT q.paused
 		JOIN {s}.lines l ON l.queue = w.queue AND l.kind <> ALL($4::text[])
@@ -341,7 +349,7 @@ var statementTexts = [statements]string{
 		JOIN {s}.queues q ON q.id = l.queue
 		CROSS JOIN LATERAL (SELECT seq, seq - l.low AS above FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4
 			AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted FOR UPDATE SKIP LOCKED) j
-		WHERE NOT $7::boolean OR (NOT q.paused AND q.max_running = 0 AND q.rate IS NULL
+		WHERE NOT $7::boolean OR (NOT q.paused AND q.max_running = 0 AND q.rate IS NULL AND q.type_limits IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)
 			AND (SELECT due FROM {s}.jobs WHERE due <= $3 ORDER BY due LIMIT 1) IS NULL
 			AND (SELECT expires FROM {s}.jobs WHERE expires < $3 ORDER BY expires LIMIT 1) IS NULL)
@@ -367,9 +375,10 @@ var statementTexts = [statements]string{
 	), f AS (
 		UPDATE {s}.lines l SET low = m.low FROM (SELECT line, min(seq) AS low FROM u GROUP BY line) m WHERE l.id = m.line AND l.low > m.low
 	) SELECT count(*) FROM d`,
-	scopedDue:    `SELECT DISTINCT queue FROM (SELECT queue, scopes FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2) d WHERE scopes IS NOT NULL ORDER BY queue`,
-	findDue:      `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE due <= $1 AND queue = $2 AND scopes IS NOT NULL ORDER BY due LIMIT $3 FOR UPDATE`,
-	countLimited: `SELECT count(*) FROM {s}.jobs WHERE queue = $1 AND limited`,
+	scopedDue:     `SELECT DISTINCT queue FROM (SELECT queue, scopes FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2) d WHERE scopes IS NOT NULL ORDER BY queue`,
+	findDue:       `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE due <= $1 AND queue = $2 AND scopes IS NOT NULL ORDER BY due LIMIT $3 FOR UPDATE`,
+	countLimited:  `SELECT count(*) FROM {s}.jobs WHERE queue = $1 AND limited`,
+	limitedOfType: `SELECT type, count(*) FROM {s}.jobs WHERE queue = $1 AND limited GROUP BY type`,
 
 	setRaiseTime: `SELECT set_config('lock_timeout', $1, true), set_config('synchronous_commit', 'off', true)`,
 	raiseFloor: `UPDATE {s}.lines l SET low = f.low FROM (SELECT coalesce(

@@ -2,6 +2,7 @@
 package typelimit
 
 import (
+	"maps"
 	"math"
 	"time"
 
@@ -94,6 +95,13 @@ func (r *Room) Take(jobType string) {
 // Refuse notes that there are jobs of a type that have no room.
 func (r *Room) Refuse(jobType string) { r.refused[jobType] = true }
 
+// RefuseAs notes what an earlier Room of the same claim noted; nil if there was none.
+func (r *Room) RefuseAs(earlier *Room) {
+	if r != nil && earlier != nil {
+		maps.Copy(r.refused, earlier.refused)
+	}
+}
+
 // Settle returns the buckets without the tokens of the started jobs. changed is false if none have
 // changed.
 func (r *Room) Settle() (settled Buckets, changed bool) {
@@ -109,6 +117,9 @@ func (r *Room) Settle() (settled Buckets, changed bool) {
 	return settled, changed
 }
 
+// retryTime is the wait for a type with tokens that came after it was refused.
+const retryTime = time.Millisecond
+
 // Wait returns how long until jobs of a type may start whose rate refused some; 0 if there are none.
 func (r *Room) Wait() time.Duration {
 	if r == nil {
@@ -122,17 +133,13 @@ func (r *Room) Wait() time.Duration {
 		if limit.Rate == nil || limited && slots <= r.started[jobType] {
 			continue // the end of a job makes room
 		}
-		if wait := settled[jobType].Wait(*limit.Rate, r.now); wait > 0 && (shortest == 0 || wait < shortest) {
+		wait := settled[jobType].Wait(*limit.Rate, r.now)
+		if r.tokens[jobType] > r.started[jobType] {
+			wait = retryTime
+		}
+		if wait > 0 && (shortest == 0 || wait < shortest) {
 			shortest = wait
 		}
 	}
 	return shortest
-}
-
-// Waits returns the shorter wait of two, of which 0 is none.
-func Waits(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
 }
