@@ -49,7 +49,7 @@ func ExamplePause() {
 	must(amboy.Resume(ctx, front))
 	amboy.Wait(ctx, back)
 	// Output:
-	// {Paused:true Draining:false MaxRunning:0 Rate:<nil>}
+	// {Paused:true Draining:false MaxRunning:0 Rate:<nil> Types:map[]}
 	// 1
 	// running waits
 }
@@ -114,6 +114,27 @@ func ExampleSetRate() {
 	// Unordered output:
 	// running first
 	// 0.001/s, bursts of 1
+	// running second
+}
+
+// One of two jobs of a type runs at a time, and jobs of other types do not wait for them.
+func ExampleLimitType() {
+	ctx := context.Background()
+	q, err := queue.NewLocalLimitedSizeSerializable(4, 1000)
+	must(err)
+	must(amboy.LimitType(ctx, q, step.Type().Name, amboy.TypeLimit{MaxRunning: 1}))
+	control, err := amboy.ControlOf(ctx, q)
+	must(err)
+	fmt.Println(control.Types[step.Type().Name].MaxRunning)
+
+	must(putStep(ctx, q, "first"))
+	must(putStep(ctx, q, "second"))
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+	amboy.Wait(ctx, q)
+	// Output:
+	// 1
+	// running first
 	// running second
 }
 

@@ -24,6 +24,7 @@ func TestAQueueThatCannotBeControlledIsNamed(t *testing.T) {
 		"resuming":                          func(q amboy.Queue) error { return amboy.Resume(ctx, q) },
 		"limiting":                          func(q amboy.Queue) error { return amboy.SetMaxRunning(ctx, q, 1) },
 		"setting the rate of":               func(q amboy.Queue) error { return amboy.SetRate(ctx, q, nil) },
+		"limiting the jobs of a type in":    func(q amboy.Queue) error { return amboy.LimitType(ctx, q, "a", amboy.TypeLimit{}) },
 		"counting jobs of":                  func(q amboy.Queue) error { _, err := amboy.CountJobs(ctx, q, amboy.JobQuery{}); return err },
 		"changing the number of workers of": func(q amboy.Queue) error { return amboy.SetWorkers(q, 1) },
 		"finding jobs of": func(q amboy.Queue) error {

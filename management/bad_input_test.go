@@ -150,6 +150,8 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 			{"rate", control(management.ControlChange{Rate: &amboy.Rate{PerSecond: -1}})},
 			{"rate", control(management.ControlChange{Rate: &amboy.Rate{PerSecond: 1, Burst: -1}})},
 			{"no_rate", control(management.ControlChange{Rate: &amboy.Rate{PerSecond: 1}, NoRate: true})},
+			{"type_limit", control(typeLimit("", amboy.TypeLimit{MaxRunning: 1}))},
+			{"type_limit", control(typeLimit("letter", amboy.TypeLimit{MaxRunning: -1}))},
 			{"workers", control(management.ControlChange{Workers: new(-1)})},
 			{"workers", control(management.ControlChange{Workers: new(management.MaxWorkers + 1)})},
 			{"type", create(management.NewJob{})},

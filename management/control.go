@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -20,6 +21,11 @@ func (c ControlChange) Validate() error {
 		}
 		if c.NoRate {
 			errs = append(errs, invalid("no_rate", "true", "must not be set together with rate"))
+		}
+	}
+	if c.TypeLimit != nil {
+		if err := amboy.ValidateTypeLimit(c.TypeLimit.Type, c.TypeLimit.TypeLimit); err != nil {
+			errs = append(errs, invalid("type_limit", c.TypeLimit.Type, err.Error()))
 		}
 	}
 	if c.Workers != nil && (*c.Workers < 0 || *c.Workers > MaxWorkers) {
@@ -46,9 +52,13 @@ func (i *inspector) SetControl(ctx context.Context, queue string, change Control
 }
 
 func (i *inspector) setControl(ctx context.Context, queue string, change ControlChange) (Control, error) {
-	control, err := i.store.Admin().Control(ctx, queue, driver.ControlChange{
+	stored := driver.ControlChange{
 		Paused: change.Paused, Draining: change.Draining, MaxRunning: change.MaxRunning, Rate: change.Rate, NoRate: change.NoRate,
-	})
+	}
+	if l := change.TypeLimit; l != nil {
+		stored.Type = &driver.TypeChange{Type: l.Type, Limit: l.TypeLimit}
+	}
+	control, err := i.store.Admin().Control(ctx, queue, stored)
 	if err != nil {
 		return Control{}, err
 	}

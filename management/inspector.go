@@ -143,6 +143,8 @@ type Control struct {
 	MaxRunning int `json:"max_running"`
 	// Rate limits how many jobs start in a time, over all processes; nil means no limit.
 	Rate *amboy.Rate `json:"rate,omitempty"`
+	// Types holds the limits of job types, over all processes, by the name of the type.
+	Types map[string]amboy.TypeLimit `json:"types,omitempty"`
 	// Workers is the number of workers that each process has for the queue; 0 means the
 	// number that the process was configured with. Other processes apply it within a
 	// minute.
@@ -158,6 +160,14 @@ type ControlChange struct {
 	Rate    *amboy.Rate `json:"rate,omitempty"`
 	NoRate  bool        `json:"no_rate,omitempty"`
 	Workers *int        `json:"workers,omitempty"`
+	// TypeLimit replaces the limit of a job type.
+	TypeLimit *TypeLimitChange `json:"type_limit,omitempty"`
+}
+
+// TypeLimitChange replaces the limit of a job type in a queue. The zero limit removes it.
+type TypeLimitChange struct {
+	Type string `json:"type"`
+	amboy.TypeLimit
 }
 
 // MaxWorkers is the largest number of workers of a process for a queue.

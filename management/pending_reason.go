@@ -20,6 +20,8 @@ const explainedQueues = 20
 // them from starting. Each summary belongs to the record with its index.
 func (i *inspector) explainPending(ctx context.Context, jobs []JobSummary, records []*driver.Record) error {
 	byQueue := map[string]string{}
+	type queueType struct{ queue, jobType string }
+	byType := map[queueType]string{}
 	unknown := sync.OnceValues(func() ([]driver.Kind, error) { return i.unknownKinds(ctx) })
 	for n, r := range records {
 		if jobs[n].State != amboy.StatePending || jobs[n].Reason != "" {
@@ -32,6 +34,17 @@ func (i *inspector) explainPending(ctx context.Context, jobs []JobSummary, recor
 				return fmt.Errorf("finding out why jobs of queue %q are pending: %w", r.Group, err)
 			}
 			reason, byQueue[r.Group] = why, why
+		}
+		if reason == "" {
+			key := queueType{r.Group, r.Type}
+			reason, asked = byType[key]
+			if !asked && len(byType) < explainedQueues {
+				why, err := i.whyNoneOfTypeStarts(ctx, r.Group, r.Type)
+				if err != nil {
+					return fmt.Errorf("finding out why jobs of queue %q are pending: %w", r.Group, err)
+				}
+				reason, byType[key] = why, why
+			}
 		}
 		if reason == "" {
 			kinds, err := unknown()
@@ -69,6 +82,31 @@ func (i *inspector) whyNoneStarts(ctx context.Context, queue string) (string, er
 		return "", err
 	}
 	return fmt.Sprintf("%d jobs of the queue run, which is its maximum", info.Stats.Running), nil
+}
+
+// whyNoneOfTypeStarts returns which limit of a job type keeps its pending jobs in a queue from
+// starting; empty if none does.
+func (i *inspector) whyNoneOfTypeStarts(ctx context.Context, queue, jobType string) (string, error) {
+	control, err := i.store.Admin().Control(ctx, queue, driver.ControlChange{})
+	if errors.Is(err, errors.ErrUnsupported) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	limit := control.Types[jobType]
+	if limit.IsStopped() {
+		return fmt.Sprintf("the rate of type %q is 0", jobType), nil
+	}
+	if limit.MaxRunning == 0 {
+		return "", nil
+	}
+	query := driver.Query{Queues: []string{queue}, Types: []string{jobType}, States: []amboy.JobState{amboy.StateRunning}}
+	running, err := i.store.Admin().Count(ctx, query, limit.MaxRunning)
+	if err != nil || running < limit.MaxRunning {
+		return "", err
+	}
+	return fmt.Sprintf("%d jobs of type %q run, which is its maximum", running, jobType), nil
 }
 
 // sinceTime is the time and the actor of an entry of the audit list; empty if they are unknown.

@@ -28,6 +28,12 @@ func TestAPendingJobOfAPausedQueueHadNoReason(t *testing.T) {
 		}{
 			{management.ControlChange{Paused: new(true)}, paused},
 			{management.ControlChange{Paused: new(false), Rate: &amboy.Rate{}}, "the rate of the queue is 0"},
+			{
+				management.ControlChange{NoRate: true, TypeLimit: &management.TypeLimitChange{
+					Type: post.Type().Name, TypeLimit: amboy.TypeLimit{Rate: &amboy.Rate{}},
+				}},
+				"the rate of type \"" + post.Type().Name + "\" is 0",
+			},
 		} {
 			_, err = f.SetControl(management.WithActor(f.ctx, "ann"), f.name, test.change)
 			require.NoError(f, err)
@@ -35,7 +41,7 @@ func TestAPendingJobOfAPausedQueueHadNoReason(t *testing.T) {
 			require.NoError(f, err)
 			reason := f.job(id).Reason
 			assert.Contains(f, reason, test.want)
-			assert.Equal(f, test.change.Rate == nil && f.name != "", strings.HasSuffix(reason, " by ann"), reason)
+			assert.Equal(f, test.change.Paused != nil && *test.change.Paused && f.name != "", strings.HasSuffix(reason, " by ann"), reason)
 			page, err := f.FindJobs(f.ctx, management.JobFilter{States: []amboy.JobState{amboy.StatePending}, IDs: []string{id}}, management.PageRequest{})
 			require.NoError(f, err)
 			require.Len(f, page.Jobs, 1)

@@ -102,7 +102,7 @@ func queueOf(info driver.QueueInfo, workers int) Queue {
 }
 
 func controlOf(c driver.Control, workers int) Control {
-	return Control{Paused: c.Paused, Draining: c.Draining, MaxRunning: c.MaxRunning, Rate: c.Rate, Workers: workers}
+	return Control{Paused: c.Paused, Draining: c.Draining, MaxRunning: c.MaxRunning, Rate: c.Rate, Types: c.Types, Workers: workers}
 }
 
 func countsOf(s amboy.QueueStats) Counts {

@@ -55,6 +55,10 @@ func TestAQueueWithoutJobsIsListed(t *testing.T) {
 	})
 }
 
+func typeLimit(jobType string, limit amboy.TypeLimit) management.ControlChange {
+	return management.ControlChange{TypeLimit: &management.TypeLimitChange{Type: jobType, TypeLimit: limit}}
+}
+
 func TestSetControl(t *testing.T) {
 	inspectEach(t, []view{ofQueue, ofGroup}, func(f *inspected) {
 		want := management.Control{}
@@ -68,6 +72,8 @@ func TestSetControl(t *testing.T) {
 			{management.ControlChange{Rate: &amboy.Rate{PerSecond: 0.1, Burst: 2}}, func() { want.Rate = &amboy.Rate{PerSecond: 0.1, Burst: 2} }},
 			{management.ControlChange{}, func() {}},
 			{management.ControlChange{NoRate: true}, func() { want.Rate = nil }},
+			{typeLimit("letter", amboy.TypeLimit{MaxRunning: 2}), func() { want.Types = map[string]amboy.TypeLimit{"letter": {MaxRunning: 2}} }},
+			{typeLimit("letter", amboy.TypeLimit{}), func() { want.Types = nil }},
 			{management.ControlChange{Workers: new(0), Paused: new(false)}, func() { want.Workers, want.Paused = 0, false }},
 			{management.ControlChange{Draining: new(false)}, func() { want.Draining = false }},
 		} {

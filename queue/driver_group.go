@@ -158,7 +158,7 @@ func (o DriverQueueOptions) validateChange() error {
 			return err
 		}
 	}
-	return errors.Join(o.Retention.Validate(), o.Retryable.Validate())
+	return errors.Join(validateTypeLimits(o.TypeLimits), o.Retention.Validate(), o.Retryable.Validate())
 }
 
 // with returns the options, overridden by the fields that are set in change.
@@ -174,6 +174,9 @@ func (o DriverQueueOptions) with(change DriverQueueOptions) DriverQueueOptions {
 	}
 	if change.Rate != nil {
 		o.Rate = change.Rate
+	}
+	if change.TypeLimits != nil {
+		o.TypeLimits = change.TypeLimits
 	}
 	if change.Retention != (Retention{}) {
 		o.Retention = change.Retention

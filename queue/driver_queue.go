@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +45,9 @@ type DriverQueueOptions struct {
 	// Rate limits how many jobs of the queue start in a time in all processes. Start stores
 	// it (see amboy.RateController). If it is nil, Start leaves the stored rate unchanged.
 	Rate *amboy.Rate
+	// TypeLimits limits jobs of some types in all processes, by the name of the type. Start
+	// stores these limits (see amboy.TypeLimiter), and leaves those of other types unchanged.
+	TypeLimits map[string]amboy.TypeLimit
 	// Format is the form in which jobs are stored. Default: amboy.BSON, which stores the jobs
 	// of definitions as JSON. Jobs of all formats can be read with any setting.
 	Format amboy.Format
@@ -99,6 +104,9 @@ func (o *DriverQueueOptions) Validate() error {
 			errs = append(errs, fmt.Errorf("invalid driver queue options: %w", err))
 		}
 	}
+	if err := validateTypeLimits(o.TypeLimits); err != nil {
+		errs = append(errs, fmt.Errorf("invalid driver queue options: %w", err))
+	}
 	if !o.Format.IsValid() {
 		errs = append(errs, fmt.Errorf("invalid driver queue options: Format must be BSON, BSON2 or JSON (is %d)", o.Format))
 	}
@@ -120,6 +128,19 @@ func (o *DriverQueueOptions) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// validateTypeLimits returns an error if a limit is out of range.
+func validateTypeLimits(limits map[string]amboy.TypeLimit) error {
+	if len(limits) > amboy.MaxTypeLimits {
+		return fmt.Errorf("TypeLimits must have at most %d types (has %d)", amboy.MaxTypeLimits, len(limits))
+	}
+	for _, jobType := range slices.Sorted(maps.Keys(limits)) {
+		if err := amboy.ValidateTypeLimit(jobType, limits[jobType]); err != nil {
+			return fmt.Errorf("TypeLimits of %q: %w", jobType, err)
+		}
+	}
+	return nil
 }
 
 // NewDriverQueue returns a queue that holds jobs in their stored form, in the store of a
@@ -166,6 +187,7 @@ type driverQueue struct {
 	form       storedForm
 	retention  Retention
 	maxRunning int
+	typeLimits map[string]amboy.TypeLimit
 	rate       *amboy.Rate
 	startAgain bool
 
@@ -210,6 +232,7 @@ func newDriverQueue(e *engine, id string, opts DriverQueueOptions) (*driverQueue
 		form:       storedForm{opts.Format, opts.Codec},
 		retention:  opts.Retention,
 		maxRunning: opts.MaxRunning,
+		typeLimits: opts.TypeLimits,
 		rate:       opts.Rate,
 		startAgain: opts.startAgain,
 	}
@@ -288,14 +311,29 @@ func (q *driverQueue) Start(ctx context.Context) error {
 	return err
 }
 
-func (q *driverQueue) startOnce(ctx context.Context) error {
-	if q.maxRunning > 0 && q.is(created) {
+// storeLimits stores the limits that the options set.
+func (q *driverQueue) storeLimits(ctx context.Context) error {
+	if q.maxRunning > 0 {
 		if err := q.SetMaxRunning(ctx, q.maxRunning); err != nil {
-			return fmt.Errorf("starting queue %q: %w", q.id, err)
+			return err
 		}
 	}
-	if q.rate != nil && q.is(created) {
+	if q.rate != nil {
 		if err := q.SetRate(ctx, q.rate); err != nil {
+			return err
+		}
+	}
+	for jobType, limit := range q.typeLimits {
+		if err := q.LimitType(ctx, jobType, limit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *driverQueue) startOnce(ctx context.Context) error {
+	if q.is(created) {
+		if err := q.storeLimits(ctx); err != nil {
 			return fmt.Errorf("starting queue %q: %w", q.id, err)
 		}
 	}

@@ -169,8 +169,8 @@ func (q *local) startWithinLimits() *localEntry {
 		if buckets, changed := room.Settle(); changed {
 			q.typeBuckets = buckets
 		}
-		if wait := room.Wait(); e == nil && wait > 0 {
-			q.rates.set(time.Now().Add(wait))
+		if later := room.Wait(); e == nil && later > 0 {
+			q.rates.set(time.Now().Add(later))
 		}
 		if e != nil || !except.More {
 			return e

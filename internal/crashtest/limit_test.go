@@ -21,7 +21,10 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-var limitTime = flag.Duration("crashtest.limit", time.Second, "how long TestLimitHoldsWhileProcessesDie counts the jobs that run under a limit")
+var (
+	limitTime = flag.Duration("crashtest.limit", time.Second, "how long TestLimitHoldsWhileProcessesDie counts the jobs that run under a limit")
+	limitOf   = flag.String("crashtest.limit-of", "key", "what is limited: a key of jobs, or their type")
+)
 
 const (
 	limitedProcesses = 8
@@ -110,7 +113,11 @@ func TestLimitHoldsWhileProcessesDie(t *testing.T) {
 // held counts the leases of the limit.
 func held(t *testing.T, d driver.Driver) int {
 	t.Helper()
-	page, err := d.Find(t.Context(), driver.Query{Scope: amboy.LimitScope("crash", limitedTo), Holding: true}, driver.PageRequest{Limit: 100})
+	query := driver.Query{Scope: amboy.LimitScope("crash", limitedTo), Holding: true}
+	if *limitOf == "type" {
+		query = driver.Query{Types: []string{limited.Type().Name}, States: []amboy.JobState{amboy.StateRunning}}
+	}
+	page, err := d.Find(t.Context(), query, driver.PageRequest{Limit: 100})
 	require.NoError(t, err)
 	return len(page.Records)
 }
@@ -121,9 +128,14 @@ func putLimited(t *testing.T, s store, n int) {
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: s.open(t), CloseDriver: true, NumWorkers: 1})
 	require.NoError(t, err)
 	defer q.Close(context.Background())
+	limit := []job.Option{job.Limit("crash", limitedTo)}
+	if *limitOf == "type" {
+		require.NoError(t, amboy.LimitType(t.Context(), q, limited.Type().Name, amboy.TypeLimit{MaxRunning: limitedTo}))
+		limit = nil
+	}
 	jobs := make([]amboy.Job, n)
 	for i := range jobs {
-		jobs[i], err = limited.New(fmt.Sprint(i), job.Limit("crash", limitedTo))
+		jobs[i], err = limited.New(fmt.Sprint(i), limit...)
 		require.NoError(t, err)
 	}
 	require.NoError(t, q.PutMany(t.Context(), jobs))

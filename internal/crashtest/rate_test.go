@@ -23,7 +23,10 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-var rateTime = flag.Duration("crashtest.rate", 0, "how long to measure the rate of a queue; 0 does not measure it")
+var (
+	rateTime = flag.Duration("crashtest.rate", 0, "how long to measure a rate; 0 does not measure it")
+	rateOf   = flag.String("crashtest.rate-of", "queue", "whose rate: queue or type")
+)
 
 const (
 	// ratedProcesses is the number of processes that share a rate, and ratedPerSecond the rate.
@@ -116,13 +119,18 @@ func TestRateHoldsWhileProcessesComeAndGo(t *testing.T) {
 	})
 }
 
-// putRated puts jobs into a queue with a rate.
+// putRated puts jobs into a queue with a rate, or of a type with one.
 func putRated(t *testing.T, s store, n int) {
 	t.Helper()
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: s.open(t), CloseDriver: true, NumWorkers: 1})
 	require.NoError(t, err)
 	defer q.Close(context.Background())
-	require.NoError(t, amboy.SetRate(t.Context(), q, &amboy.Rate{PerSecond: ratedPerSecond}))
+	rate := &amboy.Rate{PerSecond: ratedPerSecond}
+	if *rateOf == "type" {
+		require.NoError(t, amboy.LimitType(t.Context(), q, ratedType.Name, amboy.TypeLimit{Rate: rate}))
+	} else {
+		require.NoError(t, amboy.SetRate(t.Context(), q, rate))
+	}
 	jobs := make([]amboy.Job, n)
 	for i := range jobs {
 		j := &ratedJob{Base: job.Base{JobType: ratedType}}

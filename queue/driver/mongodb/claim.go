@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,8 +15,10 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo/options"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/typelimit"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -73,6 +76,8 @@ type claim struct {
 	waits map[string]time.Duration // how long to wait for tokens, by queue that has used up its rate
 	taken map[key]bool             // the scopes of the chosen candidates, and those to leave alone
 	used  usedSlots                // of the limited scopes that candidates want
+
+	typeRooms map[string]*typelimit.Room // what the limits of types leave, by queue that has some
 }
 
 // given is a claimed document.
@@ -125,7 +130,14 @@ func (c *claim) run(ctx context.Context) error {
 // round claims what it can and reports whether there may be more.
 func (c *claim) round(ctx context.Context) (again bool, err error) {
 	factor := c.contention.factor()
-	l := &claimQuery{Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, except: c.except}
+	err = c.findTypeRooms(ctx)
+	if err != nil {
+		return false, err
+	}
+	l := &claimQuery{
+		Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, except: c.except,
+		rooms: c.typeRooms,
+	}
 	l.req.Limit -= c.ready
 	for _, demand := range c.req.Queues {
 		l.queues = append(l.queues, demand.Queue)
@@ -152,13 +164,14 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 		return c.req.Limit > c.ready, c.admitDue(ctx, v)
 	}
 	if resumed {
-		return true, nil // its candidates were not queried
+		return true, nil // its candidates were not queried, or not by type
 	}
 	marked, err := c.markKinds(ctx, v)
 	if err != nil {
 		return false, err
 	}
 	skipped, err := c.takeReady(ctx, v, factor)
+	c.noteTypeWaits()
 	return skipped+marked > 0 && c.ready < c.req.Limit, err
 }
 
@@ -182,12 +195,19 @@ func (c *claim) takeReady(ctx context.Context, v *view, factor int) (skipped int
 		return 0, errors.Join(fmt.Errorf("querying the holders of limited scopes: %w", err), unlockErr)
 	}
 	chosen, skipped := c.choose(v, factor > 1 || c.opts.ClaimWindow > 0)
+	chosen, giveBackTypes, err := c.reserveTypes(ctx, v, chosen)
+	if err != nil {
+		giveBack(ctx)
+		_, unlockErr := unlock(ctx)
+		return 0, errors.Join(err, unlockErr)
+	}
 	rivals := c.rivals(v)
 	err = c.take(ctx, append(slices.Clip(chosen), rivals...), true)
 	c.avoid(ctx, chosen)
 	lost := c.countLost(ctx, chosen)
 	c.arrangeAfter(ctx, v, chosen, rivals)
 	giveBack(ctx)
+	giveBackTypes(ctx)
 	exclusive, unlockErr := unlock(ctx)
 	if err == nil {
 		err = unlockErr
@@ -303,6 +323,12 @@ func (c *claim) first(v *view, queue string) (doc *document, skipped int) {
 		if docs[key{queue, doc.Name}] {
 			continue
 		}
+		typeRoom := c.typeRooms[queue]
+		if typeRoom.Left(doc.Type) <= 0 {
+			typeRoom.Refuse(doc.Type)
+			skipped++
+			continue
+		}
 		scope, conflicts := c.conflict(doc)
 		if conflicts {
 			v.passed = append(v.passed, passed{doc, scope})
@@ -312,6 +338,7 @@ func (c *claim) first(v *view, queue string) (doc *document, skipped int) {
 			continue
 		}
 		c.left[queue]--
+		typeRoom.Take(doc.Type)
 		if limited {
 			c.room[queue]--
 		}
@@ -665,7 +692,14 @@ func (l *limits) isStopped(queue string) bool {
 func (l *limits) isLimited(queue string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.controls[queue].MaxRunning > 0
+	return limitsRunning(l.controls[queue])
+}
+
+// ofTypes returns the limits of a queue's types; nil if there were none.
+func (l *limits) ofTypes(queue string) map[string]amboy.TypeLimit {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.controls[queue].Types
 }
 
 // any reports whether a queue is stopped or limited.
@@ -675,15 +709,16 @@ func (l *limits) any() bool {
 	return len(l.controls) > 0
 }
 
-// observe records the controls of the queues that a claim asked for. It reports whether a
-// queue is no longer stopped.
+// observe records the controls of the queues that a claim asked for. It reports whether a queue is
+// no longer stopped, or the limits of its types have changed.
 func (l *limits) observe(controls map[string]driver.Control, asked []string) (resumed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, queue := range asked {
 		now := controls[queue]
-		resumed = resumed || (l.controls[queue].IsStopped() && !now.IsStopped())
-		if !now.IsStopped() && now.MaxRunning == 0 {
+		before := l.controls[queue]
+		resumed = resumed || (before.IsStopped() && !now.IsStopped()) || !reflect.DeepEqual(before.Types, now.Types)
+		if !now.IsStopped() && !limitsRunning(now) {
 			delete(l.controls, queue)
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/typelimit"
 )
 
 const (
@@ -52,6 +53,8 @@ type claimQuery struct {
 	// windows are the numbers of candidates to query, by queue.
 	windows map[string]int
 	except  kindSet
+	// rooms are what the limits of types leave, by queue that has some.
+	rooms map[string]*typelimit.Room
 	// avoids are the numbers of documents to leave alone, by queue.
 	avoids map[string]int
 }
@@ -209,8 +212,9 @@ func (l *claimQuery) candidates(demands []driver.Demand, most int) []branch {
 			continue
 		}
 		l.windows[demand.Queue] = max(n*l.factor, l.opts.ClaimWindow) + l.avoids[demand.Queue]
-		if len(l.except) > 0 {
+		if len(l.except) > 0 || l.rooms[demand.Queue] != nil {
 			branches = append(branches, l.candidatesOfKinds(demand.Queue)...)
+			branches = append(branches, l.refusedTypes(demand.Queue)...)
 			continue
 		}
 		branches = append(branches, branch{l.jobs.Name(), l.first(demand.Queue, ready), true})
@@ -264,7 +268,7 @@ func (v *view) add(raw bson.Raw, l *claimQuery) {
 	case "ready":
 		doc := decode(value.Document())
 		l.orders.observe(doc.Order)
-		if l.except.leaves(doc) {
+		if l.except.leaves(doc) || l.rooms[doc.Group].Left(doc.Type) <= 0 {
 			v.unmarked = append(v.unmarked, doc)
 			return
 		}
@@ -289,6 +293,12 @@ func (v *view) add(raw bson.Raw, l *claimQuery) {
 	case "kind":
 		kind, _ := value.Document().Lookup("kind").StringValueOK()
 		v.kinds = append(v.kinds, kind)
+	case "refused":
+		queue, _ := value.Document().Lookup("queue").StringValueOK()
+		jobType, _ := value.Document().Lookup("type").StringValueOK()
+		if room := l.rooms[queue]; room != nil {
+			room.Refuse(jobType)
+		}
 	case "busy":
 		queue, _ := value.StringValueOK()
 		v.busy = append(v.busy, queue)

@@ -124,9 +124,11 @@ func endLeases(t testing.TB, jobs *mongo.Collection, by time.Duration) {
 // fillBuckets makes tokens of rates come earlier, because the clock of the server can't be moved.
 func fillBuckets(t testing.TB, control *mongo.Collection, by time.Duration) {
 	t.Helper()
-	_, err := control.UpdateMany(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: "rate/"}, {Key: "$lt", Value: "rate0"}}}},
-		bson.D{{Key: "$inc", Value: bson.D{{Key: "from", Value: -float64(by.Milliseconds())}}}})
-	require.NoError(t, err)
+	for _, prefix := range []string{"rate", "type-rate"} {
+		_, err := control.UpdateMany(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: prefix + "/"}, {Key: "$lt", Value: prefix + "0"}}}},
+			bson.D{{Key: "$inc", Value: bson.D{{Key: "from", Value: -float64(by.Milliseconds())}}}})
+		require.NoError(t, err)
+	}
 }
 
 // breakable is a store whose connections can be cut.

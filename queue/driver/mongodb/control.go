@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/typelimit"
 )
 
 // controlDocument is the document of a queue in the control collection.
@@ -25,6 +26,8 @@ type controlDocument struct {
 	// document of its own.
 	Rate  *float64 `bson:"rate,omitempty"`
 	Burst int      `bson:"burst,omitempty"`
+	// Types is what typelimit.EncodeLimits returned for the limits of types.
+	Types string `bson:"types,omitempty"`
 	// Drains counts how often Draining was set, to true or false.
 	Drains int `bson:"drains,omitempty"`
 	// Answers lists the members of the drain barrier that know the current value of
@@ -50,6 +53,8 @@ func (c controlDocument) control() driver.Control {
 	if c.Rate != nil {
 		control.Rate = &amboy.Rate{PerSecond: *c.Rate, Burst: c.Burst}
 	}
+	// Only this driver writes the text; what is not such a text limits nothing.
+	control.Types, _ = typelimit.DecodeLimits(c.Types)
 	return control
 }
 
@@ -95,7 +100,13 @@ func (d *Driver) writeControl(ctx context.Context, queue string, change driver.C
 	}
 	d.subscribers.Notify(driver.Anywhere)
 	if change.NoRate {
-		err = d.dropBucket(ctx, queue)
+		err = d.dropBucket(ctx, rateKey(queue))
+		if err != nil {
+			return stored, err
+		}
+	}
+	if change.Type != nil && change.Type.Limit.Rate == nil {
+		err = d.dropTypeBucket(ctx, queue, change.Type.Type)
 		if err != nil {
 			return stored, err
 		}
@@ -117,28 +128,87 @@ func (d *Driver) writeControl(ctx context.Context, queue string, change driver.C
 }
 
 func (d *Driver) setControl(ctx context.Context, queue string, change driver.ControlChange) (stored controlDocument, err error) {
-	set := bson.D{{Key: "queue", Value: queue}}
-	if change.Paused != nil {
-		set = append(set, bson.E{Key: "paused", Value: *change.Paused})
-	}
-	if change.MaxRunning != nil {
-		set = append(set, bson.E{Key: "max_running", Value: *change.MaxRunning})
-	}
-	update := bson.D{}
-	if change.Draining != nil {
-		set = append(set, bson.E{Key: "draining", Value: *change.Draining}, bson.E{Key: "answers", Value: []string{d.barrier.id}})
-		update = field("$inc", field("drains", 1))
-	}
-	if change.Rate != nil {
-		set = append(set, bson.E{Key: "rate", Value: change.Rate.PerSecond}, bson.E{Key: "burst", Value: change.Rate.Burst})
-	}
-	if change.NoRate {
-		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: "rate", Value: ""}, {Key: "burst", Value: ""}}})
-	}
-	update = append(update, bson.E{Key: "$set", Value: set})
 	opts := options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)
 	err = attempts(ctx, func() error {
-		return d.control.FindOneAndUpdate(ctx, field("_id", controlKey(queue)), update, opts).Decode(&stored)
+		filter := field("_id", controlKey(queue))
+		update := d.updateOf(queue, change)
+		if change.Type != nil {
+			before, readErr := d.readControl(ctx, queue)
+			if readErr != nil {
+				return readErr
+			}
+			types, applyErr := typesAfter(before, change)
+			if applyErr != nil {
+				return applyErr
+			}
+			// If another call changes them first, the upsert fails with a duplicate key.
+			filter = append(filter, isText("types", before.Types)...)
+			update.setText("types", types)
+		}
+		return d.control.FindOneAndUpdate(ctx, filter, update.document(), opts).Decode(&stored)
 	}, mongo.IsDuplicateKeyError)
 	return stored, err
+}
+
+// controlUpdate is an update of a control document.
+type controlUpdate struct{ set, unset, inc bson.D }
+
+// setText sets a field, or removes it if the text is empty.
+func (u *controlUpdate) setText(name, text string) {
+	if text == "" {
+		u.unset = append(u.unset, bson.E{Key: name, Value: ""})
+		return
+	}
+	u.set = append(u.set, bson.E{Key: name, Value: text})
+}
+
+func (u *controlUpdate) document() (update bson.D) {
+	for _, part := range []bson.E{{Key: "$set", Value: u.set}, {Key: "$unset", Value: u.unset}, {Key: "$inc", Value: u.inc}} {
+		if len(part.Value.(bson.D)) > 0 {
+			update = append(update, part)
+		}
+	}
+	return update
+}
+
+// updateOf returns the update that makes a change, without the limits of types.
+func (d *Driver) updateOf(queue string, change driver.ControlChange) *controlUpdate {
+	u := &controlUpdate{set: bson.D{{Key: "queue", Value: queue}}}
+	set := func(name string, value any) { u.set = append(u.set, bson.E{Key: name, Value: value}) }
+	if change.Paused != nil {
+		set("paused", *change.Paused)
+	}
+	if change.MaxRunning != nil {
+		set("max_running", *change.MaxRunning)
+	}
+	if change.Draining != nil {
+		set("draining", *change.Draining)
+		set("answers", []string{d.barrier.id})
+		u.inc = field("drains", 1)
+	}
+	if change.Rate != nil {
+		set("rate", change.Rate.PerSecond)
+		set("burst", change.Rate.Burst)
+	}
+	if change.NoRate {
+		u.unset = bson.D{{Key: "rate", Value: ""}, {Key: "burst", Value: ""}}
+	}
+	return u
+}
+
+// typesAfter returns the stored limits of types after a change.
+func typesAfter(before controlDocument, change driver.ControlChange) (string, error) {
+	after, err := change.Apply(before.control())
+	if err != nil {
+		return "", err
+	}
+	return typelimit.EncodeLimits(after.Types)
+}
+
+// isText returns a filter for a field with a text, or without a value if the text is empty.
+func isText(name, text string) bson.D {
+	if text == "" {
+		return field(name, field("$exists", false))
+	}
+	return field(name, text)
 }

@@ -82,7 +82,7 @@ func (s kindSet) leaves(doc *document) bool { return len(s) > 0 && s[doc.kind()]
 
 // others is the condition for documents of kinds that are neither excluded nor known.
 func (s kindSet) others(known []string) bson.D {
-	if len(s) == 0 {
+	if len(s) == 0 && len(known) == 0 {
 		return nil
 	}
 	keys := bson.A{}
@@ -109,7 +109,9 @@ func values(keys []string) bson.A {
 func (l *claimQuery) candidatesOfKinds(queue string) []branch {
 	var branches []branch
 	known := l.kinds.but(l.except)
-	for some := range slices.Chunk(known, kindsPerBranch) {
+	room := l.rooms[queue]
+	mayStart := slices.DeleteFunc(slices.Clone(known), func(kind string) bool { return room.Left(driver.TypeOfKey(kind)) <= 0 })
+	for some := range slices.Chunk(mayStart, kindsPerBranch) {
 		which := append(slices.Clip(ready), field("line.kind", field("$in", values(some)))...)
 		branches = append(branches, branch{collection: l.jobs.Name(), stages: l.first(queue, which)})
 	}
@@ -122,7 +124,7 @@ func (l *claimQuery) candidatesOfKinds(queue string) []branch {
 
 // sort orders candidates, which may come from several branches.
 func (l *claimQuery) sort(v *view) {
-	if len(l.except) == 0 {
+	if len(l.except) == 0 && len(l.rooms) == 0 {
 		return
 	}
 	for _, docs := range v.ready {

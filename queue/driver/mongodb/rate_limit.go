@@ -35,8 +35,8 @@ type bucketDocument struct {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// reserve takes up to n tokens of a queue.
-func (d *Driver) reserve(ctx context.Context, queue string, r amboy.Rate, n int) (stored bucketDocument, err error) {
+// reserve takes up to n tokens of a bucket.
+func (d *Driver) reserve(ctx context.Context, key string, r amboy.Rate, n int) (stored bucketDocument, err error) {
 	interval := milliseconds(rate.Interval(r))
 	op := func(name string, args ...any) bson.D { return field(name, bson.A(args)) }
 	set := func(name string, value any) bson.D { return field("$set", field(name, value)) }
@@ -52,10 +52,10 @@ func (d *Driver) reserve(ctx context.Context, queue string, r amboy.Rate, n int)
 	}
 	opts := options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)
 	err = attempts(ctx, func() error {
-		return d.control.FindOneAndUpdate(ctx, field("_id", rateKey(queue)), reservation, opts).Decode(&stored)
+		return d.control.FindOneAndUpdate(ctx, field("_id", key), reservation, opts).Decode(&stored)
 	}, mongo.IsDuplicateKeyError)
 	if err != nil {
-		return stored, fmt.Errorf("reserving %d starts of queue %q: %w", n, queue, err)
+		return stored, fmt.Errorf("reserving %d starts of %s: %w", n, key, err)
 	}
 	return stored, nil
 }
@@ -65,24 +65,24 @@ func (b bucketDocument) wait(r amboy.Rate) time.Duration {
 	return rate.Wait(r, time.Duration(math.Floor((b.Now-b.From)*float64(time.Millisecond))))
 }
 
-// giveBack returns tokens of a queue that were not used.
-func (d *Driver) giveBack(ctx context.Context, queue string, r amboy.Rate, n int) {
-	_, err := d.control.UpdateOne(ctx, field("_id", rateKey(queue)),
+// giveBack returns tokens of a bucket that were not used.
+func (d *Driver) giveBack(ctx context.Context, key string, r amboy.Rate, n int) {
+	_, err := d.control.UpdateOne(ctx, field("_id", key),
 		field("$inc", field("from", -float64(n)*milliseconds(rate.Interval(r)))))
 	if err != nil {
 		logging.Warning(ctx, message.Fields{
 			"message":    "could not give back unused starts of a queue with a rate, which are lost",
 			"collection": d.jobs.Name(),
-			"queue":      queue,
+			"bucket":     key,
 			"starts":     n,
 			"error":      err.Error(),
 		})
 	}
 }
 
-// dropBucket removes the bucket of a queue that has no rate any more.
-func (d *Driver) dropBucket(ctx context.Context, queue string) error {
-	_, err := d.control.DeleteOne(ctx, field("_id", rateKey(queue)))
+// dropBucket removes the bucket of a rate that does not exist any more.
+func (d *Driver) dropBucket(ctx context.Context, key string) error {
+	_, err := d.control.DeleteOne(ctx, field("_id", key))
 	if err != nil {
 		return unknown(fmt.Errorf("removing the unused starts of the rate: %w", err))
 	}
@@ -101,7 +101,7 @@ func (c *claim) reserveStarts(ctx context.Context, v *view) (giveBack func(conte
 	giveBack = func(ctx context.Context) {
 		for queue, n := range reserved {
 			if unused := n - (c.startedIn()[queue] - before[queue]); unused > 0 {
-				c.giveBack(ctx, queue, *v.controls[queue].Rate, unused)
+				c.giveBack(ctx, rateKey(queue), *v.controls[queue].Rate, unused)
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func (c *claim) reserveStarts(ctx context.Context, v *view) (giveBack func(conte
 		if control.Rate == nil || control.IsStopped() || want <= 0 {
 			continue
 		}
-		bucket, err := c.reserve(ctx, queue, *control.Rate, want)
+		bucket, err := c.reserve(ctx, rateKey(queue), *control.Rate, want)
 		if err != nil {
 			giveBack(ctx)
 			return nil, err

@@ -36,12 +36,15 @@ func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Cont
 	clear(c.room)
 	limited := limitedQueues(v)
 	for _, queue := range limited {
-		c.room[queue], err = c.countRoom(ctx, v, queue)
-		if err == nil && c.room[queue] > 0 {
+		err = c.countRoom(ctx, v, queue)
+		if room, isLimited := c.room[queue]; err == nil && (!isLimited || room > 0) {
 			err = c.lockRoom(ctx, queue, holder)
 			if err == nil {
 				locked = append(locked, queue)
-				c.room[queue], err = c.countRoom(ctx, v, queue)
+				err = c.countRoom(ctx, v, queue)
+			}
+			if types := v.controls[queue].Types; err == nil && len(types) > 0 {
+				err = c.findTypeRoom(ctx, queue, types)
 			}
 		}
 		if err != nil {
@@ -56,7 +59,7 @@ func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Cont
 // which all processes lock them.
 func limitedQueues(v *view) (queues []string) {
 	for queue, control := range v.controls {
-		if control.MaxRunning > 0 && !control.IsStopped() && len(v.ready[queue]) > 0 {
+		if limitsRunning(control) && !control.IsStopped() && len(v.ready[queue]) > 0 {
 			queues = append(queues, queue)
 		}
 	}
@@ -64,9 +67,21 @@ func limitedQueues(v *view) (queues []string) {
 	return queues
 }
 
-func (c *claim) countRoom(ctx context.Context, v *view, queue string) (int, error) {
+// limitsRunning reports whether the number of running records, or of those of some type, is
+// limited, or a type has a rate.
+func limitsRunning(control driver.Control) bool {
+	return control.MaxRunning > 0 || len(control.Types) > 0
+}
+
+// countRoom sets the room of a queue, if it has a MaxRunning.
+func (c *claim) countRoom(ctx context.Context, v *view, queue string) error {
+	most := v.controls[queue].MaxRunning
+	if most == 0 {
+		return nil
+	}
 	running, err := c.countRunning(ctx, queue)
-	return v.controls[queue].MaxRunning - running, err
+	c.room[queue] = most - running
+	return err
 }
 
 // lockRoom waits until it has the lock of a queue.
@@ -141,19 +156,19 @@ func (c *claim) handBackExcess(ctx context.Context, v *view) error {
 		if excess <= 0 {
 			continue
 		}
-		err = c.handBackLast(ctx, queue, excess)
+		err = c.handBackLast(ctx, excess, func(g *given) bool { return g.doc.Group == queue })
 		if err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.handBackExcessTypes(ctx, v)
 }
 
-// handBackLast hands back the last n claimed documents of a queue.
-func (c *claim) handBackLast(ctx context.Context, queue string, n int) error {
+// handBackLast hands back the last n claimed documents that match.
+func (c *claim) handBackLast(ctx context.Context, n int, matches func(*given) bool) error {
 	var leases []driver.Lease
 	for i := len(c.given) - 1; i >= 0 && len(leases) < n; i-- {
-		if g := c.given[i]; g.inTime && g.doc.Group == queue {
+		if g := c.given[i]; g.inTime && matches(g) {
 			leases = append(leases, g.doc.lease())
 			c.given = slices.Delete(c.given, i, i+1)
 			c.ready--

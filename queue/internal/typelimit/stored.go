@@ -17,7 +17,8 @@ func EncodeLimits(limits map[string]amboy.TypeLimit) (string, error) {
 
 // DecodeLimits reads what EncodeLimits wrote.
 func DecodeLimits(stored string) (limits map[string]amboy.TypeLimit, err error) {
-	return limits, decode(stored, &limits)
+	err = decode(stored, &limits)
+	return limits, err
 }
 
 // Encode returns the stored form of the buckets; empty if there are none.
@@ -31,7 +32,8 @@ func (b Buckets) Encode() (string, error) {
 // DecodeBuckets reads what Encode wrote.
 func DecodeBuckets(stored string) (b Buckets, err error) {
 	b = Buckets{}
-	return b, decode(stored, &b)
+	err = decode(stored, &b)
+	return b, err
 }
 
 func encode(v any) (string, error) {

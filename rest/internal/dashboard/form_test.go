@@ -203,6 +203,10 @@ func TestPagesOfferOnlyAllowedActions(t *testing.T) {
 	assert.Empty(t, parse(t, s.get("/jobs").Body.String()).all("option", "value", "delete"))
 }
 
+func ofType(jobType string, limit amboy.TypeLimit) management.ControlChange {
+	return management.ControlChange{TypeLimit: &management.TypeLimitChange{Type: jobType, TypeLimit: limit}}
+}
+
 func TestControl(t *testing.T) {
 	yes, no, five := true, false, 5
 	for _, c := range []struct {
@@ -217,6 +221,11 @@ func TestControl(t *testing.T) {
 		{url.Values{"rate": {"0.1"}, "burst": {""}}, management.ControlChange{Rate: &amboy.Rate{PerSecond: 0.1}}},
 		{url.Values{"rate": {"100"}, "burst": {"5"}}, management.ControlChange{Rate: &amboy.Rate{PerSecond: 100, Burst: 5}}},
 		{url.Values{"no_rate": {"true"}}, management.ControlChange{NoRate: true}},
+		{
+			url.Values{"type": {"letter"}, "max_running": {"5"}, "rate": {"0.1"}, "burst": {""}},
+			ofType("letter", amboy.TypeLimit{MaxRunning: 5, Rate: &amboy.Rate{PerSecond: 0.1}}),
+		},
+		{url.Values{"type": {"letter"}, "max_running": {""}, "rate": {""}, "burst": {""}}, ofType("letter", amboy.TypeLimit{})},
 	} {
 		f := newFake()
 		s := newSite(f, "/ops")
@@ -261,6 +270,7 @@ func TestInvalidFormsAreRefused(t *testing.T) {
 		{"/queues/a/control", url.Values{"rate": {"1"}, "burst": {"many"}}, 400, "burst"},
 		{"/queues/a/control", url.Values{"burst": {"3"}}, 400, "burst"},
 		{"/queues/a/control", url.Values{"no_rate": {"maybe"}}, 400, "no_rate"},
+		{"/queues/a/control", url.Values{"type": {"letter"}, "workers": {"3"}}, 400, "can only have max_running, rate and burst"},
 		{"/queues/a/control", url.Values{"x": {"1"}}, 400, "x"},
 		{"/theme", url.Values{"theme": {"pink"}}, 400, "theme"},
 		{"/theme", url.Values{"theme": {"dark"}, "back": {"//evil.example.com"}}, 400, "back"},

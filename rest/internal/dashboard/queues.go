@@ -189,7 +189,7 @@ func (d *Dashboard) queue(w http.ResponseWriter, r *http.Request) error {
 
 // control changes the controls of a queue.
 func (d *Dashboard) control(w http.ResponseWriter, r *http.Request) error {
-	err := refuseUnknown(r.PostForm, "paused", "draining", "max_running", "rate", "burst", "no_rate", "workers")
+	err := refuseUnknown(r.PostForm, "paused", "draining", "max_running", "rate", "burst", "no_rate", "workers", "type")
 	if err != nil {
 		return err
 	}
@@ -235,10 +235,27 @@ func parseControl(form url.Values) (management.ControlChange, error) {
 	if err != nil {
 		return change, err
 	}
+	if form.Has("type") {
+		return limitOfType(form, change)
+	}
 	if change == (management.ControlChange{}) {
 		return change, invalid("paused", "", ", draining, max_running, rate, no_rate or workers is required")
 	}
 	return change, nil
+}
+
+// limitOfType makes the limits of a form those of the type that it names. A limit that the form does
+// not have is removed.
+func limitOfType(form url.Values, change management.ControlChange) (management.ControlChange, error) {
+	of := &management.TypeLimitChange{Type: form.Get("type"), TypeLimit: amboy.TypeLimit{Rate: change.Rate}}
+	if change.MaxRunning != nil {
+		of.MaxRunning = *change.MaxRunning
+	}
+	change.MaxRunning, change.Rate = nil, nil
+	if change != (management.ControlChange{}) {
+		return change, invalid("type", of.Type, "can only have max_running, rate and burst")
+	}
+	return management.ControlChange{TypeLimit: of}, nil
 }
 
 // parseRate parses a rate and its burst, which is optional.

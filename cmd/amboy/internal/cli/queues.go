@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -86,6 +88,9 @@ func controlText(c management.Control) string {
 	if c.Rate != nil {
 		set = append(set, "rate "+c.Rate.String())
 	}
+	for _, jobType := range slices.Sorted(maps.Keys(c.Types)) {
+		set = append(set, fmt.Sprintf("type %s: %s", jobType, limitText(c.Types[jobType])))
+	}
 	if c.Workers > 0 {
 		set = append(set, fmt.Sprintf("workers %d", c.Workers))
 	}
@@ -93,6 +98,18 @@ func controlText(c management.Control) string {
 		return nothingSet
 	}
 	return strings.Join(set, ", ")
+}
+
+// limitText describes the limit of a job type.
+func limitText(l amboy.TypeLimit) string {
+	var set []string
+	if l.MaxRunning > 0 {
+		set = append(set, fmt.Sprintf("max-running %d", l.MaxRunning))
+	}
+	if l.Rate != nil {
+		set = append(set, "rate "+l.Rate.String())
+	}
+	return strings.Join(set, " and ")
 }
 
 func (p *program) showQueue() *cobra.Command {
@@ -137,14 +154,14 @@ func (p *program) changeQueue(name, short string, change management.ControlChang
 
 func (p *program) setQueue() *cobra.Command {
 	var maxRunning, workers, burst int
-	var rate string
+	var rate, jobType string
 	cmd := &cobra.Command{
 		Use:   "set QUEUE",
 		Short: "Set the running limit, the rate and the number of workers of a queue",
 		Long: "Set the running limit, the rate and the number of workers of a queue, for all processes.\n" +
 			"0 removes the running limit, or restores the configured number of workers; a rate of 0\n" +
-			"starts no job, and \"none\" removes the rate. Other processes apply a number of workers\n" +
-			"within a minute.",
+			"starts no job, and \"none\" removes the rate. With --type, the running limit and the rate are\n" +
+			"those of the jobs of that type. Other processes apply a number of workers within a minute.",
 		Args:              exactly(1),
 		ValidArgsFunction: p.completeQueue,
 	}
@@ -152,7 +169,9 @@ func (p *program) setQueue() *cobra.Command {
 	cmd.Flags().StringVar(&rate, "rate", "", "the number of jobs that start per second, over all processes, such as 0.1; none for no limit")
 	cmd.Flags().IntVar(&burst, "burst", 0, "with --rate: the number of jobs that may start at once; 0 for a tenth of a second's, at least one")
 	cmd.Flags().IntVar(&workers, "workers", 0, "the number of workers in each process; 0 for the configured number")
+	cmd.Flags().StringVar(&jobType, "type", "", "limit only the jobs of this type, with --max-running and --rate")
 	cmd.MarkFlagsOneRequired("max-running", "rate", "workers")
+	cmd.MarkFlagsMutuallyExclusive("type", "workers")
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, args []string) error {
 		var change management.ControlChange
 		if cmd.Flags().Changed("max-running") {
@@ -164,9 +183,27 @@ func (p *program) setQueue() *cobra.Command {
 		if err := setRate(&change, rate, burst); err != nil {
 			return err
 		}
+		if cmd.Flags().Changed("type") {
+			q, err := inspector.Queue(ctx, args[0])
+			if err != nil {
+				return fmt.Errorf("reading the limits of queue %q: %w", args[0], err)
+			}
+			change = limitOfType(jobType, q.Control.Types[jobType], change)
+		}
 		return p.control(ctx, inspector, args[0], change)
 	})
 	return cmd
+}
+
+// limitOfType returns the change of the limit of a type from the change of the limits of a queue.
+func limitOfType(jobType string, limit amboy.TypeLimit, change management.ControlChange) management.ControlChange {
+	if change.MaxRunning != nil {
+		limit.MaxRunning = *change.MaxRunning
+	}
+	if change.Rate != nil || change.NoRate {
+		limit.Rate = change.Rate
+	}
+	return management.ControlChange{TypeLimit: &management.TypeLimitChange{Type: jobType, TypeLimit: limit}}
 }
 
 // setRate adds the change of a rate, unless the text is empty.

@@ -42,10 +42,21 @@ type queueConfig struct {
 	// removes the limit.
 	Rate   *amboy.Rate `json:"rate"`
 	NoRate bool        `json:"no_rate"`
+	// Types replaces the limits of job types. An empty limit removes that of its type, and types
+	// that are not named keep theirs.
+	Types map[string]amboy.TypeLimit `json:"types"`
 }
 
-func (c queueConfig) change() driver.ControlChange {
-	return driver.ControlChange{MaxRunning: c.MaxRunning, Rate: c.Rate, NoRate: c.NoRate}
+// changes returns what the settings change, the types in alphabetical order.
+func (c queueConfig) changes() (all []driver.ControlChange) {
+	own := driver.ControlChange{MaxRunning: c.MaxRunning, Rate: c.Rate, NoRate: c.NoRate}
+	if own != (driver.ControlChange{}) {
+		all = append(all, own)
+	}
+	for _, jobType := range slices.Sorted(maps.Keys(c.Types)) {
+		all = append(all, driver.ControlChange{Type: &driver.TypeChange{Type: jobType, Limit: c.Types[jobType]}})
+	}
+	return all
 }
 
 // parseConfig parses a configuration file.
@@ -59,12 +70,14 @@ func parseConfig(content []byte) (c fileConfig, err error) {
 		return c, errors.New("the configuration must be a single JSON object")
 	}
 	for name, q := range c.Queues {
-		switch change := q.change(); {
-		case change == driver.ControlChange{}:
-			return c, fmt.Errorf("queue %q must have max_running, rate or no_rate", name)
-		case q.MaxRunning != nil && *q.MaxRunning < 0:
+		if q.MaxRunning != nil && *q.MaxRunning < 0 {
 			return c, fmt.Errorf("max_running of queue %q must not be negative (is %d)", name, *q.MaxRunning)
-		default:
+		}
+		changes := q.changes()
+		if len(changes) == 0 {
+			return c, fmt.Errorf("queue %q must have max_running, rate, no_rate or types", name)
+		}
+		for _, change := range changes {
 			if err = change.Validate(); err != nil {
 				return c, fmt.Errorf("queue %q: %w", name, err)
 			}
@@ -148,9 +161,10 @@ func (r *reloading) apply(ctx context.Context, content []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTime)
 	defer cancel()
 	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
-		q := c.Queues[name]
-		if _, err = r.store.Control(ctx, name, q.change()); err != nil {
-			return fmt.Errorf("changing the settings of queue %q: %w", name, err)
+		for _, change := range c.Queues[name].changes() {
+			if _, err = r.store.Control(ctx, name, change); err != nil {
+				return fmt.Errorf("changing the settings of queue %q: %w", name, err)
+			}
 		}
 	}
 	if r.pinlater != nil {

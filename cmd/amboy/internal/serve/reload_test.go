@@ -63,6 +63,14 @@ func TestConfigurationFileIsReloaded(t *testing.T) {
 	assert.Contains(t, r.mail(), `"max_running":3`)
 	require.NoError(t, r.enqueue())
 
+	write(t, file, `{`+settings+`, "queues": {"mail": {"types": {"letter": {"max_running": 2}, "card": {"rate": {"per_second": 5}}}}}}`)
+	assert.Equal(t, "Reloaded "+file, r.hangUp())
+	assert.Contains(t, r.mail(), `"max_running":3,"types":{"card":{"rate":{"per_second":5}},"letter":{"max_running":2}}`)
+
+	write(t, file, `{`+settings+`, "queues": {"mail": {"types": {"letter": {}, "card": {}}}}}`)
+	assert.Equal(t, "Reloaded "+file, r.hangUp())
+	assert.NotContains(t, r.mail(), `"types"`)
+
 	write(t, file, `{`+settings+`, "queues": {"mail": {"max_running": 5}}, "pinlater_dequeue_only": true}`)
 	assert.Equal(t, "Reloaded "+file, r.hangUp())
 	assert.Contains(t, r.mail(), `"max_running":5`)
@@ -72,10 +80,12 @@ func TestConfigurationFileIsReloaded(t *testing.T) {
 		`{`:                        "unexpected EOF",
 		`{"unknown": 1}`:           `unknown field "unknown"`,
 		`{} {}`:                    "single JSON object",
-		`{"queues": {"mail": {}}}`: `queue "mail" must have max_running, rate or no_rate`,
+		`{"queues": {"mail": {}}}`: `queue "mail" must have max_running, rate, no_rate or types`,
 		`{"queues": {"mail": {"max_running": -1}}}`: "must not be negative (is -1)",
 
-		`{"queues": {"mail": {"rate": {"per_second": -1}}}}`: "PerSecond must be 0, or between",
+		`{"queues": {"mail": {"rate": {"per_second": -1}}}}`:               "PerSecond must be 0, or between",
+		`{"queues": {"mail": {"types": {"": {"max_running": 1}}}}}`:        "the type must have from 1 to 512 bytes",
+		`{"queues": {"mail": {"types": {"letter": {"max_running": -1}}}}}`: "MaxRunning must not be negative (is -1)",
 	} {
 		write(t, file, content)
 		said := r.hangUp()
