@@ -150,6 +150,7 @@ func newBusyService(t *testing.T) *service {
 	s.failInvoices("acme", 5)
 	printers.Load().works.Store(true)
 	s.putChain("acme")
+	require.NoError(t, amboy.LimitType(t.Context(), s.queue("acme"), invoice.Type().Name, amboy.TypeLimit{MaxRunning: 3, Rate: &amboy.Rate{PerSecond: 100}}))
 	for i := range 3 {
 		_, err := invoice.Put(t.Context(), s.queue("globex"), address{"Grace"}, job.ID(fmt.Sprint("bill-", i)), job.Scopes("printer"))
 		require.NoError(t, err)
