@@ -170,11 +170,6 @@ func leftIn(q amboy.Queue) error {
 	return nil
 }
 
-var (
-	_ amboy.CloseReporter = (*local)(nil)
-	_ amboy.CloseReporter = (*driverQueue)(nil)
-)
-
 // LeftBehind implements amboy.CloseReporter.
 func (l *lifecycle) LeftBehind() []string { return slices.Clone(l.left().jobs) }
 

@@ -54,16 +54,3 @@ func (q *driverQueue) ReportStuck(ctx context.Context, j amboy.Job, stuck amboy.
 	}
 	return nil
 }
-
-// showStuck adds to a job's progress that its run is stuck, and returns the progress.
-func showStuck(j amboy.Job, stuck amboy.StuckRun) amboy.JobProgress {
-	var progress amboy.JobProgress
-	if said := amboy.ProgressOf(j); said != nil {
-		progress = *said
-	}
-	progress = progress.WithStuck(stuck)
-	if p, ok := j.(amboy.ProgressJob); ok {
-		p.SetProgress(progress)
-	}
-	return progress
-}

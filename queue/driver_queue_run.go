@@ -385,17 +385,6 @@ func (q *driverQueue) Release(ctx context.Context, j amboy.Job) error {
 	return nil
 }
 
-// snoozeReason is the reason in the status of a snoozed job.
-const snoozeReason = "it asked to run again later"
-
-// notTooSoon returns until, or the earliest time to which a job can be snoozed.
-func notTooSoon(until, now time.Time) time.Time {
-	if soonest := now.Add(amboy.MinSnooze); until.Before(soonest) {
-		return soonest
-	}
-	return until
-}
-
 // Snooze implements amboy.JobSnoozer: it hands back a job that is to run again later.
 func (q *driverQueue) Snooze(ctx context.Context, j amboy.Job, until time.Time) error {
 	now := q.engine.now()

@@ -86,6 +86,14 @@ type localJob struct {
 
 type localEntry = schedule.Entry[localJob]
 
+var (
+	_ amboy.ScheduleTeller  = (*local)(nil)
+	_ amboy.IdleCloser      = (*local)(nil)
+	_ amboy.CloseReporter   = (*local)(nil)
+	_ amboy.EventSource     = (*local)(nil)
+	_ amboy.MiddlewareQueue = (*local)(nil)
+)
+
 func newLocal(opts LocalOptions, invalid error) *local {
 	q := &local{lifecycle: newLifecycle(newOwnerID("local")), opts: opts, invalid: invalid, now: time.Now, opened: time.Now()}
 	q.shut = q.closeAll

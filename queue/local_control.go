@@ -76,12 +76,6 @@ func (q *local) LimitType(_ context.Context, jobType string, limit amboy.TypeLim
 	return nil
 }
 
-// rateChange returns the change that sets a rate, or removes it if it is nil.
-func rateChange(r *amboy.Rate) (driver.ControlChange, error) {
-	change := driver.ControlChange{Rate: r, NoRate: r == nil}
-	return change, change.Validate()
-}
-
 // setControl changes the control settings, publishes the events of the change, and returns the
 // new settings. It returns an error if too many types would have a limit.
 func (q *local) setControl(change driver.ControlChange) (driver.Control, error) {
@@ -194,3 +188,17 @@ func (q *local) startRated() {
 
 // rateNow is the time by which the rate is measured.
 func (q *local) rateNow() int64 { return rate.After(time.Since(q.opened)) }
+
+// CloseIfIdle implements amboy.IdleCloser.
+func (q *local) CloseIfIdle(ctx context.Context) (closed bool, err error) {
+	q.mu.Lock()
+	idle := q.schedule.Idle() && q.putters.Len() == 0 && q.wokenPutters == 0
+	if idle {
+		q.phase.Store(int32(stopped)) // under the lock, which Put holds when it reads the phase
+	}
+	q.mu.Unlock()
+	if idle {
+		q.Close(ctx)
+	}
+	return idle, nil
+}

@@ -9,11 +9,6 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-var (
-	_ amboy.MiddlewareQueue = (*local)(nil)
-	_ amboy.MiddlewareQueue = (*driverQueue)(nil)
-)
-
 // middleware is the middleware of a queue.
 type middleware struct {
 	// insert puts jobs without middleware.

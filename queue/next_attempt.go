@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -8,15 +9,6 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
 )
-
-// formatOf returns the format in which a queue stores jobs. A job's type may not support
-// any other format.
-func formatOf(q amboy.RetryableQueue) amboy.Format {
-	if stored, ok := q.(*driverQueue); ok {
-		return stored.form.format
-	}
-	return amboy.JSON
-}
 
 // nextAttempt returns the next attempt of a job, as it is put at now. It is a copy made
 // through the job's stored form.
@@ -110,3 +102,19 @@ func addRetryError(j amboy.Job, tries int, cause error, now time.Time) {
 	status.AddBookkeepingError(err, j.RetryInfo().CurrentAttempt, now)
 	j.SetStatus(status)
 }
+
+// noNextAttemptError wraps an error that the job itself caused, so that it has no next
+// attempt. Errors of the store are not wrapped.
+type noNextAttemptError struct{ error }
+
+func (e *noNextAttemptError) Unwrap() error { return e.error }
+
+func asNoNextAttempt(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &noNextAttemptError{err}
+}
+
+// errAttemptLimit is why a job that has used all its attempts has no next one.
+var errAttemptLimit = errors.New("job has reached its maximum attempt limit")

@@ -6,6 +6,8 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
+	"github.com/mongodb/amboy/internal/activity"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // markPut sets the status and times of a job that is put. A job that is put as completed
@@ -239,3 +241,41 @@ func infoAt(j amboy.Job, now time.Time, amend func(*amboy.JobStatusInfo)) amboy.
 	info.Explain(func() bool { return amboy.RunsHere(j) })
 	return info
 }
+
+// timesOf returns how long an attempt waited and ran.
+func timesOf(times amboy.JobTimeInfo) (wait, run time.Duration) {
+	if times.Start.IsZero() {
+		return activity.NotRun, activity.NotRun
+	}
+	return times.Waited(), times.Duration()
+}
+
+// showStuck adds to a job's progress that its run is stuck, and returns the progress.
+func showStuck(j amboy.Job, stuck amboy.StuckRun) amboy.JobProgress {
+	var progress amboy.JobProgress
+	if said := amboy.ProgressOf(j); said != nil {
+		progress = *said
+	}
+	progress = progress.WithStuck(stuck)
+	if p, ok := j.(amboy.ProgressJob); ok {
+		p.SetProgress(progress)
+	}
+	return progress
+}
+
+// notTooSoon returns until, or the earliest time to which a job can be snoozed.
+func notTooSoon(until, now time.Time) time.Time {
+	if soonest := now.Add(amboy.MinSnooze); until.Before(soonest) {
+		return soonest
+	}
+	return until
+}
+
+// rateChange returns the change that sets a rate, or removes it if it is nil.
+func rateChange(r *amboy.Rate) (driver.ControlChange, error) {
+	change := driver.ControlChange{Rate: r, NoRate: r == nil}
+	return change, change.Validate()
+}
+
+// snoozeReason is the reason in the status of a snoozed job.
+const snoozeReason = "it asked to run again later"

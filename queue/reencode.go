@@ -7,7 +7,6 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/queue/internal/envelope"
 )
 
 // reencodePage is the number of jobs that Reencode reads at a time.
@@ -51,23 +50,4 @@ func (s *Store) Reencode(ctx context.Context) (done int, err error) {
 		}
 	}
 	return done, left
-}
-
-// again returns a record that is sealed as the queue seals now, or nil if r already is.
-func (f storedForm) again(r *driver.Record) (*driver.Record, error) {
-	if f.codec == nil || r.Job.IsZero() {
-		return nil, nil
-	}
-	opened, err := f.open(r)
-	if err != nil {
-		return nil, err
-	}
-	again := *opened
-	if err := f.seal(&again); err != nil {
-		return nil, err
-	}
-	if envelope.SameKey(r.Job, again.Job) {
-		return nil, nil
-	}
-	return &again, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -19,7 +18,6 @@ var (
 	errRetryHandlerNotStarted = errors.New("retry handler is not started")
 	errRetryHandlerClosed     = errors.New("retry handler is closed")
 	errNoRetryQueue           = errors.New("retry handler has no queue")
-	errAttemptLimit           = errors.New("job has reached its maximum attempt limit")
 	errRetryLockHeld          = errors.New("another handler retries the job")
 	errNoRetryNeeded          = errors.New("job no longer asks for a retry")
 )
@@ -403,19 +401,6 @@ func (h *BasicRetryHandler) logEnd(ctx context.Context, r *jobRetry, cause error
 	logging.Error(ctx, fields)
 }
 
-// noNextAttemptError wraps an error that the job itself caused, so that it has no next
-// attempt. Errors of the store are not wrapped.
-type noNextAttemptError struct{ error }
-
-func (e *noNextAttemptError) Unwrap() error { return e.error }
-
-func asNoNextAttempt(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &noNextAttemptError{err}
-}
-
 // isDecidedByJob reports whether the job itself caused the error, so that another try
 // would fail too.
 func isDecidedByJob(err error) bool {
@@ -479,13 +464,11 @@ func (h *BasicRetryHandler) forget(r *jobRetry) {
 	h.backlog.forget(r)
 }
 
-// errorOfPanic calls f and returns its error. If f panics, it returns an
-// *amboy.PanicError.
-func errorOfPanic(f func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &amboy.PanicError{Value: value, Stack: debug.Stack()}
-		}
-	}()
-	return f()
+// formatOf returns the format in which a queue stores jobs. A job's type may not support
+// any other format.
+func formatOf(q amboy.RetryableQueue) amboy.Format {
+	if stored, ok := q.(*driverQueue); ok {
+		return stored.form.format
+	}
+	return amboy.JSON
 }

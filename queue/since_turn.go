@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// turnRetry is the pause between attempts to take a core's lock that is held.
-const turnRetry = 5 * time.Millisecond
-
 // SinceTurn returns how long ago this process last decided what to do with the jobs of
 // the store, which it does at least every 30 seconds. With several engines, it returns
 // the longest time of all. It returns 0 if the store has no engine, as for a queue that
@@ -32,23 +29,4 @@ func longestTurn(ctx context.Context, engines []*engine) (time.Duration, error) 
 		longest = max(longest, since)
 	}
 	return longest, nil
-}
-
-func (e *engine) sinceTurn(ctx context.Context) (time.Duration, error) {
-	if e.manual {
-		return 0, nil
-	}
-	for !e.coreMu.TryLock() {
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-time.After(turnRetry):
-		}
-	}
-	last := e.read.Mono
-	e.coreMu.Unlock()
-	if last == 0 && len(e.queueNames()) == 0 {
-		return 0, nil // its first decision comes with the first queue
-	}
-	return time.Since(e.started) - last, nil
 }

@@ -195,3 +195,22 @@ func (q *driverQueue) warnOfKey(ctx context.Context, r *driver.Record, reason er
 	}
 	logging.Warning(ctx, q.failure("key of an encoded job is not available; such jobs are left to other processes", r.JobID(), reason))
 }
+
+// again returns a record that is sealed as the queue seals now, or nil if r already is.
+func (f storedForm) again(r *driver.Record) (*driver.Record, error) {
+	if f.codec == nil || r.Job.IsZero() {
+		return nil, nil
+	}
+	opened, err := f.open(r)
+	if err != nil {
+		return nil, err
+	}
+	again := *opened
+	if err := f.seal(&again); err != nil {
+		return nil, err
+	}
+	if envelope.SameKey(r.Job, again.Job) {
+		return nil, nil
+	}
+	return &again, nil
+}

@@ -7,25 +7,6 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-var (
-	_ amboy.IdleCloser = (*local)(nil)
-	_ amboy.IdleCloser = (*driverQueue)(nil)
-)
-
-// CloseIfIdle implements amboy.IdleCloser.
-func (q *local) CloseIfIdle(ctx context.Context) (closed bool, err error) {
-	q.mu.Lock()
-	idle := q.schedule.Idle() && q.putters.Len() == 0 && q.wokenPutters == 0
-	if idle {
-		q.phase.Store(int32(stopped)) // under the lock, which Put holds when it reads the phase
-	}
-	q.mu.Unlock()
-	if idle {
-		q.Close(ctx)
-	}
-	return idle, nil
-}
-
 // CloseIfIdle implements amboy.IdleCloser. Jobs that another process puts meanwhile stay
 // in the store.
 func (q *driverQueue) CloseIfIdle(ctx context.Context) (closed bool, err error) {

@@ -10,31 +10,6 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-var (
-	_ amboy.ScheduleTeller = (*driverQueue)(nil)
-	_ amboy.ScheduleTeller = (*local)(nil)
-)
-
-// TellSchedules implements amboy.ScheduleTeller.
-func (q *driverQueue) TellSchedules(ctx context.Context, schedules ...amboy.ScheduleInfo) error {
-	return q.storeSchedules(ctx, q.driver, q.name, q.engine.now(), schedules)
-}
-
-// ForgetSchedules implements amboy.ScheduleTeller.
-func (q *driverQueue) ForgetSchedules(ctx context.Context, names ...string) error {
-	return q.forgetSchedules(ctx, q.driver, q.name, names)
-}
-
-// TellSchedules implements amboy.ScheduleTeller.
-func (q *local) TellSchedules(ctx context.Context, schedules ...amboy.ScheduleInfo) error {
-	return q.storeSchedules(ctx, q.admin(), q.id, time.Now(), schedules)
-}
-
-// ForgetSchedules implements amboy.ScheduleTeller.
-func (q *local) ForgetSchedules(ctx context.Context, names ...string) error {
-	return q.forgetSchedules(ctx, q.admin(), q.id, names)
-}
-
 func (l *lifecycle) storeSchedules(ctx context.Context, admin driver.Admin, queue string, now time.Time, schedules []amboy.ScheduleInfo) error {
 	notes := make([]driver.Note, len(schedules))
 	var err error
