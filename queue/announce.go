@@ -3,29 +3,24 @@ package queue
 import (
 	"context"
 	"errors"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/mongodb/amboy/internal/contain"
 
 	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/presence"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/notes"
 	"github.com/mongodb/amboy/registry"
 )
 
 const (
 	// activityPeriod is the minimum interval between activity reports.
 	activityPeriod = 10 * time.Second
-	// announceSoon is the delay after which an opened or closed queue is announced.
-	announceSoon = time.Second
 	// farewellTimeout limits the last calls when the engine ends.
 	farewellTimeout = 2 * time.Second
-	// notesAtOnce is the page size for reading notes.
-	notesAtOnce = 1000
 )
 
 // announcer tells the other processes on a store, and management, which queues this
@@ -67,7 +62,7 @@ func (a *announcer) queueStarted() {
 	first := !a.begun
 	a.begun, a.changed = true, true
 	a.mu.Unlock()
-	a.announceWithin(announceSoon, first)
+	a.announceWithin(presence.Soon, first)
 }
 
 func (a *announcer) queuesChanged() {
@@ -76,7 +71,7 @@ func (a *announcer) queuesChanged() {
 	a.changed = true
 	a.mu.Unlock()
 	if begun {
-		a.announceWithin(announceSoon, false)
+		a.announceWithin(presence.Soon, false)
 	}
 }
 
@@ -122,7 +117,7 @@ func (a *announcer) refresh(ctx context.Context) error {
 	}
 	defer a.leave()
 	now := a.engine.now()
-	if a.closed || now.Sub(a.refreshedAt).Abs() < announceSoon && !a.hasChanged() {
+	if a.closed || now.Sub(a.refreshedAt).Abs() < presence.Soon && !a.hasChanged() {
 		return nil
 	}
 	if a.announcedAt.IsZero() {
@@ -186,7 +181,7 @@ func (a *announcer) storeNew(ctx context.Context) (announced bool, err error) {
 		notes = append(notes, here)
 	}
 	if err == nil && len(notes) > 0 {
-		err = errorOfPanic(func() error { return a.engine.driver.Keep(ctx, notes...) })
+		err = contain.Panic(func() error { return a.engine.driver.Keep(ctx, notes...) })
 	}
 	if err != nil {
 		if announced {
@@ -205,23 +200,8 @@ func (a *announcer) storeNew(ctx context.Context) (announced bool, err error) {
 // newActivity returns the notes of the activity that is not stored yet.
 func (a *announcer) newActivity(now time.Time) (notes []driver.Note, version uint64, err error) {
 	changed, version := a.activity.Changed(now, a.stored)
-	notes, err = activityNotes(changed, a.engine.id, a.started)
+	notes, err = activity.Notes(changed, a.engine.id, a.started)
 	return notes, version, err
-}
-
-// activityNotes returns the notes of what a process has done since started, which is part
-// of their names: a process that is restarted may have the same ID.
-func activityNotes(buckets []activity.Bucket, process string, started time.Time) ([]driver.Note, error) {
-	name := process + "." + strconv.FormatInt(started.UnixMilli(), 36)
-	notes := make([]driver.Note, len(buckets))
-	for i, b := range buckets {
-		note, err := b.Note(name)
-		if err != nil {
-			return nil, err
-		}
-		notes[i] = note
-	}
-	return notes, nil
 }
 
 // presence describes this process and its queues.
@@ -236,7 +216,7 @@ func (e *engine) presence(started, now time.Time) presence.Process {
 	for i, q := range open {
 		queues[i] = presence.Queue{Name: q.name, Workers: q.numWorkers(), Started: q.isStarted()}
 	}
-	p := processOf(e.id, started, now, queues)
+	p := presence.Here(e.id, started, now, queues)
 	known := registry.KnownTypes()
 	p.Types, p.Managers, p.Unknown = typesOf(known.Jobs), typesOf(known.Managers), e.unknownKindsToReport()
 	return p
@@ -251,17 +231,11 @@ func typesOf(known []registry.KnownType) []presence.Type {
 	return types
 }
 
-// processOf describes this process under the ID that owns its jobs.
-func processOf(id string, started, now time.Time, queues []presence.Queue) presence.Process {
-	slices.SortFunc(queues, func(a, b presence.Queue) int { return strings.Compare(a.Name, b.Name) })
-	return presence.Process{ID: id, Host: hostname(), PID: os.Getpid(), Started: started, Seen: now, Queues: queues}
-}
-
 // applyWorkerCounts reads the operator's numbers of workers, and applies them.
 func (a *announcer) applyWorkerCounts(ctx context.Context) error {
 	wanted := map[string]int{}
 	timesSet := a.engine.timesWorkersSet()
-	err := eachNote(ctx, a.engine.driver, driver.NoteRequest{Kind: presence.WorkersKind}, func(note driver.Note) error {
+	err := notes.Each(ctx, a.engine.driver, driver.NoteRequest{Kind: presence.WorkersKind}, func(note driver.Note) error {
 		name, n, err := presence.WorkersOf(note)
 		if err == nil {
 			wanted[name] = n
@@ -285,7 +259,7 @@ func (a *announcer) close(ctx context.Context) {
 	}
 	defer a.leave()
 	a.closed = true
-	err := errorOfPanic(func() error { return a.farewell(ctx) })
+	err := contain.Panic(func() error { return a.farewell(ctx) })
 	if err != nil && !errors.Is(err, driver.ErrClosed) {
 		logging.Error(ctx, a.engine.failure("failed to deregister; peers will treat this process as dead", err))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/internal/presence"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
 // groupAnnouncer copies the notes of the queues of a local group to the notes of the
@@ -44,7 +45,7 @@ func (a *groupAnnouncer) refresh(ctx context.Context, g *queueGroup) error {
 			after = time.Time{} // the queue may be older than its membership
 		}
 	}
-	if now.Sub(a.at).Abs() < announceSoon && maps.Equal(copied, a.copied) {
+	if now.Sub(a.at).Abs() < presence.Soon && maps.Equal(copied, a.copied) {
 		return nil
 	}
 	c := groupNotes{buckets: map[noteName]activity.Bucket{}, processes: map[string]presence.Process{}}
@@ -86,18 +87,18 @@ func (c *groupNotes) add(ctx context.Context, s *Store, name string, after time.
 		if !after.IsZero() {
 			request.From = activity.KeyOf(after.Add(-span))
 		}
-		err := eachNote(ctx, s.admin, request, func(note driver.Note) error { return c.addActivity(note, inner, name) })
+		err := notes.Each(ctx, s.admin, request, func(note driver.Note) error { return c.addActivity(note, inner, name) })
 		if err != nil {
 			return err
 		}
 	}
-	err := eachNote(ctx, s.admin, driver.NoteRequest{Kind: presence.ProcessKind}, func(note driver.Note) error {
+	err := notes.Each(ctx, s.admin, driver.NoteRequest{Kind: presence.ProcessKind}, func(note driver.Note) error {
 		return c.addProcess(note, inner, name)
 	})
 	if err != nil {
 		return err
 	}
-	return eachNote(ctx, s.admin, driver.NoteRequest{Kind: presence.ScheduleKind}, func(note driver.Note) error {
+	return notes.Each(ctx, s.admin, driver.NoteRequest{Kind: presence.ScheduleKind}, func(note driver.Note) error {
 		return c.addSchedule(note, inner, name)
 	})
 }
@@ -159,9 +160,9 @@ func (c *groupNotes) addSchedule(note driver.Note, inner, name string) error {
 // processes and schedules.
 func (c *groupNotes) keep(ctx context.Context, admin driver.Admin) error {
 	here := map[noteName]bool{}
-	var notes []driver.Note
+	var stored []driver.Note
 	add := func(note driver.Note, err error) error {
-		notes = append(notes, note)
+		stored = append(stored, note)
 		here[noteName{note.Kind, note.Key}] = true
 		return err
 	}
@@ -170,7 +171,7 @@ func (c *groupNotes) keep(ctx context.Context, admin driver.Admin) error {
 		if err != nil {
 			return err
 		}
-		notes = append(notes, driver.Note{Kind: name.kind, Key: name.key, Value: value, Until: b.Until()})
+		stored = append(stored, driver.Note{Kind: name.kind, Key: name.key, Value: value, Until: b.Until()})
 	}
 	for _, p := range c.processes {
 		if err := add(p.Note()); err != nil {
@@ -184,7 +185,7 @@ func (c *groupNotes) keep(ctx context.Context, admin driver.Admin) error {
 	}
 	for _, kind := range []string{presence.ProcessKind, presence.ScheduleKind} {
 		var gone []string
-		err := eachNote(ctx, admin, driver.NoteRequest{Kind: kind}, func(note driver.Note) error {
+		err := notes.Each(ctx, admin, driver.NoteRequest{Kind: kind}, func(note driver.Note) error {
 			if !here[noteName{kind, note.Key}] {
 				gone = append(gone, note.Key)
 			}
@@ -197,29 +198,5 @@ func (c *groupNotes) keep(ctx context.Context, admin driver.Admin) error {
 			return err
 		}
 	}
-	return admin.Keep(ctx, notes...)
-}
-
-// eachNote calls visit for all notes that match a request. It reads them page by page.
-func eachNote(ctx context.Context, admin driver.Admin, request driver.NoteRequest, visit func(driver.Note) error) error {
-	request.Limit = notesAtOnce
-	for {
-		var notes []driver.Note
-		err := errorOfPanic(func() (err error) {
-			notes, err = admin.Notes(ctx, request)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		for _, note := range notes {
-			if err := visit(note); err != nil {
-				return err
-			}
-		}
-		if len(notes) < request.Limit {
-			return nil
-		}
-		request.From = notes[len(notes)-1].Key + "\x00"
-	}
+	return admin.Keep(ctx, stored...)
 }

@@ -28,16 +28,16 @@ func (q *local) refresh(context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if now.Sub(a.storedAt).Abs() < announceSoon {
+	if now.Sub(a.storedAt).Abs() < presence.Soon {
 		return nil
 	}
 	changed, version := a.activity.Changed(now, a.stored)
-	notes, err := activityNotes(changed, q.id, a.started)
+	notes, err := activity.Notes(changed, q.id, a.started)
 	if err != nil {
 		return err
 	}
 	queues := []presence.Queue{{Name: q.id, Workers: q.numWorkers(), Started: q.isStarted()}}
-	here, err := processOf(q.id, a.started, now, queues).Note()
+	here, err := presence.Here(q.id, a.started, now, queues).Note()
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 )
 
@@ -54,7 +55,7 @@ func (c *closing) run(ctx context.Context, end func(context.Context)) (ended boo
 		go func() {
 			defer close(c.done)
 			defer hurry()
-			reportPanic(ctx, errorOfPanic(func() error {
+			reportPanic(ctx, contain.Panic(func() error {
 				end(shared)
 				return nil
 			}))
@@ -104,7 +105,7 @@ func receives(ctx context.Context, done <-chan struct{}) bool {
 // panic. If ctx ends first, inTime abandons f and returns amboy.ErrLeftBehind.
 func inTime(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- errorOfPanic(f) }()
+	go func() { done <- contain.Panic(f) }()
 	select {
 	case err := <-done:
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 )
 
 // putErrors collects the errors of one PutMany.
@@ -21,7 +22,7 @@ func (p *putErrors) add(j amboy.Job, err error) {
 		return
 	}
 	var id string
-	if errorOfPanic(func() error { id = j.ID(); return nil }) != nil {
+	if contain.Panic(func() error { id = j.ID(); return nil }) != nil {
 		return // err is that panic
 	}
 	if p.notPut == nil {

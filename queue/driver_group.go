@@ -12,6 +12,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -277,7 +278,7 @@ func (o DriverGroupOptions) merge(e *engine, name string, call []amboy.QueueOpti
 	return func(context.Context) (amboy.Queue, error) {
 		opts := merged
 		if o.MiddlewareFor != nil {
-			err := errorOfPanic(func() error {
+			err := contain.Panic(func() error {
 				opts.Middleware = slices.Concat(o.MiddlewareFor(name), merged.Middleware)
 				return nil
 			})
@@ -335,7 +336,7 @@ func (g *driverGroup) pruneUnused(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, driverTimeout)
 		defer cancel()
 		var work driver.Work
-		err := errorOfPanic(func() (err error) {
+		err := contain.Panic(func() (err error) {
 			work, err = g.engine.driver.Work(ctx, time.Now())
 			return err
 		})

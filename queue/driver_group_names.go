@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongodb/amboy/internal/contain"
+
 	"github.com/mongodb/amboy/internal/presence"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
 // namesAtOnce is the maximum number of names that one call of a driver drops.
@@ -19,7 +22,7 @@ func (g *driverGroup) pruneNames(ctx context.Context) error {
 		return nil
 	}
 	req := driver.PruneRequest{Unused: g.engine.now().Add(-g.ttl), Keep: g.engine.queueNames(), Limit: namesAtOnce}
-	err := eachNote(ctx, g.engine.driver, driver.NoteRequest{Kind: presence.WorkersKind}, func(note driver.Note) error {
+	err := notes.Each(ctx, g.engine.driver, driver.NoteRequest{Kind: presence.WorkersKind}, func(note driver.Note) error {
 		if name, _, err := presence.WorkersOf(note); err == nil { // another may be of a newer version
 			req.Keep = append(req.Keep, name)
 		}
@@ -37,7 +40,7 @@ func (g *driverGroup) pruneNames(ctx context.Context) error {
 func (g *driverGroup) dropNames(ctx context.Context, req driver.PruneRequest) (pruned int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
-	err = errorOfPanic(func() (err error) {
+	err = contain.Panic(func() (err error) {
 		pruned, err = g.engine.driver.Prune(ctx, req)
 		return err
 	})

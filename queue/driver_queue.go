@@ -10,6 +10,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
@@ -105,7 +106,7 @@ func (q *driverQueue) makeRunner(opts DriverQueueOptions) error {
 		return nil
 	}
 	var made amboy.Runner
-	err := errorOfPanic(func() (err error) {
+	err := contain.Panic(func() (err error) {
 		made, err = opts.NewRunner(q)
 		return err
 	})

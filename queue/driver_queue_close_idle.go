@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 )
 
 // CloseIfIdle implements amboy.IdleCloser. Jobs that another process puts meanwhile stay
@@ -47,7 +48,7 @@ func (q *driverQueue) stopIfIdle(ctx context.Context) (idle bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
 	var stats amboy.QueueStats
-	err = errorOfPanic(func() (err error) {
+	err = contain.Panic(func() (err error) {
 		stats, err = q.driver.Stats(ctx, q.name)
 		return err
 	})

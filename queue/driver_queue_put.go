@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
@@ -37,7 +38,7 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 	var recorded []amboy.Job
 	for _, j := range jobs {
 		var r *driver.Record
-		err := errorOfPanic(func() (err error) {
+		err := contain.Panic(func() (err error) {
 			r, err = q.newRecord(j, now)
 			return err
 		})

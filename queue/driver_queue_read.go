@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
@@ -114,7 +115,7 @@ func infoOf(r *driver.Record, now time.Time) amboy.JobInfo {
 func streamRecords[T any](ctx context.Context, q *driverQueue, query driver.Query, convert func(*driver.Record) (T, bool)) <-chan T {
 	request := driver.PageRequest{Limit: listPage}
 	read := func() (page driver.Page) {
-		err := errorOfPanic(func() (err error) {
+		err := contain.Panic(func() (err error) {
 			page, err = q.driver.Find(ctx, query, request)
 			return err
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/internal/activity"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
@@ -69,7 +70,7 @@ func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(cont
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	err := errorOfPanic(func() error {
+	err := contain.Panic(func() error {
 		j, err := q.resolveToRun(run.Record)
 		switch {
 		case err == nil:
@@ -164,7 +165,7 @@ func (q *driverQueue) end(ctx context.Context, j amboy.Job, run *core.Run, then 
 // encodeEnd encodes the end of an attempt, and the next attempt if the store writes both in
 // one call.
 func (q *driverQueue) encodeEnd(ctx context.Context, j amboy.Job, run *core.Run) (end core.End, err error) {
-	err = errorOfPanic(func() (err error) {
+	err = contain.Panic(func() (err error) {
 		end.Record, err = q.endedRecord(ctx, j, run)
 		if err == nil && end.Record.RetryInfo.ShouldRetry() {
 			end.Next = q.replaceAtEnd(j, end.Record)

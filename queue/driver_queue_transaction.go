@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
@@ -64,7 +65,7 @@ func (q *driverQueue) transactedRecord(ctx context.Context, j amboy.Job) (r *dri
 		j.SetStatus(status)
 		j.SetTimeInfo(times)
 	}()
-	err = errorOfPanic(func() (err error) {
+	err = contain.Panic(func() (err error) {
 		r, err = q.endedRecord(ctx, j, run)
 		return err
 	})
@@ -131,7 +132,7 @@ func (q *driverQueue) endTransacted(ctx context.Context, j amboy.Job, run *core.
 func (q *driverQueue) rereadUntil(ctx context.Context, id string) (*driver.Record, error) {
 	for wait := firstReread; ; wait = min(2*wait, lastReread) {
 		var r *driver.Record
-		err := errorOfPanic(func() (err error) {
+		err := contain.Panic(func() (err error) {
 			bounded, cancel := context.WithTimeout(ctx, driverTimeout)
 			defer cancel()
 			r, err = q.driver.Get(bounded, q.name, id)

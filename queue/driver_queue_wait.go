@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -49,7 +50,7 @@ func (q *driverQueue) checkIdle(ctx context.Context) {
 // stats can't be read.
 func (q *driverQueue) idle(ctx context.Context) bool {
 	var stats amboy.QueueStats
-	err := errorOfPanic(func() (err error) {
+	err := contain.Panic(func() (err error) {
 		stats, err = q.driver.Stats(ctx, q.name)
 		return err
 	})

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongodb/amboy/internal/contain"
+
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -105,7 +107,7 @@ func (q *driverQueue) wakeEnded(ctx context.Context) (read int, failure error) {
 	q.completeMu.Lock()
 	ids := slices.Collect(maps.Keys(q.complete.jobs))
 	q.completeMu.Unlock()
-	return len(ids), errorOfPanic(func() error {
+	return len(ids), contain.Panic(func() error {
 		for some := range slices.Chunk(ids, maxFound) {
 			records, err := findLatest(ctx, q.driver, q.name, some)
 			if err != nil {

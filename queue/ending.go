@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/mongodb/amboy/internal/contain"
+
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
@@ -31,7 +33,7 @@ func (e *ending) with(ctx context.Context, what string, end func(context.Context
 	e.running.begin()
 	e.stop = context.AfterFunc(ctx, func() {
 		defer e.running.end()
-		err := errorOfPanic(func() error { end(ctx); return nil })
+		err := contain.Panic(func() error { end(ctx); return nil })
 		if err != nil {
 			logging.Error(context.WithoutCancel(ctx), message.Fields{
 				"message": "panic while closing at the end of a context",

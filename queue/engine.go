@@ -14,8 +14,10 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/activity"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/presence"
 	"github.com/mongodb/amboy/internal/registrations"
 	"github.com/mongodb/amboy/internal/suspension"
 	"github.com/mongodb/amboy/queue/driver"
@@ -133,7 +135,7 @@ const unlimited = 100 * 365 * 24 * time.Hour
 func newEngine(opts DriverQueueOptions, workers int) *engine {
 	features := opts.Driver.Features()
 	e := &engine{
-		id:            newOwnerID("driver"),
+		id:            presence.NewID("driver"),
 		driver:        opts.Driver,
 		ownsDriver:    opts.CloseDriver,
 		now:           time.Now,
@@ -305,7 +307,7 @@ func (e *engine) carryOut(commands []core.Command) {
 // panic is logged.
 func (e *engine) inBackground(task func(context.Context)) func() {
 	return func() {
-		err := errorOfPanic(func() error {
+		err := contain.Panic(func() error {
 			task(e.open)
 			return nil
 		})

@@ -8,6 +8,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
@@ -67,7 +68,7 @@ func (e *engine) bounded(ctx context.Context, call core.Call, do func(context.Co
 		defer cancel()
 		ctx = limited
 	}
-	return errorOfPanic(func() error { return do(ctx) })
+	return contain.Panic(func() error { return do(ctx) })
 }
 
 func (e *engine) claim(do core.Claim) core.Claimed {
@@ -173,7 +174,7 @@ func isFinal(err error) bool {
 func (e *engine) isWritten(run *core.Run) bool {
 	ended := run.End().Record
 	var r *driver.Record
-	err := errorOfPanic(func() (err error) {
+	err := contain.Panic(func() (err error) {
 		ctx, cancel := context.WithTimeout(e.forWriting(), driverTimeout)
 		defer cancel()
 		r, err = e.driver.Get(ctx, run.Lease.Queue, ended.JobID())

@@ -8,6 +8,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
@@ -66,7 +67,7 @@ func (e *engine) ended(run *core.Run) {
 // done reports the result of an end to the caller that ended the run.
 func (e *engine) done(run *core.Run, err error) {
 	if run.Then != nil {
-		e.report("a function after the end of a job panicked", errorOfPanic(func() error {
+		e.report("a function after the end of a job panicked", contain.Panic(func() error {
 			run.Then(err)
 			return nil
 		}))

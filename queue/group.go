@@ -10,6 +10,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
@@ -197,7 +198,7 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 	g.mu.Unlock()
 	if err != nil && q != nil {
 		// The group was closed meanwhile, without waiting for the constructor.
-		err = errors.Join(err, errorOfPanic(func() error { q.Close(g.ctx); return nil }))
+		err = errors.Join(err, contain.Panic(func() error { q.Close(g.ctx); return nil }))
 	}
 	if err != nil {
 		creation.err = err
@@ -237,7 +238,7 @@ func (g *queueGroup) use(hooks groupHooks) {
 
 // call calls a hook, and logs a panic.
 func (g *queueGroup) call(ctx context.Context, hook, name string, f func()) {
-	err := errorOfPanic(func() error { f(); return nil })
+	err := contain.Panic(func() error { f(); return nil })
 	if err != nil {
 		logging.Error(context.WithoutCancel(ctx), message.Fields{
 			"message": "hook of a group panicked",
@@ -254,7 +255,7 @@ func (g *queueGroup) build(build queueBuilder) (amboy.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = errorOfPanic(func() error {
+	err = contain.Panic(func() error {
 		if q.Info().Started {
 			return nil
 		}
@@ -262,7 +263,7 @@ func (g *queueGroup) build(build queueBuilder) (amboy.Queue, error) {
 	})
 	if err != nil {
 		// Start may have started parts of the queue before it failed.
-		closeErr := errorOfPanic(func() error { q.Close(g.ctx); return nil })
+		closeErr := contain.Panic(func() error { q.Close(g.ctx); return nil })
 		return nil, errors.Join(fmt.Errorf("starting the queue: %w", err), closeErr)
 	}
 	return q, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 )
 
 // ErrGroupClosed is wrapped by the errors of calls on a closed queue group or group
@@ -195,7 +196,7 @@ func (c *groupCache) removeIf(ctx context.Context, cached *cachedQueue, uses int
 		return err
 	}
 	var gone bool
-	err := errorOfPanic(func() (err error) {
+	err := contain.Panic(func() (err error) {
 		gone, err = closeIfIdle(ctx)
 		return err
 	})
@@ -212,7 +213,7 @@ func (c *groupCache) removeIf(ctx context.Context, cached *cachedQueue, uses int
 // checkIdle returns an error if the queue has work.
 func checkIdle(ctx context.Context, q amboy.Queue) error {
 	var stats amboy.QueueStats
-	err := errorOfPanic(func() error {
+	err := contain.Panic(func() error {
 		stats = q.Stats(ctx)
 		return nil
 	})
@@ -290,7 +291,7 @@ func (c *groupCache) getSettled(name string) amboy.Queue {
 
 // shut closes a queue that was taken out, and calls the hook.
 func (c *groupCache) shut(ctx context.Context, cached *cachedQueue) error {
-	err := errorOfPanic(func() error { cached.Close(ctx); return nil })
+	err := contain.Panic(func() error { cached.Close(ctx); return nil })
 	if err != nil {
 		return err
 	}
@@ -299,7 +300,7 @@ func (c *groupCache) shut(ctx context.Context, cached *cachedQueue) error {
 
 // cleanUp calls the hook for a queue that was closed.
 func (c *groupCache) cleanUp(ctx context.Context, cached *cachedQueue) error {
-	return errorOfPanic(func() error {
+	return contain.Panic(func() error {
 		if c.hook == nil {
 			return nil
 		}

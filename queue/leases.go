@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/codec"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/job"
@@ -604,7 +605,7 @@ func (q *driverQueue) retryAtOnce(ctx context.Context, j amboy.Job) {
 
 // resolveSafely decodes a job. A panic of its own code is returned as an error.
 func (q *driverQueue) resolveSafely(r *driver.Record) (j amboy.Job, err error) {
-	err = errorOfPanic(func() (err error) {
+	err = contain.Panic(func() (err error) {
 		j, err = q.form.resolve(r)
 		return err
 	})
@@ -681,7 +682,7 @@ func (l *Leases) edit(ctx context.Context, edit LeaseEdit) error {
 	if edit.MaxAttempts > 0 {
 		j.UpdateRetryInfo(amboy.JobRetryOptions{MaxAttempts: &edit.MaxAttempts})
 	}
-	err = errorOfPanic(func() (err error) {
+	err = contain.Panic(func() (err error) {
 		if edit.Payload != nil {
 			err = job.SetPayload(j, *edit.Payload)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,22 +48,6 @@ type lifecycle struct {
 	// was started.
 	made   context.Context
 	ending ending
-}
-
-var lastQueue atomic.Int64
-
-// newOwnerID returns an ID for an owner of jobs. It is unique among the processes that
-// share a store.
-func newOwnerID(kind string) string {
-	return fmt.Sprintf("%s.%s.%d.%d", kind, hostname(), os.Getpid(), lastQueue.Add(1))
-}
-
-func hostname() string {
-	host, err := os.Hostname()
-	if err != nil {
-		return "unknown-host"
-	}
-	return host
 }
 
 func newLifecycle(id string) lifecycle {

@@ -14,7 +14,9 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/presence"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
@@ -95,7 +97,7 @@ var (
 )
 
 func newLocal(opts LocalOptions, invalid error) *local {
-	q := &local{lifecycle: newLifecycle(newOwnerID("local")), opts: opts, invalid: invalid, now: time.Now, opened: time.Now()}
+	q := &local{lifecycle: newLifecycle(presence.NewID("local")), opts: opts, invalid: invalid, now: time.Now, opened: time.Now()}
 	q.shut = q.closeAll
 	q.announcer.init()
 	q.schedule.KeepFinished = opts.KeepFinished
@@ -223,7 +225,7 @@ func (q *local) insert(ctx context.Context, jobs []amboy.Job) error {
 // newEntry checks a job that is to be put, and makes its entry. A panic of the job is
 // returned as an error.
 func (q *local) newEntry(j amboy.Job) (e *localEntry, err error) {
-	err = errorOfPanic(func() (err error) {
+	err = contain.Panic(func() (err error) {
 		e, err = q.describe(j)
 		return err
 	})
@@ -295,7 +297,7 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 			continue
 		}
 		if err == nil {
-			err = errorOfPanic(func() error { return q.add(e) })
+			err = contain.Panic(func() error { return q.add(e) })
 			q.dropUnfinished(e, err)
 		}
 		worker, putter := q.wakeWorker(), q.wakePutter()
@@ -459,7 +461,7 @@ func (q *local) shortenWaits() {
 		if !s.Scheduled {
 			continue // this wait is not part of the job's times
 		}
-		err := errorOfPanic(func() error {
+		err := contain.Panic(func() error {
 			times := s.Entry.Job.job.TimeInfo()
 			s.Entry.Job.job.UpdateTimeInfo(amboy.JobTimeInfo{ // Only these: it may run by now and change its other times.
 				WaitUntil:  earlier(times.WaitUntil, s.By),
@@ -498,7 +500,7 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 			return nil
 		}
 		runs := false
-		err := errorOfPanic(func() error {
+		err := contain.Panic(func() error {
 			runs = q.mayRun(e, failed)
 			if runs {
 				now := q.now()
@@ -520,7 +522,7 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 // endPanicked ends an entry that was taken, after its job has panicked outside its run.
 func (q *local) endPanicked(e *localEntry, panicked error) {
 	j, now := e.Job.job, q.now()
-	err := errorOfPanic(func() error {
+	err := contain.Panic(func() error {
 		j.AddError(panicked)
 		doNotRetry(j)
 		markComplete(j, now)
@@ -747,7 +749,7 @@ func (q *local) finish(e *localEntry) {
 
 // endOnce ends the attempt. Only the call that has set e.Job.ending calls it.
 func (q *local) endOnce(e *localEntry) {
-	err := errorOfPanic(func() error {
+	err := contain.Panic(func() error {
 		q.endAttempt(e)
 		return nil
 	})

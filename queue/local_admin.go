@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
@@ -116,7 +117,7 @@ func (a localAdmin) OldestReady(ctx context.Context, queues []string, now time.T
 			}
 		}
 		a.mu.Unlock()
-		err = errorOfPanic(func() error {
+		err = contain.Panic(func() error {
 			for _, j := range found {
 				driver.SetOldest(since, a.id, j.TimeInfo())
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 )
 
 // minGroupTTL is the shortest time to live of the queues of a group, except for 0.
@@ -38,7 +39,7 @@ func (o *LocalQueueOptions) BuildQueue(ctx context.Context) (q amboy.Queue, err 
 	if err != nil {
 		return nil, err
 	}
-	err = errorOfPanic(func() error {
+	err = contain.Panic(func() error {
 		q, err = o.Constructor(ctx)
 		return err
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
@@ -152,7 +153,7 @@ func (o *MongoDBQueueOptions) workers(name string) (workers int, err error) {
 	if o.WorkerPoolSize == nil {
 		return *o.NumWorkers, nil
 	}
-	err = errorOfPanic(func() error {
+	err = contain.Panic(func() error {
 		workers = o.WorkerPoolSize(name)
 		return nil
 	})

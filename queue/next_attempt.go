@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
 )
@@ -68,7 +69,7 @@ func nextRetryInfo(retry amboy.JobRetryInfo) amboy.JobRetryInfo {
 // attempt.
 func nextTimes(j amboy.Job, ofQueue amboy.RetryPolicy, now time.Time) (times amboy.JobTimeInfo, err error) {
 	var delay time.Duration
-	err = errorOfPanic(func() error {
+	err = contain.Panic(func() error {
 		delay = amboy.RetryDelay(j, ofQueue)
 		return nil
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/internal/activity"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -185,7 +186,7 @@ func isReady(m dependency.Manager, failed []string) bool {
 // and failed lists those that failed. If state is Unresolved, reason says why. The caller
 // must hold no lock, because a manager may read files.
 func consult(m dependency.Manager, failed []string) (state dependency.State, reason error) {
-	err := errorOfPanic(func() error {
+	err := contain.Panic(func() error {
 		state, reason = ask(m, failed)
 		return nil
 	})
@@ -198,7 +199,7 @@ func consult(m dependency.Manager, failed []string) (state dependency.State, rea
 // typeOf returns the registered type of a dependency manager, or its Go type if Type
 // panics.
 func typeOf(m dependency.Manager) (name string) {
-	err := errorOfPanic(func() error {
+	err := contain.Panic(func() error {
 		name = m.Type().Name
 		return nil
 	})

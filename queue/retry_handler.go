@@ -11,6 +11,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 )
 
@@ -292,7 +293,7 @@ func (h *BasicRetryHandler) setTimer() {
 // one.
 func (h *BasicRetryHandler) handle(ctx context.Context, r *jobRetry) {
 	r.begin(h.now())
-	err := errorOfPanic(func() error { return h.try(ctx, r) })
+	err := contain.Panic(func() error { return h.try(ctx, r) })
 	switch {
 	case err == nil:
 	case ctx.Err() != nil || isRetrySettled(err):
@@ -321,7 +322,7 @@ func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
 	}
 	next, err := h.nextInTurn(r)
 	if err == nil {
-		err = errorOfPanic(func() error { return h.queue.CompleteRetryingAndPut(ctx, r.job, next) })
+		err = contain.Panic(func() error { return h.queue.CompleteRetryingAndPut(ctx, r.job, next) })
 	}
 	if isDecidedByJob(err) {
 		return h.end(ctx, r, err)
@@ -341,7 +342,7 @@ func (h *BasicRetryHandler) nextInTurn(r *jobRetry) (amboy.Job, error) {
 // next returns the next attempt of a job. It returns a *noNextAttemptError if the reason
 // is the job itself, and another error if the job is not to be retried here.
 func (h *BasicRetryHandler) next(r *jobRetry) (next amboy.Job, err error) {
-	err = errorOfPanic(func() error {
+	err = contain.Panic(func() error {
 		if !r.job.RetryInfo().ShouldRetry() {
 			return errNoRetryNeeded
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -152,7 +153,7 @@ func (s driverStore) markComplete(ctx context.Context, records []*driver.Record)
 	for i, r := range records {
 		ended := s.complete(r, now)
 		if r.RetryInfo.ShouldRetry() && r.Status.Completed {
-			errs[i] = errorOfPanic(func() error { return s.driver.EndRetry(ctx, ended) })
+			errs[i] = contain.Panic(func() error { return s.driver.EndRetry(ctx, ended) })
 			s.report(ctx, r, ended, now, errs[i])
 			continue
 		}
@@ -172,7 +173,7 @@ func (s driverStore) completeAll(ctx context.Context, completions []driver.Compl
 	if len(completions) == 0 {
 		return nil
 	}
-	err := errorOfPanic(func() (err error) {
+	err := contain.Panic(func() (err error) {
 		errs, err = s.driver.Complete(ctx, completions)
 		return err
 	})
@@ -188,7 +189,7 @@ func (s driverStore) abandon(ctx context.Context, records []*driver.Record) (err
 	for i, r := range records {
 		handBacks[i].Lease = driver.LeaseOf(r)
 	}
-	err := errorOfPanic(func() (err error) {
+	err := contain.Panic(func() (err error) {
 		errs, err = s.driver.Release(ctx, handBacks)
 		return err
 	})

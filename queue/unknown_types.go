@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/codec"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
@@ -43,7 +44,7 @@ func (q *driverQueue) leave(ctx context.Context, run *core.Run, reason error) {
 	fields["kind"] = kind.String()
 	logging.Warning(ctx, fields)
 	// The type may have been registered since it was not found.
-	err := errorOfPanic(func() error {
+	err := contain.Panic(func() error {
 		_, err := q.form.resolve(run.Record)
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 )
 
@@ -32,7 +33,7 @@ func (l *lifecycle) setWorkers(n int) error {
 	if !ok || !l.isStarted() || n == 0 && c.configured == 0 {
 		return nil
 	}
-	err := errorOfPanic(func() error { return c.resize(runner) })
+	err := contain.Panic(func() error { return c.resize(runner) })
 	if err != nil && !l.isStopped() {
 		return fmt.Errorf("resizing the runner of queue %q: %w", l.id, err)
 	}
@@ -84,7 +85,7 @@ func (l *lifecycle) numWorkers() (n int) {
 	if !ok {
 		return 0
 	}
-	err := errorOfPanic(func() error {
+	err := contain.Panic(func() error {
 		n = runner.Workers()
 		return nil
 	})
