@@ -206,12 +206,7 @@ func (a *announcer) newActivity(now time.Time) (notes []driver.Note, version uin
 
 // presence describes this process and its queues.
 func (e *engine) presence(started, now time.Time) presence.Process {
-	e.mu.Lock()
-	open := make([]*driverQueue, 0, len(e.queues))
-	for _, q := range e.queues {
-		open = append(open, q)
-	}
-	e.mu.Unlock()
+	open := e.openQueueList()
 	queues := make([]presence.Queue, len(open))
 	for i, q := range open {
 		queues[i] = presence.Queue{Name: q.name, Workers: q.numWorkers(), Started: q.isStarted()}

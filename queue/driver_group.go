@@ -224,7 +224,7 @@ func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGr
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("making a driver group: %w", err)
 	}
-	e := newEngine(opts.DefaultQueue, opts.Workers)
+	e := newEngine(opts.DefaultQueue.ofEngine(opts.Workers))
 	merge := func(name string, call []amboy.QueueOptions) (queueBuilder, error) { return opts.merge(e, name, call) }
 	times := groupTimes{ttl: opts.TTL, prune: opts.PruneFrequency, create: max(opts.BackgroundCreateFrequency, 0)}
 	g := newDriverGroup(ctx, e, times, merge, e.close, groupHooks{opts.OnOpen, opts.OnClose})
@@ -286,7 +286,7 @@ func (o DriverGroupOptions) merge(e *engine, name string, call []amboy.QueueOpti
 				return nil, fmt.Errorf("making the middleware of the queue: %w", err)
 			}
 		}
-		return newDriverQueue(e, e.id+"."+name, opts)
+		return newDriverQueue(e, e.id+"."+name, opts.ofQueue())
 	}, nil
 }
 

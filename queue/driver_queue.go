@@ -12,7 +12,6 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
-	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -26,11 +25,13 @@ type driverQueue struct {
 	driver     driver.Driver
 	line       *core.Line
 	form       storedForm
-	retention  Retention
+	retention  amboy.Retention
 	maxRunning int
 	typeLimits map[string]amboy.TypeLimit
 	rate       *amboy.Rate
 	startAgain bool
+	// policyAtEnd is that of the options.
+	policyAtEnd func(h amboy.RetryHandler) (policy amboy.RetryPolicy, ok bool)
 
 	// Each call that inserts jobs holds puts for reading, so that CloseIfIdle can keep
 	// inserts out.
@@ -67,53 +68,66 @@ var (
 	_ amboy.MiddlewareQueue  = (*driverQueue)(nil)
 )
 
+// queueOptions configure a queue on an engine. They must be valid.
+type queueOptions struct {
+	name             string
+	form             storedForm
+	retention        amboy.Retention
+	maxInterruptions int
+	// maxRunning, rate and typeLimits are stored at Start if they are set.
+	maxRunning int
+	rate       *amboy.Rate
+	typeLimits map[string]amboy.TypeLimit
+	middleware []amboy.Middleware
+	// startAgain makes Start on a started queue return nil instead of an error.
+	startAgain bool
+	// newRunner and newRetryHandler make the parts of the queue.
+	newRunner       func(q amboy.Queue) (amboy.Runner, error)
+	newRetryHandler func(q amboy.RetryableQueue) (amboy.RetryHandler, error)
+	// policyAtEnd returns the policy of a retry handler whose next attempts the queue may
+	// write together with the end of the attempt before. It returns false for others.
+	policyAtEnd func(h amboy.RetryHandler) (policy amboy.RetryPolicy, ok bool)
+}
+
 // newDriverQueue makes a queue. The options must be valid.
-func newDriverQueue(e *engine, id string, opts DriverQueueOptions) (*driverQueue, error) {
+func newDriverQueue(e *engine, id string, opts queueOptions) (*driverQueue, error) {
 	q := &driverQueue{
-		lifecycle:  newLifecycle(id),
-		name:       opts.Name,
-		line:       &core.Line{Queue: opts.Name, MaxInterruptions: opts.Retryable.MaxInterruptions},
-		engine:     e,
-		driver:     e.driver,
-		form:       storedForm{opts.Format, opts.Codec},
-		retention:  opts.Retention,
-		maxRunning: opts.MaxRunning,
-		typeLimits: opts.TypeLimits,
-		rate:       opts.Rate,
-		startAgain: opts.startAgain,
+		lifecycle:   newLifecycle(id),
+		name:        opts.name,
+		line:        &core.Line{Queue: opts.name, MaxInterruptions: opts.maxInterruptions},
+		engine:      e,
+		driver:      e.driver,
+		form:        opts.form,
+		retention:   opts.retention,
+		maxRunning:  opts.maxRunning,
+		typeLimits:  opts.typeLimits,
+		rate:        opts.rate,
+		startAgain:  opts.startAgain,
+		policyAtEnd: opts.policyAtEnd,
 	}
 	q.shut = q.closeAll
 	q.middleware.insert = q.insert
-	err := q.Use(opts.Middleware...)
+	err := q.Use(opts.middleware...)
 	if err != nil {
 		return nil, err
 	}
-	err = q.makeRunner(opts)
+	var runner amboy.Runner
+	err = contain.Panic(func() (err error) {
+		runner, err = opts.newRunner(q)
+		return err
+	})
 	if err != nil {
+		return nil, fmt.Errorf("making the runner of queue %q: %w", q.name, err)
+	}
+	if err = q.SetRunner(runner); err != nil {
 		return nil, err
 	}
-	q.handler, err = NewBasicRetryHandler(q, opts.Retryable.RetryHandler)
+	q.handler, err = opts.newRetryHandler(q)
 	if err != nil {
 		return nil, err
 	}
 	e.add(q)
 	return q, nil
-}
-
-func (q *driverQueue) makeRunner(opts DriverQueueOptions) error {
-	if opts.NewRunner == nil {
-		q.runner = pool.NewLocalWorkers(opts.NumWorkers, q)
-		return nil
-	}
-	var made amboy.Runner
-	err := contain.Panic(func() (err error) {
-		made, err = opts.NewRunner(q)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("making the runner of queue %q: %w", q.name, err)
-	}
-	return q.SetRunner(made)
 }
 
 // QueueName returns the queue's name in the store.

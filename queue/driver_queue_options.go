@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/codec"
+	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -158,14 +159,53 @@ func newQueueWithEngine(opts DriverQueueOptions) (*driverQueue, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	e := newEngine(opts, 0)
-	q, err := newDriverQueue(e, e.id, opts)
+	e := newEngine(opts.ofEngine(0))
+	q, err := newDriverQueue(e, e.id, opts.ofQueue())
 	if err != nil {
 		e.leaveStore()
 		return nil, err
 	}
 	q.ownsEngine = true
 	return q, nil
+}
+
+// ofEngine returns the options that concern the store, for an engine with a number of
+// workers.
+func (o *DriverQueueOptions) ofEngine(workers int) engineOptions {
+	return engineOptions{
+		driver:       o.Driver,
+		ownsDriver:   o.CloseDriver,
+		leaseTime:    o.LockTimeout,
+		pollInterval: o.PollInterval,
+		retryScan:    o.Retryable.StaleRetryingMonitorInterval,
+		workers:      workers,
+		now:          o.now,
+	}
+}
+
+// ofQueue returns the options that concern one queue.
+func (o *DriverQueueOptions) ofQueue() queueOptions {
+	newRunner, retry := o.NewRunner, o.Retryable.RetryHandler
+	if newRunner == nil {
+		workers := o.NumWorkers
+		newRunner = func(q amboy.Queue) (amboy.Runner, error) { return pool.NewLocalWorkers(workers, q), nil }
+	}
+	return queueOptions{
+		name:             o.Name,
+		form:             storedForm{o.Format, o.Codec},
+		retention:        o.Retention,
+		maxInterruptions: o.Retryable.MaxInterruptions,
+		maxRunning:       o.MaxRunning,
+		rate:             o.Rate,
+		typeLimits:       o.TypeLimits,
+		middleware:       o.Middleware,
+		startAgain:       o.startAgain,
+		newRunner:        newRunner,
+		newRetryHandler: func(q amboy.RetryableQueue) (amboy.RetryHandler, error) {
+			return NewBasicRetryHandler(q, retry)
+		},
+		policyAtEnd: policyAtEnd,
+	}
 }
 
 // RetryableQueueOptions configure how a queue retries jobs.

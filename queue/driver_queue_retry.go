@@ -49,12 +49,15 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 // the end of this attempt. The store writes both in one call. If the retry handler must
 // make the next attempt, or the job has none, replaceAtEnd returns nil and changes nothing.
 func (q *driverQueue) replaceAtEnd(j amboy.Job, r *driver.Record) (next *driver.Record) {
-	handler, ok := q.RetryHandler().(*BasicRetryHandler)
-	if !ok || !q.engine.replaces || !handler.Started() || j.RetryInfo().GetRemainingAttempts() == 0 {
+	if !q.engine.replaces || j.RetryInfo().GetRemainingAttempts() == 0 {
+		return nil
+	}
+	policy, ok := q.policyAtEnd(q.RetryHandler())
+	if !ok {
 		return nil
 	}
 	now := r.TimeInfo.End
-	next, err := nextRecord(j, r, handler.opts.RetryPolicy, now)
+	next, err := nextRecord(j, r, policy, now)
 	if err != nil {
 		return nil // the handler gets the same error, and ends the job
 	}

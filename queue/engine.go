@@ -129,23 +129,38 @@ const fewQueues = 8
 // unlimited is longer than any queue lives.
 const unlimited = 100 * 365 * 24 * time.Hour
 
-// newEngine makes an engine. opts are validated options; those that concern the store are
-// used. workers is the number of jobs that run at once in all queues; 0 means that only
-// the queues' own numbers are a limit.
-func newEngine(opts DriverQueueOptions, workers int) *engine {
-	features := opts.Driver.Features()
+// engineOptions configure an engine. They must be valid.
+type engineOptions struct {
+	driver driver.Driver
+	// ownsDriver makes the engine close the driver.
+	ownsDriver bool
+	leaseTime  time.Duration
+	// pollInterval is how often a driver without notifications is asked for jobs.
+	pollInterval time.Duration
+	// retryScan is how often the store is scanned for retries that were left behind.
+	retryScan time.Duration
+	// workers is the number of jobs that run at once in all queues; 0 means that only the
+	// queues' own numbers are a limit.
+	workers int
+	// now is the clock of an engine that does nothing by itself; nil for other engines.
+	now func() time.Time
+}
+
+// newEngine makes an engine.
+func newEngine(opts engineOptions) *engine {
+	features := opts.driver.Features()
 	e := &engine{
 		id:            presence.NewID("driver"),
-		driver:        opts.Driver,
-		ownsDriver:    opts.CloseDriver,
+		driver:        opts.driver,
+		ownsDriver:    opts.ownsDriver,
 		now:           time.Now,
-		maxRunning:    workers,
-		leaseTime:     opts.LockTimeout,
+		maxRunning:    opts.workers,
+		leaseTime:     opts.leaseTime,
 		inline:        !features.Durable,
 		replaces:      features.NextAttempts,
 		sharesRetries: features.SharedRetries,
 		limits:        features.Limits,
-		retryScan:     opts.Retryable.StaleRetryingMonitorInterval,
+		retryScan:     opts.retryScan,
 		notified:      features.Notifications,
 		runs:          map[amboy.Job]*core.Run{},
 		queues:        map[string]*driverQueue{},
@@ -153,7 +168,7 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 	}
 	config := core.Config{
 		LeaseTime:   e.leaseTime,
-		MaxRunning:  workers,
+		MaxRunning:  opts.workers,
 		PollMin:     minSafetyPoll,
 		PollMax:     maxSafetyPoll,
 		PollCancels: !e.notified,
@@ -163,7 +178,7 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		Random:      rand.Float64,
 	}
 	if !e.notified {
-		config.PollMin, config.PollMax = opts.PollInterval/2, opts.PollInterval
+		config.PollMin, config.PollMax = opts.pollInterval/2, opts.pollInterval
 	}
 	if opts.now != nil {
 		e.now, e.manual = opts.now, true

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -49,4 +51,28 @@ func (e *engine) sinceStart() time.Duration {
 		return e.now().Sub(e.started)
 	}
 	return time.Since(e.started) + suspension.Total() - e.asleepBefore
+}
+
+// load returns the number of jobs that can run at once in the started queues of this process,
+// and the number of jobs that do.
+func (e *engine) load() (workers, running int) {
+	e.coreMu.Lock()
+	running = len(e.runs)
+	e.coreMu.Unlock()
+	if e.maxRunning > 0 { // also if no queue of the group is open, and one can be opened
+		return e.maxRunning, running
+	}
+	for _, q := range e.openQueueList() {
+		if q.isStarted() {
+			workers += q.numWorkers()
+		}
+	}
+	return workers, running
+}
+
+// openQueueList returns the engine's queues, in no particular order.
+func (e *engine) openQueueList() []*driverQueue {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.queues))
 }

@@ -32,7 +32,7 @@ import (
 type local struct {
 	lifecycle
 	marks   marks
-	opts    LocalOptions
+	opts    localOptions
 	invalid error // the error of invalid options; nil if they are valid
 	now     func() time.Time
 
@@ -96,7 +96,18 @@ var (
 	_ amboy.MiddlewareQueue = (*local)(nil)
 )
 
-func newLocal(opts LocalOptions, invalid error) *local {
+// localOptions are valid queue.LocalOptions.
+type localOptions struct {
+	NumWorkers     int
+	Capacity       int
+	KeepFinished   int
+	PutBeforeStart bool
+	ForwardEdges   bool
+	RetryPolicy    amboy.RetryPolicy
+	Middleware     []amboy.Middleware
+}
+
+func newLocal(opts localOptions, invalid error) *local {
 	q := &local{lifecycle: newLifecycle(presence.NewID("local")), opts: opts, invalid: invalid, now: time.Now, opened: time.Now()}
 	q.shut = q.closeAll
 	q.announcer.init()

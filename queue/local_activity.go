@@ -32,3 +32,14 @@ func (q *local) TellSchedules(ctx context.Context, schedules ...amboy.ScheduleIn
 func (q *local) ForgetSchedules(ctx context.Context, names ...string) error {
 	return q.forgetSchedules(ctx, q.admin(), q.id, names)
 }
+
+// load returns the number of jobs that can run at once, if the queue has started, and the
+// number of jobs that do.
+func (q *local) load() (workers, running int) {
+	if q.isStarted() {
+		workers = q.numWorkers()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return workers, q.schedule.Running()
+}

@@ -33,7 +33,7 @@ func (j *again) Run(context.Context) {
 func TestABackoffLastsForHoursAfterTheClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &steppedClock{}
-		q := newLocal(LocalOptions{NumWorkers: 1}, nil)
+		q := newLocal(localOptions{NumWorkers: 1}, nil)
 		q.now, q.timer.now = clock.now, clock.now
 		require.NoError(t, q.Start(t.Context()))
 		defer q.Close(context.Background())
@@ -73,7 +73,7 @@ func (j *startsMeanwhile) TimeInfo() amboy.JobTimeInfo {
 func TestAShortenedBackoffTakesBackThatTheJobHasStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &steppedClock{}
-		q := newLocal(LocalOptions{NumWorkers: 1}, nil)
+		q := newLocal(localOptions{NumWorkers: 1}, nil)
 		q.now, q.timer.now = clock.now, clock.now
 		require.NoError(t, q.Start(t.Context()))
 		defer q.Close(context.Background())

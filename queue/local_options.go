@@ -73,7 +73,7 @@ func NewLocal(opts LocalOptions) (amboy.Queue, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	q := newLocal(opts, nil)
+	q := newLocal(localOptions(opts), nil)
 	if err := q.Use(opts.Middleware...); err != nil {
 		return nil, err
 	}
@@ -108,5 +108,5 @@ func newBounded(opts LocalOptions) *local {
 	if err == nil && opts.Capacity == 0 {
 		err = errors.New("invalid local queue options: capacity must be at least 1 (is 0)")
 	}
-	return newLocal(opts, err)
+	return newLocal(localOptions(opts), err)
 }

@@ -30,7 +30,7 @@ func (j *asked) ID() string {
 }
 
 func TestAStuckJobIsAskedForItsIDWithTheLockOfTheQueue(t *testing.T) {
-	q := newLocal(LocalOptions{NumWorkers: 1}, nil)
+	q := newLocal(localOptions{NumWorkers: 1}, nil)
 	j := &asked{queue: q}
 	require.ErrorIs(t, q.ReportStuck(t.Context(), j, amboy.StuckRun{}), amboy.ErrLeaseLost)
 	assert.False(t, j.locked)

@@ -48,32 +48,16 @@ func (s *Store) Measure() ProcessMeasures {
 	return s.measure()
 }
 
-func (e *engine) measure() ProcessMeasures {
-	m := ProcessMeasures{
+func measureEngine(e *engine) ProcessMeasures {
+	workers, running := e.load()
+	return ProcessMeasures{
+		Workers: workers, Running: running,
 		Claims: e.meter.claims.Load(), FailedClaims: e.meter.failedClaims.Load(), ClaimedJobs: e.meter.claimedJobs.Load(),
 		Renewals: e.meter.renewals.Load(), LateRenewals: e.meter.lateRenewals.Load(),
 		Fenced: e.meter.fenced.Load(), Taken: e.meter.taken.Load(),
 		Interruptions: e.meter.interruptions.Load(), Parked: e.meter.parked.Load(),
 		Attempts: e.activity.Totals(),
 	}
-	e.coreMu.Lock()
-	m.Running = len(e.runs)
-	e.coreMu.Unlock()
-	e.mu.Lock()
-	open := make([]*driverQueue, 0, len(e.queues))
-	for _, q := range e.queues {
-		open = append(open, q)
-	}
-	e.mu.Unlock()
-	for _, q := range open {
-		if q.isStarted() {
-			m.Workers += q.numWorkers()
-		}
-	}
-	if e.maxRunning > 0 { // also if no queue of the group is open, and one can be opened
-		m.Workers = e.maxRunning
-	}
-	return m
 }
 
 // add adds the measures of other queues of this process.
@@ -94,20 +78,14 @@ func (m *ProcessMeasures) add(other ProcessMeasures) {
 
 func measureEngines(engines []*engine) (sum ProcessMeasures) {
 	for _, e := range engines {
-		sum.add(e.measure())
+		sum.add(measureEngine(e))
 	}
 	return sum
 }
 
-func (q *local) measure() ProcessMeasures {
-	m := ProcessMeasures{Attempts: q.announcer.activity.Totals()}
-	if q.isStarted() {
-		m.Workers = q.numWorkers()
-	}
-	q.mu.Lock()
-	m.Running = q.schedule.Running()
-	q.mu.Unlock()
-	return m
+func measureLocal(q *local) ProcessMeasures {
+	workers, running := q.load()
+	return ProcessMeasures{Workers: workers, Running: running, Attempts: q.announcer.activity.Totals()}
 }
 
 // groupMeter adds up the measures of the queues of a local group. It keeps the

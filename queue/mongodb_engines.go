@@ -81,14 +81,13 @@ func (o mongoDBEngineOptions) open(ctx context.Context) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := DriverQueueOptions{
-		Driver:       store,
-		CloseDriver:  true,
-		LockTimeout:  o.lockTimeout,
-		PollInterval: o.store.PollInterval,
-		Retryable:    RetryableQueueOptions{StaleRetryingMonitorInterval: o.retryScan},
-	}
-	return newEngine(opts, 0), nil
+	return newEngine(engineOptions{
+		driver:       store,
+		ownsDriver:   true,
+		leaseTime:    o.lockTimeout,
+		pollInterval: o.store.PollInterval,
+		retryScan:    o.retryScan,
+	}), nil
 }
 
 // close closes all engines, as engine.close does. It is called after their queues have

@@ -232,7 +232,7 @@ func (g *mongoDBGroup) build(ctx context.Context, merged MongoDBQueueOptions, op
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return newDriverQueue(e, e.id+"."+opts.Name, opts)
+	return newDriverQueue(e, e.id+"."+opts.Name, opts.ofQueue())
 }
 
 // engineFor returns the engine for a queue. o must be valid.

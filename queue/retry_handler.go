@@ -473,3 +473,13 @@ func formatOf(q amboy.RetryableQueue) amboy.Format {
 	}
 	return amboy.JSON
 }
+
+// policyAtEnd returns the policy of a started BasicRetryHandler, whose next attempts a queue
+// may make itself when an attempt ends.
+func policyAtEnd(h amboy.RetryHandler) (policy amboy.RetryPolicy, ok bool) {
+	basic, ok := h.(*BasicRetryHandler)
+	if !ok || !basic.Started() {
+		return nil, false
+	}
+	return basic.opts.RetryPolicy, true
+}

@@ -59,11 +59,16 @@ func StoreOf(q amboy.Queue) (*Store, bool) { return storeOf(q) }
 func StoreOfGroup(g amboy.QueueGroup) (*Store, bool) { return storeOf(g) }
 
 func storeOf(holder any) (*Store, bool) {
-	stored, ok := holder.(interface{ store() *Store })
-	if !ok {
+	switch holder := holder.(type) {
+	case *local:
+		return storeOfLocal(holder), true
+	case *driverQueue:
+		return storeOfQueue(holder, holder), true
+	case interface{ store() *Store }: // of this package, or what embeds it
+		return holder.store(), true
+	default:
 		return nil, false
 	}
-	return stored.store(), true
 }
 
 // Admin returns the operations for reading and managing jobs.

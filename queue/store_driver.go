@@ -51,10 +51,8 @@ func (s driverStore) withQueues(leaseTime time.Duration, queues ...string) *Stor
 	}
 }
 
-func (q *driverQueue) store() *Store { return q.storedAs(q) }
-
-// storedAs returns the store of a queue that is exposed to callers as shown.
-func (q *driverQueue) storedAs(shown amboy.Queue) *Store {
+// storeOfQueue returns the store of a queue that is exposed to callers as shown.
+func storeOfQueue(q *driverQueue, shown amboy.Queue) *Store {
 	s := driverStore{
 		driver:    q.driver,
 		now:       q.engine.now,
@@ -65,13 +63,13 @@ func (q *driverQueue) storedAs(shown amboy.Queue) *Store {
 	s.open = func(string) (amboy.Queue, bool) { return shown, true }
 	s.sinceTurn = func(ctx context.Context) (time.Duration, error) { return longestTurn(ctx, []*engine{q.engine}) }
 	s.refresh = q.engine.announcer.refresh
-	s.measure = q.engine.measure
-	s.countTypes = q.engine.countTypes
+	s.measure = func() ProcessMeasures { return measureEngine(q.engine) }
+	s.countTypes = func() { countTypes(q.engine) }
 	s.setWorkers = q.engine.setWorkers
 	return s
 }
 
-func (q *Inline) store() *Store { return q.storedAs(q) }
+func (q *Inline) store() *Store { return storeOfQueue(q.driverQueue, q) }
 
 func (g *driverGroup) store() *Store {
 	s := storeOfEngines(g.retention, g.form, func() []*engine { return []*engine{g.engine} })
@@ -128,7 +126,7 @@ func storeOfEngines(retention Retention, form storedForm, engines func() []*engi
 		return withEach(engines(), func(e *engine) error { return e.announcer.refresh(ctx) })
 	}
 	s.measure = func() ProcessMeasures { return measureEngines(engines()) }
-	s.countTypes = func() { engines()[0].countTypes() }
+	s.countTypes = func() { countTypes(engines()[0]) }
 	s.setWorkers = func(name string, n int) error {
 		return withEach(engines(), func(e *engine) error { return e.setWorkers(name, n) })
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-func (q *local) store() *Store {
+func storeOfLocal(q *local) *Store {
 	return &Store{
 		admin:      q.admin(),
 		queues:     []string{q.id},
@@ -14,7 +14,7 @@ func (q *local) store() *Store {
 		complete:   q.markAllComplete,
 		open:       func(string) (amboy.Queue, bool) { return q, true },
 		refresh:    q.refresh,
-		measure:    q.measure,
+		measure:    func() ProcessMeasures { return measureLocal(q) },
 		setWorkers: func(_ string, n int) error { return q.setWorkers(n) },
 	}
 }

@@ -80,7 +80,7 @@ func storedTypeCounts(ctx context.Context, store driver.Driver, now time.Time) (
 }
 
 // countTypes counts in the background, unless this process already does.
-func (e *engine) countTypes() {
+func countTypes(e *engine) {
 	if !e.countingTypes.CompareAndSwap(false, true) {
 		return
 	}
@@ -88,12 +88,12 @@ func (e *engine) countTypes() {
 		defer e.countingTypes.Store(false)
 		ctx, cancel := context.WithTimeout(ctx, typeCountTimeout)
 		defer cancel()
-		e.report("could not count jobs by type", e.takeTypeCountTurn(ctx))
+		e.report("could not count jobs by type", takeTypeCountTurn(ctx, e))
 	})
 }
 
 // takeTypeCountTurn counts and stores the result, unless another process has the turn.
-func (e *engine) takeTypeCountTurn(ctx context.Context) error {
+func takeTypeCountTurn(ctx context.Context, e *engine) error {
 	begin := e.now()
 	turn := driver.Note{Kind: typeCountsKind, Key: typeCountsTurn, Until: begin.Add(2 * typeCountTimeout)}
 	_, mine, err := e.driver.KeepNew(ctx, turn, begin)
