@@ -153,3 +153,15 @@ func (q *driverQueue) Stats(ctx context.Context) amboy.QueueStats {
 	}
 	return stats
 }
+
+// resolveSafely decodes a job. A panic of its own code is returned as an error.
+func (q *driverQueue) resolveSafely(r *driver.Record) (j amboy.Job, err error) {
+	err = contain.Panic(func() (err error) {
+		j, err = q.form.resolve(r)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("decoding the job: %w", err)
+	}
+	return j, nil
+}

@@ -145,3 +145,6 @@ func findLatest(ctx context.Context, d driver.Driver, queue string, ids []string
 		page.After = found.Next
 	}
 }
+
+// maxFound is the maximum number of IDs in a query.
+const maxFound = 500

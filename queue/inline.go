@@ -34,10 +34,35 @@ type InlineOptions struct {
 // starts it. It is safe for concurrent use. amboytest.Queue is an Inline queue with
 // assertions.
 type Inline struct {
-	*driverQueue
+	inlineQueue
+	inner *driverQueue // inlineQueue
 	clock   *inlineClock
 	runs    *pool.Inline
 	retries *inlineRetries
+}
+
+// inlineQueue lists what an Inline queue can do as a driver-backed queue.
+type inlineQueue interface {
+	interface{ QueueName() string }
+	amboy.RetryableQueue
+	amboy.JobReleaser
+	amboy.JobSnoozer
+	amboy.JobContexter
+	amboy.JobCompleter
+	amboy.TransactionalCompleter
+	amboy.JobFinder
+	amboy.QueueController
+	amboy.RateController
+	amboy.TypeLimiter
+	amboy.ProgressSetter
+	amboy.StuckReporter
+	amboy.QueueMarker
+	amboy.ScheduleTeller
+	amboy.MiddlewareQueue
+	amboy.EventSource
+	amboy.CompletionWaiter
+	amboy.IdleCloser
+	amboy.CloseReporter
 }
 
 var (
@@ -72,7 +97,8 @@ func NewInline(opts InlineOptions) (*Inline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making an inline queue: %w", err)
 	}
-	q.driverQueue = made.(*driverQueue)
+	q.inner = made.(*driverQueue)
+	q.inlineQueue = q.inner
 	err = q.setParts(opts)
 	return q, err
 }
@@ -85,7 +111,7 @@ func (q *Inline) setParts(opts InlineOptions) error {
 	}
 	handler.now = q.clock.Now
 	q.retries = &inlineRetries{BasicRetryHandler: handler}
-	if err := q.driverQueue.SetRetryHandler(q.retries); err != nil {
+	if err := q.inner.SetRetryHandler(q.retries); err != nil {
 		return err
 	}
 	return q.runs.SetQueue(q)
@@ -95,24 +121,24 @@ var errInlineParts = errors.New("an inline queue uses its own")
 
 // SetRunner always returns an error: an Inline queue runs its jobs itself.
 func (q *Inline) SetRunner(amboy.Runner) error {
-	return fmt.Errorf("setting the runner of queue %q: %w", q.id, errInlineParts)
+	return fmt.Errorf("setting the runner of queue %q: %w", q.ID(), errInlineParts)
 }
 
 // SetRetryHandler always returns an error: an Inline queue retries its jobs itself.
 func (q *Inline) SetRetryHandler(amboy.RetryHandler) error {
-	return fmt.Errorf("setting the retry handler of queue %q: %w", q.id, errInlineParts)
+	return fmt.Errorf("setting the retry handler of queue %q: %w", q.ID(), errInlineParts)
 }
 
 // Next returns a job to run and marks it as running. Unlike Next of other queues it does
 // not wait: it returns nil if no job may run now. On the way it ends the jobs that have
 // expired, or whose dependency has passed or can't be resolved.
 func (q *Inline) Next(ctx context.Context) amboy.Job {
-	for ctx.Err() == nil && !q.isStopped() {
-		run := q.engine.tryNext(q.line)
+	for ctx.Err() == nil && !q.inner.isStopped() {
+		run := q.inner.engine.tryNext(q.inner.line)
 		if run == nil {
 			return nil
 		}
-		if j := q.decodeAndStart(ctx, run); j != nil {
+		if j := q.inner.decodeAndStart(ctx, run); j != nil {
 			return j
 		}
 	}
@@ -123,7 +149,7 @@ func (q *Inline) Next(ctx context.Context) amboy.Job {
 // retry. It returns false if no job may run now, for instance because all are scheduled
 // for later, or if the queue is closed. It starts the queue if needed.
 func (q *Inline) RunNext(ctx context.Context) bool {
-	if q.is(created) {
+	if q.inner.is(created) {
 		if err := q.Start(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, amboy.ErrAlreadyStarted) {
 			return false
 		}
@@ -165,7 +191,7 @@ func (q *Inline) Now() time.Time { return q.clock.Now() }
 // queue's rate may run. It returns false if there is none. The time is known once RunNext has
 // returned false.
 func (q *Inline) NextTime() (time.Time, bool) {
-	due := q.engine.nextDue()
+	due := q.inner.engine.nextDue()
 	if retry, ok := q.retries.nextDue(); ok && (due.IsZero() || retry.Before(due)) {
 		due = retry
 	}
@@ -178,27 +204,27 @@ func (q *Inline) AdvanceTo(t time.Time) {
 	if !q.clock.advance(t) {
 		return
 	}
-	q.engine.report("could not remove finished jobs", q.engine.forget(q.open, t))
+	q.inner.engine.report("could not remove finished jobs", q.inner.engine.forget(q.inner.open, t))
 	q.retries.run()
 }
 
 // WaitComplete runs jobs, each at its time, until all have ended, and then returns true.
 // It returns false if ctx ends first, the queue is closed, or the jobs that are left
 // can't run, for instance because they are parked or the queue is paused.
-func (q *Inline) WaitComplete(ctx context.Context) bool { return q.runWhile(ctx, q.idle) }
+func (q *Inline) WaitComplete(ctx context.Context) bool { return q.runWhile(ctx, q.inner.idle) }
 
 // WaitJobComplete is WaitComplete for one job. It returns false if the job does not
 // exist.
 func (q *Inline) WaitJobComplete(ctx context.Context, id string) bool {
-	if _, err := q.driver.Get(ctx, q.name, id); err != nil {
+	if _, err := q.inner.driver.Get(ctx, q.inner.name, id); err != nil {
 		return false
 	}
-	return q.runWhile(ctx, func(ctx context.Context) bool { return q.hasEnded(ctx, id) })
+	return q.runWhile(ctx, func(ctx context.Context) bool { return q.inner.hasEnded(ctx, id) })
 }
 
 // runWhile runs jobs until a condition holds.
 func (q *Inline) runWhile(ctx context.Context, done func(context.Context) bool) bool {
-	for ctx.Err() == nil && !q.isStopped() {
+	for ctx.Err() == nil && !q.inner.isStopped() {
 		if done(ctx) {
 			return true
 		}
@@ -213,3 +239,5 @@ func (q *Inline) runWhile(ctx context.Context, done func(context.Context) bool) 
 	}
 	return false
 }
+
+func (q *Inline) overDriver() *driverQueue { return q.inner }

@@ -47,11 +47,23 @@ type Leases struct {
 // LeasesOf returns the leases of a queue's jobs, and false for a queue that is not a queue
 // of this package over a driver. The queue must be started before a job of it is leased.
 func LeasesOf(q amboy.Queue) (*Leases, bool) {
-	holder, ok := q.(interface{ leases() *Leases })
+	inner, ok := overDriver(q)
 	if !ok {
 		return nil, false
 	}
-	return holder.leases(), true
+	return leasesOf(inner), true
+}
+
+// overDriver returns the queue over a driver that q is, or is made of.
+func overDriver(q amboy.Queue) (*driverQueue, bool) {
+	switch q := q.(type) {
+	case *driverQueue:
+		return q, true
+	case interface{ overDriver() *driverQueue }:
+		return q.overDriver(), true
+	default:
+		return nil, false
+	}
 }
 
 // LeasesOfGroup returns the leases of the jobs of all queues of a group, and false for a
@@ -65,7 +77,7 @@ func LeasesOfGroup(g amboy.QueueGroup) (*Leases, bool) {
 	return holder.leases(), true
 }
 
-func (q *driverQueue) leases() *Leases {
+func leasesOf(q *driverQueue) *Leases {
 	return &Leases{
 		driver: q.driver,
 		engine: q.engine,
@@ -92,16 +104,14 @@ func leasesOfGroup(g amboy.QueueGroup, e *engine) *Leases {
 			if err != nil {
 				return nil, err
 			}
-			holder, ok := q.(interface{ overDriver() *driverQueue })
+			inner, ok := overDriver(q)
 			if !ok {
 				return nil, fmt.Errorf("queue %q of the group is a %T, which has no driver", name, q)
 			}
-			return holder.overDriver(), nil
+			return inner, nil
 		},
 	}
 }
-
-func (q *driverQueue) overDriver() *driverQueue { return q }
 
 // Queues returns the names of the only queues that are served; none means all queues of the
 // store.
@@ -237,10 +247,10 @@ func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) 
 		case hasLostAttempt(r):
 			isOther = true // the next attempt may be ready
 			failLost(j)
-			q.endOutside(ctx, j, run, func(err error) { q.reportEnd(ctx, j, err) })
+			endOutside(ctx, q, j, run, func(err error) { q.reportEnd(ctx, j, err) })
 		case hasRunTooLong(r):
 			j.AddRetryableError(&amboy.MaxTimeError{MaxTime: r.TimeInfo.MaxTime})
-			q.endOutside(ctx, j, run, func(err error) { q.reportEnd(ctx, j, err) })
+			endOutside(ctx, q, j, run, func(err error) { q.reportEnd(ctx, j, err) })
 		case q.mayBegin(ctx, j, run):
 			q.publish(amboy.EventStarted, j, now)
 			begun = j
@@ -324,7 +334,7 @@ func (l *Leases) endLost(ctx context.Context, r *driver.Record) error {
 	failLost(j)
 	run := &core.Run{Record: r, Lease: driver.LeaseOf(r)}
 	done := q.engine.result()
-	q.endOutside(context.WithoutCancel(ctx), j, run, func(err error) { done <- err })
+	endOutside(context.WithoutCancel(ctx), q, j, run, func(err error) { done <- err })
 	return q.engine.waitForEnd(ctx, run, done)
 }
 
@@ -359,8 +369,6 @@ func (l *Leases) Find(ctx context.Context, queue string, ids []string) (records 
 	return records, nil
 }
 
-// maxFound is the maximum number of IDs in a query.
-const maxFound = 500
 
 // Extend renews leases, so that they last for a time from now, and returns the lost ones.
 func (l *Leases) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
@@ -561,19 +569,19 @@ func (l *Leases) beginEndOf(ctx context.Context, q *driverQueue, r *driver.Recor
 	if r.CancelRequested {
 		markCanceled(j)
 	}
-	q.endOutside(context.WithoutCancel(ctx), j, begun.run, then)
+	endOutside(context.WithoutCancel(ctx), q, j, begun.run, then)
 	return begun, err
 }
 
 // endOutside ends a run of an outside worker. A job that is to be retried has its next
 // attempt, if the store is well, before then is called: its worker may ask for it at once.
-func (q *driverQueue) endOutside(ctx context.Context, j amboy.Job, run *core.Run, then func(error)) {
+func endOutside(ctx context.Context, q *driverQueue, j amboy.Job, run *core.Run, then func(error)) {
 	q.end(ctx, j, run, func(err error) {
 		switch {
 		case err != nil:
 		case run.End().Next == nil && j.RetryInfo().ShouldRetry():
 			q.engine.runInBackground(func(ctx context.Context) {
-				q.retryAtOnce(ctx, j)
+				retryAtOnce(ctx, q, j)
 				then(nil)
 			})
 			return
@@ -586,7 +594,7 @@ func (q *driverQueue) endOutside(ctx context.Context, j amboy.Job, run *core.Run
 
 // retryAtOnce replaces a job by its next attempt, or hands it to the retry handler if that is
 // not possible now.
-func (q *driverQueue) retryAtOnce(ctx context.Context, j amboy.Job) {
+func retryAtOnce(ctx context.Context, q *driverQueue, j amboy.Job) {
 	handler, ok := q.RetryHandler().(*BasicRetryHandler)
 	if !ok || !handler.Started() {
 		q.handOver(ctx, j)
@@ -601,18 +609,6 @@ func (q *driverQueue) retryAtOnce(ctx context.Context, j amboy.Job) {
 	if err == nil && again.RetryInfo().ShouldRetry() {
 		q.handOver(ctx, again)
 	}
-}
-
-// resolveSafely decodes a job. A panic of its own code is returned as an error.
-func (q *driverQueue) resolveSafely(r *driver.Record) (j amboy.Job, err error) {
-	err = contain.Panic(func() (err error) {
-		j, err = q.form.resolve(r)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("decoding the job: %w", err)
-	}
-	return j, nil
 }
 
 func setMetadata(j amboy.Job, change map[string]string) {

@@ -42,7 +42,7 @@ func adminOfQueue(q amboy.Queue) (admin driver.Admin, name string, ok bool) {
 	case *driverQueue:
 		return q.driver, q.name, true
 	case *Inline:
-		return q.driver, q.name, true
+		return q.inner.driver, q.inner.name, true
 	default:
 		return nil, "", false
 	}

@@ -69,7 +69,7 @@ func storeOfQueue(q *driverQueue, shown amboy.Queue) *Store {
 	return s
 }
 
-func (q *Inline) store() *Store { return storeOfQueue(q.driverQueue, q) }
+func (q *Inline) store() *Store { return storeOfQueue(q.inner, q) }
 
 func (g *driverGroup) store() *Store {
 	s := storeOfEngines(g.retention, g.form, func() []*engine { return []*engine{g.engine} })
