@@ -43,7 +43,7 @@ type Inline struct {
 
 // inlineQueue lists what an Inline queue can do as a driver-backed queue.
 type inlineQueue interface {
-	interface{ QueueName() string }
+	amboy.NamedQueue
 	amboy.RetryableQueue
 	amboy.JobReleaser
 	amboy.JobSnoozer

@@ -67,6 +67,9 @@ func (l *lifecycle) Runner() amboy.Runner {
 	return l.runner
 }
 
+// firstRunner sets the runner of a new queue.
+func (l *lifecycle) firstRunner(r amboy.Runner) { l.runner = r }
+
 // setRunner replaces the runner of a queue that has not started.
 func (l *lifecycle) setRunner(r amboy.Runner, q amboy.Queue) error {
 	if r == nil {

@@ -118,7 +118,7 @@ func newLocal(opts localOptions, invalid error) *local {
 	q.locks.fire = q.recoverForeign
 	q.rates.fire = q.startRated
 	q.schedule.KindOf = func(e *localEntry) driver.Kind { return driver.Kind{Type: e.TypeName()} }
-	q.runner = pool.NewLocalWorkers(opts.NumWorkers, q)
+	q.firstRunner(pool.NewLocalWorkers(opts.NumWorkers, q))
 	q.middleware.insert = q.insert
 	return q
 }

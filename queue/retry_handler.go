@@ -352,7 +352,7 @@ func (h *BasicRetryHandler) next(r *jobRetry) (next amboy.Job, err error) {
 		now := h.now()
 		r.job.UpdateRetryInfo(amboy.JobRetryOptions{Start: &r.start, End: &now})
 		if r.job.RetryInfo().GetRemainingAttempts() == 0 {
-			return &noNextAttemptError{errAttemptLimit}
+			return asNoNextAttempt(errAttemptLimit)
 		}
 		next, err = nextAttempt(r.job, formatOf(h.queue), h.opts.RetryPolicy, now)
 		return asNoNextAttempt(err)
