@@ -228,7 +228,7 @@ func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGr
 	merge := func(name string, call []amboy.QueueOptions) (queueBuilder, error) { return opts.merge(e, name, call) }
 	times := groupTimes{ttl: opts.TTL, prune: opts.PruneFrequency, create: max(opts.BackgroundCreateFrequency, 0)}
 	g := newDriverGroup(ctx, e, times, merge, e.close, groupHooks{opts.OnOpen, opts.OnClose})
-	g.retention, g.form = opts.DefaultQueue.Retention, storedForm{opts.DefaultQueue.Format, opts.DefaultQueue.Codec}
+	g.retention, g.form = opts.DefaultQueue.Retention, storedForm{format: opts.DefaultQueue.Format, codec: opts.DefaultQueue.Codec}
 	return g, nil
 }
 

@@ -192,7 +192,7 @@ func (o *DriverQueueOptions) ofQueue() queueOptions {
 	}
 	return queueOptions{
 		name:             o.Name,
-		form:             storedForm{o.Format, o.Codec},
+		form:             storedForm{format: o.Format, codec: o.Codec},
 		retention:        o.Retention,
 		maxInterruptions: o.Retryable.MaxInterruptions,
 		maxRunning:       o.MaxRunning,

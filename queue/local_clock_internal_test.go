@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,11 @@ type again struct {
 	runs int
 }
 
+// shiftedClock is a wall clock that is ahead of the system's by a duration.
+type shiftedClock struct{ by atomic.Int64 }
+
+func (c *shiftedClock) now() time.Time { return time.Now().Round(0).Add(time.Duration(c.by.Load())) }
+
 func (j *again) Run(context.Context) {
 	defer j.MarkComplete()
 	j.runs++
@@ -32,7 +38,7 @@ func (j *again) Run(context.Context) {
 // queue by reference, and a job that is scheduled for a time of the wall clock.
 func TestABackoffLastsForHoursAfterTheClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := &steppedClock{}
+		clock := &shiftedClock{}
 		q := newLocal(localOptions{NumWorkers: 1}, nil)
 		q.now, q.timer.now = clock.now, clock.now
 		require.NoError(t, q.Start(t.Context()))
@@ -72,7 +78,7 @@ func (j *startsMeanwhile) TimeInfo() amboy.JobTimeInfo {
 
 func TestAShortenedBackoffTakesBackThatTheJobHasStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := &steppedClock{}
+		clock := &shiftedClock{}
 		q := newLocal(localOptions{NumWorkers: 1}, nil)
 		q.now, q.timer.now = clock.now, clock.now
 		require.NoError(t, q.Start(t.Context()))

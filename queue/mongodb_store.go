@@ -26,7 +26,7 @@ func OpenMongoDBStore(ctx context.Context, opts MongoDBOptions) (*Store, error) 
 		now:       time.Now,
 		queue:     noQueue,
 		retention: opts.retention(),
-		form:      storedForm{opts.Format, opts.Codec},
+		form:      storedForm{format: opts.Format, codec: opts.Codec},
 	}.withQueues(opts.LockTimeout)
 	if name := opts.queueName(); name != "" || !opts.UseGroups {
 		s.queues = []string{name}

@@ -80,7 +80,7 @@ func (g *driverGroup) store() *Store {
 // store returns a store for the queues of all engines, which share one collection.
 func (g *mongoDBGroup) store() *Store {
 	db := g.opts.DefaultQueue.DB
-	s := storeOfEngines(db.retention(), storedForm{db.Format, db.Codec}, g.engines.opened)
+	s := storeOfEngines(db.retention(), storedForm{format: db.Format, codec: db.Codec}, g.engines.opened)
 	s.openNew = g.openNew
 	return s
 }
