@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/internal/lifecycle"
 )
 
 // Dispatcher keeps the locks of jobs that run outside a queue's runner. It is for
@@ -38,13 +39,13 @@ type Dispatcher interface {
 // the job runs.
 func NewDispatcher(q amboy.Queue) Dispatcher {
 	d := &dispatcher{queue: q, jobs: map[string]amboy.Job{}}
-	d.timer.fire = d.renew
+	d.timer.Fire = d.renew
 	return d
 }
 
 type dispatcher struct {
 	queue amboy.Queue
-	timer wakeTimer
+	timer lifecycle.WakeTimer
 
 	mu     sync.Mutex
 	closed bool
@@ -71,7 +72,7 @@ func (d *dispatcher) Dispatch(ctx context.Context, j amboy.Job) error {
 		d.remove(j)
 		return fmt.Errorf("dispatching job %q: %w", j.ID(), err)
 	}
-	d.timer.set(time.Now().Add(d.period()))
+	d.timer.Set(time.Now().Add(d.period()))
 	return nil
 }
 
@@ -140,7 +141,7 @@ func (d *dispatcher) renew() {
 			d.remove(j)
 		}
 	}
-	d.timer.set(time.Now().Add(d.period()))
+	d.timer.Set(time.Now().Add(d.period()))
 }
 
 func (d *dispatcher) Release(ctx context.Context, j amboy.Job) {
@@ -171,8 +172,8 @@ func (d *dispatcher) Close(ctx context.Context) error {
 	for _, j := range jobs {
 		d.Release(ctx, j)
 	}
-	d.timer.stop()
-	if !d.timer.calls.wait(ctx) {
+	d.timer.Stop()
+	if !d.timer.Calls.Wait(ctx) {
 		return fmt.Errorf("waiting for the renewal of locks to end: %w", context.Cause(ctx))
 	}
 	return nil

@@ -15,6 +15,8 @@ import (
 	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/engine"
+	"github.com/mongodb/amboy/queue/internal/lifecycle"
 )
 
 var _ amboy.QueueOptions = (*DriverQueueOptions)(nil)
@@ -30,7 +32,7 @@ func (o *DriverQueueOptions) BuildQueue(ctx context.Context) (amboy.Queue, error
 	if err != nil {
 		return nil, err
 	}
-	q.madeWith(ctx)
+	q.MadeWith(ctx)
 	return q, nil
 }
 
@@ -194,10 +196,10 @@ func (o DriverQueueOptions) with(change DriverQueueOptions) DriverQueueOptions {
 // driverGroup is a group of queues in one store.
 type driverGroup struct {
 	*queueGroup
-	engine *engine
+	engine *engine.Engine
 	// retention and form apply to queues that are not open.
 	retention Retention
-	form      storedForm
+	form      engine.StoredForm
 }
 
 // NewDriverGroup returns a group of queues in one store, one queue per name. The queues
@@ -224,11 +226,11 @@ func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGr
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("making a driver group: %w", err)
 	}
-	e := newEngine(opts.DefaultQueue.ofEngine(opts.Workers))
+	e := engine.New(opts.DefaultQueue.ofEngine(opts.Workers))
 	merge := func(name string, call []amboy.QueueOptions) (queueBuilder, error) { return opts.merge(e, name, call) }
 	times := groupTimes{ttl: opts.TTL, prune: opts.PruneFrequency, create: max(opts.BackgroundCreateFrequency, 0)}
-	g := newDriverGroup(ctx, e, times, merge, e.close, groupHooks{opts.OnOpen, opts.OnClose})
-	g.retention, g.form = opts.DefaultQueue.Retention, storedForm{format: opts.DefaultQueue.Format, codec: opts.DefaultQueue.Codec}
+	g := newDriverGroup(ctx, e, times, merge, e.Close, groupHooks{opts.OnOpen, opts.OnClose})
+	g.retention, g.form = opts.DefaultQueue.Retention, engine.StoredForm{Format: opts.DefaultQueue.Format, Codec: opts.DefaultQueue.Codec}
 	return g, nil
 }
 
@@ -237,13 +239,13 @@ type groupTimes struct{ ttl, prune, create time.Duration }
 
 // newDriverGroup makes a group whose queues are made by the builders that merge returns.
 // closeShared closes what the queues share, after them.
-func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func(string, []amboy.QueueOptions) (queueBuilder, error), closeShared func(late context.Context) leftover, hooks groupHooks) *driverGroup {
+func newDriverGroup(ctx context.Context, e *engine.Engine, times groupTimes, merge func(string, []amboy.QueueOptions) (queueBuilder, error), closeShared func(late context.Context) lifecycle.Leftover, hooks groupHooks) *driverGroup {
 	g := &driverGroup{engine: e, queueGroup: newQueueGroup(ctx, "driver", times.ttl, merge)}
 	g.closeShared = closeShared
 	g.use(hooks)
 	if times.create > 0 {
 		g.prune = g.pruneUnused
-		e.openWithWork(times.create, g.openQueues)
+		e.OpenWithWork(times.create, g.openQueues)
 	}
 	closeUnused := g.prune
 	g.prune = func(ctx context.Context) error { return errors.Join(closeUnused(ctx), g.pruneNames(ctx)) }
@@ -253,7 +255,7 @@ func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func
 
 // merge returns a builder with the merged options of a queue; see
 // DriverGroupOptions.PerQueue.
-func (o DriverGroupOptions) merge(e *engine, name string, call []amboy.QueueOptions) (queueBuilder, error) {
+func (o DriverGroupOptions) merge(e *engine.Engine, name string, call []amboy.QueueOptions) (queueBuilder, error) {
 	merged := o.DefaultQueue
 	for _, p := range o.Patterns {
 		if p.Regexp.MatchString(name) {
@@ -286,7 +288,7 @@ func (o DriverGroupOptions) merge(e *engine, name string, call []amboy.QueueOpti
 				return nil, fmt.Errorf("making the middleware of the queue: %w", err)
 			}
 		}
-		return newDriverQueue(e, e.id+"."+name, opts.ofQueue())
+		return engine.NewQueue(e, e.ID+"."+name, opts.ofQueue())
 	}, nil
 }
 
@@ -299,7 +301,7 @@ func (g *driverGroup) Queues(ctx context.Context) []string {
 	}
 	stored, err := g.stored(ctx)
 	if err != nil {
-		logging.Error(ctx, g.engine.failure("could not list the queues of a store", err))
+		logging.Error(ctx, g.engine.Failure("could not list the queues of a store", err))
 	}
 	for _, name := range stored {
 		names[name] = struct{}{}
@@ -311,11 +313,11 @@ func (g *driverGroup) Queues(ctx context.Context) []string {
 // stored returns the names of the queues that have work in the store, or had some within
 // the TTL.
 func (g *driverGroup) stored(ctx context.Context) ([]string, error) {
-	names, err := g.engine.driver.Unfinished(ctx)
+	names, err := g.engine.Driver.Unfinished(ctx)
 	if err != nil || g.ttl == 0 {
 		return names, err
 	}
-	all, err := g.engine.driver.Queues(ctx, driver.QueueRequest{})
+	all, err := g.engine.Driver.Queues(ctx, driver.QueueRequest{})
 	for _, q := range all {
 		if !q.Stats.IsIdle() {
 			continue // it is among the names already
@@ -333,11 +335,11 @@ func (g *driverGroup) stored(ctx context.Context) ([]string, error) {
 // for their time or for other jobs, are not work: the queue is reopened when they can run.
 func (g *driverGroup) pruneUnused(ctx context.Context) error {
 	return g.cache.(*groupCache).pruneUnused(ctx, func(ctx context.Context) (map[string]bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, driverTimeout)
+		ctx, cancel := context.WithTimeout(ctx, engine.DriverTimeout)
 		defer cancel()
 		var work driver.Work
 		err := contain.Panic(func() (err error) {
-			work, err = g.engine.driver.Work(ctx, time.Now())
+			work, err = g.engine.Driver.Work(ctx, time.Now())
 			return err
 		})
 		busy := make(map[string]bool, len(work.Queues))

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/internal/contain"
-
 	"github.com/mongodb/amboy/internal/presence"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/engine"
 	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
@@ -18,11 +18,11 @@ const namesAtOnce = 1000
 // pruneNames drops from the store the names of queues that are not open here, have no jobs
 // and no settings, and were not used within the TTL.
 func (g *driverGroup) pruneNames(ctx context.Context) error {
-	if g.ttl == 0 || !g.engine.driver.Features().Prunes {
+	if g.ttl == 0 || !g.engine.Driver.Features().Prunes {
 		return nil
 	}
-	req := driver.PruneRequest{Unused: g.engine.now().Add(-g.ttl), Keep: g.engine.queueNames(), Limit: namesAtOnce}
-	err := notes.Each(ctx, g.engine.driver, driver.NoteRequest{Kind: presence.WorkersKind}, func(note driver.Note) error {
+	req := driver.PruneRequest{Unused: g.engine.Now().Add(-g.ttl), Keep: g.engine.QueueNames(), Limit: namesAtOnce}
+	err := notes.Each(ctx, g.engine.Driver, driver.NoteRequest{Kind: presence.WorkersKind}, func(note driver.Note) error {
 		if name, _, err := presence.WorkersOf(note); err == nil { // another may be of a newer version
 			req.Keep = append(req.Keep, name)
 		}
@@ -38,10 +38,10 @@ func (g *driverGroup) pruneNames(ctx context.Context) error {
 }
 
 func (g *driverGroup) dropNames(ctx context.Context, req driver.PruneRequest) (pruned int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
+	ctx, cancel := context.WithTimeout(ctx, engine.DriverTimeout)
 	defer cancel()
 	err = contain.Panic(func() (err error) {
-		pruned, err = g.engine.driver.Prune(ctx, req)
+		pruned, err = g.engine.Driver.Prune(ctx, req)
 		return err
 	})
 	return pruned, err
@@ -53,7 +53,7 @@ func (g *driverGroup) workedWithinTTL(ctx context.Context, q driver.QueueInfo) (
 	if !q.Used.IsZero() {
 		return q.Stats.Completed > 0 && !q.Used.Before(from), nil
 	}
-	n, err := g.engine.driver.Count(ctx, driver.Query{Queues: []string{q.Name}, Ended: driver.TimeRange{From: from}}, 1)
+	n, err := g.engine.Driver.Count(ctx, driver.Query{Queues: []string{q.Name}, Ended: driver.TimeRange{From: from}}, 1)
 	if err != nil {
 		return false, fmt.Errorf("counting the finished jobs of queue %q: %w", q.Name, err)
 	}

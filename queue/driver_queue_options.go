@@ -11,6 +11,7 @@ import (
 	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/engine"
 )
 
 // DriverQueueOptions configure a queue over a storage driver.
@@ -155,56 +156,56 @@ func NewDriverQueue(opts DriverQueueOptions) (amboy.RetryableQueue, error) {
 }
 
 // newQueueWithEngine makes a queue with an engine of its own.
-func newQueueWithEngine(opts DriverQueueOptions) (*driverQueue, error) {
+func newQueueWithEngine(opts DriverQueueOptions) (*engine.Queue, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	e := newEngine(opts.ofEngine(0))
-	q, err := newDriverQueue(e, e.id, opts.ofQueue())
+	e := engine.New(opts.ofEngine(0))
+	q, err := engine.NewQueue(e, e.ID, opts.ofQueue())
 	if err != nil {
-		e.leaveStore()
+		e.LeaveStore()
 		return nil, err
 	}
-	q.ownsEngine = true
+	q.OwnsEngine = true
 	return q, nil
 }
 
 // ofEngine returns the options that concern the store, for an engine with a number of
 // workers.
-func (o *DriverQueueOptions) ofEngine(workers int) engineOptions {
-	return engineOptions{
-		driver:       o.Driver,
-		ownsDriver:   o.CloseDriver,
-		leaseTime:    o.LockTimeout,
-		pollInterval: o.PollInterval,
-		retryScan:    o.Retryable.StaleRetryingMonitorInterval,
-		workers:      workers,
-		now:          o.now,
+func (o *DriverQueueOptions) ofEngine(workers int) engine.Options {
+	return engine.Options{
+		Driver:       o.Driver,
+		OwnsDriver:   o.CloseDriver,
+		LeaseTime:    o.LockTimeout,
+		PollInterval: o.PollInterval,
+		RetryScan:    o.Retryable.StaleRetryingMonitorInterval,
+		Workers:      workers,
+		Now:          o.now,
 	}
 }
 
 // ofQueue returns the options that concern one queue.
-func (o *DriverQueueOptions) ofQueue() queueOptions {
+func (o *DriverQueueOptions) ofQueue() engine.QueueOptions {
 	newRunner, retry := o.NewRunner, o.Retryable.RetryHandler
 	if newRunner == nil {
 		workers := o.NumWorkers
 		newRunner = func(q amboy.Queue) (amboy.Runner, error) { return pool.NewLocalWorkers(workers, q), nil }
 	}
-	return queueOptions{
-		name:             o.Name,
-		form:             storedForm{format: o.Format, codec: o.Codec},
-		retention:        o.Retention,
-		maxInterruptions: o.Retryable.MaxInterruptions,
-		maxRunning:       o.MaxRunning,
-		rate:             o.Rate,
-		typeLimits:       o.TypeLimits,
-		middleware:       o.Middleware,
-		startAgain:       o.startAgain,
-		newRunner:        newRunner,
-		newRetryHandler: func(q amboy.RetryableQueue) (amboy.RetryHandler, error) {
+	return engine.QueueOptions{
+		Name:             o.Name,
+		Form:             engine.StoredForm{Format: o.Format, Codec: o.Codec},
+		Retention:        o.Retention,
+		MaxInterruptions: o.Retryable.MaxInterruptions,
+		MaxRunning:       o.MaxRunning,
+		Rate:             o.Rate,
+		TypeLimits:       o.TypeLimits,
+		Middleware:       o.Middleware,
+		StartAgain:       o.startAgain,
+		NewRunner:        newRunner,
+		NewRetryHandler: func(q amboy.RetryableQueue) (amboy.RetryHandler, error) {
 			return NewBasicRetryHandler(q, retry)
 		},
-		policyAtEnd: policyAtEnd,
+		PolicyAtEnd: policyAtEnd,
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/lifecycle"
 	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
@@ -23,7 +24,7 @@ type queueGroup struct {
 	kind string // of queue, for messages
 	// owner is the context of the constructor. The group closes when it ends.
 	owner  context.Context
-	ending ending
+	ending lifecycle.Ending
 	// ctx is the context of the queues, which outlive the calls that create them.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -37,11 +38,11 @@ type queueGroup struct {
 
 	background     context.Context // ends before the queues are closed
 	stopBackground context.CancelFunc
-	routines       tasks // pruning, creations and others
+	routines       lifecycle.Tasks // pruning, creations and others
 
 	// closeShared closes what the queues share, after the queues, as engine.close does.
 	// It is nil if they share nothing.
-	closeShared func(late context.Context) leftover
+	closeShared func(late context.Context) lifecycle.Leftover
 
 	// opened is called with each queue that was added to the group. It may be nil.
 	opened  func(name string, q amboy.Queue)
@@ -55,7 +56,7 @@ type queueGroup struct {
 	creations map[string]*queueCreation
 	closed    bool
 
-	closing  closing
+	closing  lifecycle.Closing
 	closeErr error // result of closeParts; read it only after closing.run returned true
 }
 
@@ -166,7 +167,7 @@ func (g *queueGroup) begin(ctx context.Context, pruneEvery time.Duration) {
 // endWith closes the group when the context of its constructor ends, as Close with an
 // ended context does. It is called once the group is complete.
 func (g *queueGroup) endWith(ctx context.Context) {
-	g.ending.with(ctx, g.kind+" group", func(ctx context.Context) {
+	g.ending.With(ctx, g.kind+" group", func(ctx context.Context) {
 		if err := g.closeAll(ctx); err != nil && !errors.Is(err, ctx.Err()) {
 			logging.Error(context.WithoutCancel(ctx), message.Fields{
 				"message": "could not close the queues of a group whose context ended",
@@ -330,8 +331,8 @@ func (g *queueGroup) pruneRegularly(ctx context.Context, every time.Duration) {
 // amboy.ErrLeftBehind.
 func (g *queueGroup) Close(ctx context.Context) error {
 	err := g.closeAll(ctx)
-	g.ending.cancel()
-	g.ending.wait()
+	g.ending.Cancel()
+	g.ending.Wait()
 	return err
 }
 
@@ -340,7 +341,7 @@ func (g *queueGroup) closeAll(ctx context.Context) error {
 	first := !g.closed
 	g.closed = true
 	g.mu.Unlock()
-	ended := g.closing.run(ctx, func(ctx context.Context) { g.closeErr = g.closeParts(ctx) })
+	ended := g.closing.Run(ctx, func(ctx context.Context) { g.closeErr = g.closeParts(ctx) })
 	switch {
 	case !first:
 		return nil
@@ -354,7 +355,7 @@ func (g *queueGroup) closeAll(ctx context.Context) error {
 // closeParts closes the queues and what they share. The group's context ends after the
 // queues have closed, or with ctx: the queues run under it.
 func (g *queueGroup) closeParts(ctx context.Context) error {
-	late, cancel := afterEnd(ctx, closeGrace)
+	late, cancel := lifecycle.AfterEnd(ctx, lifecycle.CloseGrace)
 	defer cancel()
 	// The group's context also ends the runs of jobs. They get the same cause as at every
 	// hard stop.
@@ -362,16 +363,16 @@ func (g *queueGroup) closeParts(ctx context.Context) error {
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 	g.stopBackground()
-	g.routines.wait(ctx) // a creation that ends later closes its queue itself
+	g.routines.Wait(ctx) // a creation that ends later closes its queue itself
 	err := g.cache.(*groupCache).closeAll(ctx)
-	var left leftover
-	if !g.routines.wait(late) {
-		left.add("opening or pruning of queues", amboy.ErrLeftBehind)
+	var left lifecycle.Leftover
+	if !g.routines.Wait(late) {
+		left.Add("opening or pruning of queues", amboy.ErrLeftBehind)
 	}
 	if g.closeShared != nil {
-		left.parts = append(left.parts, g.closeShared(late).parts...)
+		left.Parts = append(left.Parts, g.closeShared(late).Parts...)
 	}
-	if leftErr := left.err(); leftErr != nil {
+	if leftErr := left.Err(); leftErr != nil {
 		err = errors.Join(err, fmt.Errorf("closing a %s group: %w", g.kind, leftErr))
 	}
 	return err

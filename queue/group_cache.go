@@ -11,6 +11,8 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/contain"
+	"github.com/mongodb/amboy/queue/internal/engine"
+	"github.com/mongodb/amboy/queue/internal/lifecycle"
 )
 
 // ErrGroupClosed is wrapped by the errors of calls on a closed queue group or group
@@ -346,8 +348,8 @@ func (c *groupCache) pruneUnused(ctx context.Context, hasWork func(context.Conte
 	}
 	puts := map[*cachedQueue]int64{}
 	for cached := range idle {
-		if q, ok := cached.Queue.(*driverQueue); ok {
-			puts[cached] = q.putCalls.Load()
+		if q, ok := cached.Queue.(*engine.Queue); ok {
+			puts[cached] = q.PutCalls.Load()
 		}
 	}
 	if len(idle) == 0 {
@@ -363,14 +365,14 @@ func (c *groupCache) pruneUnused(ctx context.Context, hasWork func(context.Conte
 			errs = append(errs, fmt.Errorf("pruning a group: %w", ctx.Err()))
 			break
 		}
-		q, isOurs := cached.Queue.(*driverQueue)
+		q, isOurs := cached.Queue.(*engine.Queue)
 		switch {
 		case !isOurs:
 			err = c.remove(ctx, cached, uses)
 		case busy[cached.name]:
 			continue
 		default:
-			err = c.removeIf(ctx, cached, uses, func(ctx context.Context) (bool, error) { return q.closeIfUnused(ctx, puts[cached]), nil })
+			err = c.removeIf(ctx, cached, uses, func(ctx context.Context) (bool, error) { return q.CloseIfUnused(ctx, puts[cached]), nil })
 		}
 		if err != nil && !isKept(err) {
 			errs = append(errs, fmt.Errorf("pruning queue %q of a group: %w", cached.name, err))
@@ -411,9 +413,9 @@ func (c *groupCache) Close(ctx context.Context) error {
 }
 
 // closeAll is Close, except that an ended context is no error. It leaves behind what has
-// not returned queuesGrace after the end of ctx.
+// not returned QueuesGrace after the end of ctx.
 func (c *groupCache) closeAll(ctx context.Context) error {
-	late, cancel := afterEnd(ctx, queuesGrace)
+	late, cancel := lifecycle.AfterEnd(ctx, lifecycle.QueuesGrace)
 	defer cancel()
 	c.mu.Lock()
 	queues := c.queues
@@ -424,7 +426,7 @@ func (c *groupCache) closeAll(ctx context.Context) error {
 	failed := make(chan error, len(queues))
 	for _, cached := range queues {
 		closing.Go(func() {
-			err := inTime(late, func() error { return errors.Join(c.shut(ctx, cached), leftIn(cached.Queue)) })
+			err := lifecycle.InTime(late, func() error { return errors.Join(c.shut(ctx, cached), lifecycle.LeftIn(cached.Queue)) })
 			if err != nil {
 				failed <- fmt.Errorf("closing queue %q of a group: %w", cached.name, err)
 			}

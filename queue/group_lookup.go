@@ -46,6 +46,6 @@ func (g *driverGroup) knows(ctx context.Context, name string) (bool, error) {
 	if open || err != nil || name == "" {
 		return open, err
 	}
-	found, err := g.engine.driver.Queues(ctx, driver.QueueRequest{From: name, Limit: 1})
+	found, err := g.engine.Driver.Queues(ctx, driver.QueueRequest{From: name, Limit: 1})
 	return len(found) > 0 && found[0].Name == name, err
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/queue/internal/engine"
+	"github.com/mongodb/amboy/queue/internal/lifecycle"
 )
 
 // InlineOptions configure an Inline queue.
@@ -35,7 +37,7 @@ type InlineOptions struct {
 // assertions.
 type Inline struct {
 	inlineQueue
-	inner *driverQueue // inlineQueue
+	inner   *engine.Queue // inlineQueue
 	clock   *inlineClock
 	runs    *pool.Inline
 	retries *inlineRetries
@@ -97,7 +99,7 @@ func NewInline(opts InlineOptions) (*Inline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making an inline queue: %w", err)
 	}
-	q.inner = made.(*driverQueue)
+	q.inner = made.(*engine.Queue)
 	q.inlineQueue = q.inner
 	err = q.setParts(opts)
 	return q, err
@@ -133,12 +135,12 @@ func (q *Inline) SetRetryHandler(amboy.RetryHandler) error {
 // not wait: it returns nil if no job may run now. On the way it ends the jobs that have
 // expired, or whose dependency has passed or can't be resolved.
 func (q *Inline) Next(ctx context.Context) amboy.Job {
-	for ctx.Err() == nil && !q.inner.isStopped() {
-		run := q.inner.engine.tryNext(q.inner.line)
+	for ctx.Err() == nil && !q.inner.IsStopped() {
+		run := q.inner.Engine.TryNext(q.inner.Line)
 		if run == nil {
 			return nil
 		}
-		if j := q.inner.decodeAndStart(ctx, run); j != nil {
+		if j := q.inner.DecodeAndStart(ctx, run); j != nil {
 			return j
 		}
 	}
@@ -149,7 +151,7 @@ func (q *Inline) Next(ctx context.Context) amboy.Job {
 // retry. It returns false if no job may run now, for instance because all are scheduled
 // for later, or if the queue is closed. It starts the queue if needed.
 func (q *Inline) RunNext(ctx context.Context) bool {
-	if q.inner.is(created) {
+	if q.inner.Is(lifecycle.Created) {
 		if err := q.Start(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, amboy.ErrAlreadyStarted) {
 			return false
 		}
@@ -191,7 +193,7 @@ func (q *Inline) Now() time.Time { return q.clock.Now() }
 // queue's rate may run. It returns false if there is none. The time is known once RunNext has
 // returned false.
 func (q *Inline) NextTime() (time.Time, bool) {
-	due := q.inner.engine.nextDue()
+	due := q.inner.Engine.NextDue()
 	if retry, ok := q.retries.nextDue(); ok && (due.IsZero() || retry.Before(due)) {
 		due = retry
 	}
@@ -204,27 +206,27 @@ func (q *Inline) AdvanceTo(t time.Time) {
 	if !q.clock.advance(t) {
 		return
 	}
-	q.inner.engine.report("could not remove finished jobs", q.inner.engine.forget(q.inner.open, t))
+	q.inner.Engine.Report("could not remove finished jobs", q.inner.Engine.Forget(q.inner.Open, t))
 	q.retries.run()
 }
 
 // WaitComplete runs jobs, each at its time, until all have ended, and then returns true.
 // It returns false if ctx ends first, the queue is closed, or the jobs that are left
 // can't run, for instance because they are parked or the queue is paused.
-func (q *Inline) WaitComplete(ctx context.Context) bool { return q.runWhile(ctx, q.inner.idle) }
+func (q *Inline) WaitComplete(ctx context.Context) bool { return q.runWhile(ctx, q.inner.Idle) }
 
 // WaitJobComplete is WaitComplete for one job. It returns false if the job does not
 // exist.
 func (q *Inline) WaitJobComplete(ctx context.Context, id string) bool {
-	if _, err := q.inner.driver.Get(ctx, q.inner.name, id); err != nil {
+	if _, err := q.inner.Driver.Get(ctx, q.inner.Name, id); err != nil {
 		return false
 	}
-	return q.runWhile(ctx, func(ctx context.Context) bool { return q.inner.hasEnded(ctx, id) })
+	return q.runWhile(ctx, func(ctx context.Context) bool { return q.inner.HasEnded(ctx, id) })
 }
 
 // runWhile runs jobs until a condition holds.
 func (q *Inline) runWhile(ctx context.Context, done func(context.Context) bool) bool {
-	for ctx.Err() == nil && !q.inner.isStopped() {
+	for ctx.Err() == nil && !q.inner.IsStopped() {
 		if done(ctx) {
 			return true
 		}
@@ -240,4 +242,4 @@ func (q *Inline) runWhile(ctx context.Context, done func(context.Context) bool) 
 	return false
 }
 
-func (q *Inline) overDriver() *driverQueue { return q.inner }
+func (q *Inline) overDriver() *engine.Queue { return q.inner }

@@ -16,6 +16,8 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/engine"
+	"github.com/mongodb/amboy/queue/internal/jobstate"
 )
 
 // OutsideOwner is the prefix of the owners of leases that outside workers have.
@@ -36,9 +38,9 @@ var ErrLeaseRanOut = errors.New("the lease of its worker ran out")
 // All calls block as long as the store takes, and return an error when their context ends.
 type Leases struct {
 	driver driver.Driver
-	engine *engine
+	engine *engine.Engine
 	// open returns a queue, which it opens if necessary.
-	open func(ctx context.Context, name string) (*driverQueue, error)
+	open func(ctx context.Context, name string) (*engine.Queue, error)
 	// queues are the only queues that are served; empty for all.
 	queues []string
 	kinds  metKinds
@@ -55,11 +57,11 @@ func LeasesOf(q amboy.Queue) (*Leases, bool) {
 }
 
 // overDriver returns the queue over a driver that q is, or is made of.
-func overDriver(q amboy.Queue) (*driverQueue, bool) {
+func overDriver(q amboy.Queue) (*engine.Queue, bool) {
 	switch q := q.(type) {
-	case *driverQueue:
+	case *engine.Queue:
 		return q, true
-	case interface{ overDriver() *driverQueue }:
+	case interface{ overDriver() *engine.Queue }:
 		return q.overDriver(), true
 	default:
 		return nil, false
@@ -77,13 +79,13 @@ func LeasesOfGroup(g amboy.QueueGroup) (*Leases, bool) {
 	return holder.leases(), true
 }
 
-func leasesOf(q *driverQueue) *Leases {
+func leasesOf(q *engine.Queue) *Leases {
 	return &Leases{
-		driver: q.driver,
-		engine: q.engine,
-		queues: []string{q.name},
-		open: func(context.Context, string) (*driverQueue, error) {
-			if !q.isStarted() {
+		driver: q.Driver,
+		engine: q.Engine,
+		queues: []string{q.Name},
+		open: func(context.Context, string) (*engine.Queue, error) {
+			if !q.IsStarted() {
 				return nil, amboy.ErrQueueNotStarted
 			}
 			return q, nil
@@ -95,11 +97,11 @@ func (g *driverGroup) leases() *Leases { return leasesOfGroup(g, g.engine) }
 
 func (g *mongoDBGroup) leases() *Leases { return leasesOfGroup(g, g.engines.opened()[0]) }
 
-func leasesOfGroup(g amboy.QueueGroup, e *engine) *Leases {
+func leasesOfGroup(g amboy.QueueGroup, e *engine.Engine) *Leases {
 	return &Leases{
-		driver: e.driver,
+		driver: e.Driver,
 		engine: e,
-		open: func(ctx context.Context, name string) (*driverQueue, error) {
+		open: func(ctx context.Context, name string) (*engine.Queue, error) {
 			q, err := g.Get(ctx, name)
 			if err != nil {
 				return nil, err
@@ -118,10 +120,10 @@ func leasesOfGroup(g amboy.QueueGroup, e *engine) *Leases {
 func (l *Leases) Queues() []string { return l.queues }
 
 // Now returns the current time of the queues' clock.
-func (l *Leases) Now() time.Time { return l.engine.now() }
+func (l *Leases) Now() time.Time { return l.engine.Now() }
 
 // Notifies reports whether Subscribe also reports the changes that other processes make.
-func (l *Leases) Notifies() bool { return l.engine.notified }
+func (l *Leases) Notifies() bool { return l.engine.Notified }
 
 // Subscribe calls notify after changes of the store, as driver.Admin describes.
 func (l *Leases) Subscribe(notify func(driver.Change)) (cancel func()) {
@@ -137,7 +139,7 @@ func (l *Leases) Queue(ctx context.Context, name string) (amboy.Queue, error) {
 	return q, nil
 }
 
-func (l *Leases) queue(ctx context.Context, name string) (*driverQueue, error) {
+func (l *Leases) queue(ctx context.Context, name string) (*engine.Queue, error) {
 	q, err := l.open(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("opening queue %q: %w", name, err)
@@ -189,7 +191,7 @@ func (l *Leases) Claim(ctx context.Context, req LeaseRequest) (leased []LeasedJo
 		}
 		// There may be jobs of the right types behind those of types that were just met.
 		if !met || len(leased) > 0 {
-			return leased, nextOf(claimed, l.engine.now()), nil
+			return leased, nextOf(claimed, l.engine.Now()), nil
 		}
 	}
 }
@@ -208,8 +210,8 @@ func nextOf(claimed driver.Claimed, now time.Time) time.Time {
 
 func (l *Leases) claimRequest(req LeaseRequest) driver.ClaimRequest {
 	claim := driver.ClaimRequest{
-		Owner: req.Owner, Limit: req.Limit, Now: l.engine.now(), LeaseTime: req.LeaseTime,
-		Except: l.kinds.but(req.Types, l.engine.now()),
+		Owner: req.Owner, Limit: req.Limit, Now: l.engine.Now(), LeaseTime: req.LeaseTime,
+		Except: l.kinds.but(req.Types, l.engine.Now()),
 	}
 	for _, name := range req.Queues {
 		claim.Queues = append(claim.Queues, driver.Demand{Queue: name, Limit: req.Limit})
@@ -223,21 +225,21 @@ func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) 
 	run := &core.Run{Record: r, Lease: driver.LeaseOf(r)}
 	q, err := l.queue(ctx, r.Group)
 	if err != nil {
-		logging.Error(ctx, l.engine.failure("could not open the queue of a claimed job", err))
-		l.engine.handBack(run, handBackNow)
+		logging.Error(ctx, l.engine.Failure("could not open the queue of a claimed job", err))
+		l.engine.HandBack(run, engine.HandBackNow)
 		return nil, false
 	}
-	now := q.engine.now()
+	now := q.Engine.Now()
 	l.kinds.add(driver.KindOf(r))
 	switch {
 	case core.HasExpired(r, now):
-		q.expire(ctx, run)
+		q.Expire(ctx, run)
 		return nil, false
 	case !hasType(req.Types, r):
-		q.engine.handBack(run, handBackNow)
+		q.Engine.HandBack(run, engine.HandBackNow)
 		return nil, true
-	case q.line.IsInterruptedTooOften(r) && !hasLostAttempt(r):
-		q.engine.park(run)
+	case q.Line.IsInterruptedTooOften(r) && !hasLostAttempt(r):
+		q.Engine.Park(run)
 		return nil, false
 	}
 	begin := func(ctx context.Context, j amboy.Job) {
@@ -247,18 +249,18 @@ func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) 
 		case hasLostAttempt(r):
 			isOther = true // the next attempt may be ready
 			failLost(j)
-			endOutside(ctx, q, j, run, func(err error) { q.reportEnd(ctx, j, err) })
+			endOutside(ctx, q, j, run, func(err error) { q.ReportEnd(ctx, j, err) })
 		case hasRunTooLong(r):
 			j.AddRetryableError(&amboy.MaxTimeError{MaxTime: r.TimeInfo.MaxTime})
-			endOutside(ctx, q, j, run, func(err error) { q.reportEnd(ctx, j, err) })
-		case q.mayBegin(ctx, j, run):
-			q.publish(amboy.EventStarted, j, now)
+			endOutside(ctx, q, j, run, func(err error) { q.ReportEnd(ctx, j, err) })
+		case q.MayBegin(ctx, j, run):
+			q.Publish(amboy.EventStarted, j, now)
 			begun = j
 		}
 	}
-	q.decodeAnd(ctx, run, begin, func(ctx context.Context, err error) {
+	q.DecodeAnd(ctx, run, begin, func(ctx context.Context, err error) {
 		if errors.Is(err, codec.ErrKeyUnavailable) {
-			q.leaveForKey(ctx, run, err)
+			q.LeaveForKey(ctx, run, err)
 			isOther = true
 			return
 		}
@@ -269,9 +271,9 @@ func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) 
 
 // leave hands back a record that outside workers can't run, and leaves its kind in the queue
 // for a while.
-func (l *Leases) leave(q *driverQueue, run *core.Run) (isOther bool) {
-	l.kinds.leave(driver.KindOf(run.Record), q.engine.now())
-	q.engine.handBack(run, handBackNow)
+func (l *Leases) leave(q *engine.Queue, run *core.Run) (isOther bool) {
+	l.kinds.leave(driver.KindOf(run.Record), q.Engine.Now())
+	q.Engine.HandBack(run, engine.HandBackNow)
 	return true
 }
 
@@ -327,15 +329,15 @@ func (l *Leases) endLost(ctx context.Context, r *driver.Record) error {
 	if err != nil {
 		return err
 	}
-	j, err := q.resolveSafely(r)
+	j, err := q.ResolveSafely(r)
 	if err != nil {
 		return err
 	}
 	failLost(j)
 	run := &core.Run{Record: r, Lease: driver.LeaseOf(r)}
-	done := q.engine.result()
+	done := q.Engine.Result()
 	endOutside(context.WithoutCancel(ctx), q, j, run, func(err error) { done <- err })
-	return q.engine.waitForEnd(ctx, run, done)
+	return q.Engine.WaitForEnd(ctx, run, done)
 }
 
 // failLost fails the attempt of a job whose lease ran out.
@@ -353,14 +355,14 @@ func (l *Leases) Resolve(ctx context.Context, r *driver.Record) (amboy.Job, erro
 	if err != nil {
 		return nil, err
 	}
-	return q.resolveSafely(r)
+	return q.ResolveSafely(r)
 }
 
 // Find returns the latest attempts of jobs of a queue, in no particular order. Jobs that do
 // not exist are left out.
 func (l *Leases) Find(ctx context.Context, queue string, ids []string) (records []*driver.Record, err error) {
-	for some := range slices.Chunk(ids, maxFound) {
-		found, err := findLatest(ctx, l.driver, queue, some)
+	for some := range slices.Chunk(ids, engine.MaxFound) {
+		found, err := engine.FindLatest(ctx, l.driver, queue, some)
 		if err != nil {
 			return nil, err
 		}
@@ -368,7 +370,6 @@ func (l *Leases) Find(ctx context.Context, queue string, ids []string) (records 
 	}
 	return records, nil
 }
-
 
 // Extend renews leases, so that they last for a time from now, and returns the lost ones.
 func (l *Leases) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
@@ -392,7 +393,7 @@ func (l *Leases) SetProgress(ctx context.Context, lease driver.Lease, progress a
 
 // Recover soon hands back the leases that ran out, those of all workers on the store. It
 // does not wait for that.
-func (l *Leases) Recover() { l.engine.note(core.RecoverNow{}) }
+func (l *Leases) Recover() { l.engine.Note(core.RecoverNow{}) }
 
 // LeaseEnd ends the run of a leased job.
 type LeaseEnd struct {
@@ -432,7 +433,7 @@ func (l *Leases) End(ctx context.Context, ends []LeaseEnd) []error {
 		if b == nil {
 			continue
 		}
-		if err := b.engine.waitForEnd(ctx, b.run, b.done); err != nil {
+		if err := b.engine.WaitForEnd(ctx, b.run, b.done); err != nil {
 			errs[i] = err
 		}
 	}
@@ -486,7 +487,7 @@ func (l *Leases) endJob(ctx context.Context, queue, id string, end LeaseEnd) (wa
 	}
 	begun, err := l.beginEndOf(ctx, q, r, end)
 	if begun != nil {
-		if failed := begun.engine.waitForEnd(ctx, begun.run, begun.done); failed != nil {
+		if failed := begun.engine.WaitForEnd(ctx, begun.run, begun.done); failed != nil {
 			err = failed
 		}
 	}
@@ -510,7 +511,7 @@ func (l *Leases) Decode(ctx context.Context, r *driver.Record) (amboy.Job, error
 	if err != nil {
 		return nil, err
 	}
-	j, err := q.resolveSafely(r)
+	j, err := q.ResolveSafely(r)
 	if err != nil {
 		return nil, fmt.Errorf("job %q of queue %q: %w", r.JobID(), r.Group, err)
 	}
@@ -519,7 +520,7 @@ func (l *Leases) Decode(ctx context.Context, r *driver.Record) (amboy.Job, error
 
 // begunEnd is an end that is being written. The result arrives in done.
 type begunEnd struct {
-	engine *engine
+	engine *engine.Engine
 	run    *core.Run
 	done   chan error
 }
@@ -535,22 +536,22 @@ func (l *Leases) beginEnd(ctx context.Context, end LeaseEnd) (begun *begunEnd, e
 }
 
 // beginEndOf is beginEnd for the record of the job, which need not run.
-func (l *Leases) beginEndOf(ctx context.Context, q *driverQueue, r *driver.Record, end LeaseEnd) (begun *begunEnd, err error) {
-	j, err := q.resolveSafely(r)
+func (l *Leases) beginEndOf(ctx context.Context, q *engine.Queue, r *driver.Record, end LeaseEnd) (begun *begunEnd, err error) {
+	j, err := q.ResolveSafely(r)
 	if err != nil {
 		return nil, err
 	}
 	setMetadata(j, end.Metadata)
-	begun = &begunEnd{engine: q.engine, run: &core.Run{Record: r, Lease: end.Lease}, done: q.engine.result()}
+	begun = &begunEnd{engine: q.Engine, run: &core.Run{Record: r, Lease: end.Lease}, done: q.Engine.Result()}
 	then := func(err error) { begun.done <- err }
-	late := r.Status.InProgress && r.TimeInfo.MaxTime > 0 && q.engine.now().Sub(r.TimeInfo.Start) > r.TimeInfo.MaxTime
+	late := r.Status.InProgress && r.TimeInfo.MaxTime > 0 && q.Engine.Now().Sub(r.TimeInfo.Start) > r.TimeInfo.MaxTime
 	switch {
 	case late || end.Over:
 		err = &amboy.MaxTimeError{MaxTime: r.TimeInfo.MaxTime}
 		j.AddRetryableError(err)
 	case end.HandBack != nil && !r.CancelRequested:
-		q.publish(amboy.EventHandedBack, j, q.engine.now())
-		q.engine.finish(begun.run, core.End{HandBack: end.HandBack}, then)
+		q.Publish(amboy.EventHandedBack, j, q.Engine.Now())
+		q.Engine.Finish(begun.run, core.End{HandBack: end.HandBack}, then)
 		return begun, nil
 	case end.HandBack != nil:
 		j.AddError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrAborted))
@@ -567,7 +568,7 @@ func (l *Leases) beginEndOf(ctx context.Context, q *driverQueue, r *driver.Recor
 		}
 	}
 	if r.CancelRequested {
-		markCanceled(j)
+		jobstate.MarkCanceled(j)
 	}
 	endOutside(context.WithoutCancel(ctx), q, j, begun.run, then)
 	return begun, err
@@ -575,18 +576,18 @@ func (l *Leases) beginEndOf(ctx context.Context, q *driverQueue, r *driver.Recor
 
 // endOutside ends a run of an outside worker. A job that is to be retried has its next
 // attempt, if the store is well, before then is called: its worker may ask for it at once.
-func endOutside(ctx context.Context, q *driverQueue, j amboy.Job, run *core.Run, then func(error)) {
-	q.end(ctx, j, run, func(err error) {
+func endOutside(ctx context.Context, q *engine.Queue, j amboy.Job, run *core.Run, then func(error)) {
+	q.End(ctx, j, run, func(err error) {
 		switch {
 		case err != nil:
 		case run.End().Next == nil && j.RetryInfo().ShouldRetry():
-			q.engine.runInBackground(func(ctx context.Context) {
+			q.Engine.RunInBackground(func(ctx context.Context) {
 				retryAtOnce(ctx, q, j)
 				then(nil)
 			})
 			return
 		default:
-			q.afterWrite(ctx, j, run)
+			q.AfterWrite(ctx, j, run)
 		}
 		then(err)
 	})
@@ -594,10 +595,10 @@ func endOutside(ctx context.Context, q *driverQueue, j amboy.Job, run *core.Run,
 
 // retryAtOnce replaces a job by its next attempt, or hands it to the retry handler if that is
 // not possible now.
-func retryAtOnce(ctx context.Context, q *driverQueue, j amboy.Job) {
+func retryAtOnce(ctx context.Context, q *engine.Queue, j amboy.Job) {
 	handler, ok := q.RetryHandler().(*BasicRetryHandler)
 	if !ok || !handler.Started() {
-		q.handOver(ctx, j)
+		q.HandOver(ctx, j)
 		return
 	}
 	err := handler.try(ctx, &jobRetry{retryKey: retryKey{j.ID(), j.RetryInfo().CurrentAttempt}, job: j, start: handler.now()})
@@ -607,7 +608,7 @@ func retryAtOnce(ctx context.Context, q *driverQueue, j amboy.Job) {
 	// The copy is locked by now. If the store fails, maintenance hands the job over later.
 	again, err := q.GetAttempt(ctx, j.ID(), j.RetryInfo().CurrentAttempt)
 	if err == nil && again.RetryInfo().ShouldRetry() {
-		q.handOver(ctx, again)
+		q.HandOver(ctx, again)
 	}
 }
 
@@ -623,7 +624,7 @@ func setMetadata(j amboy.Job, change map[string]string) {
 
 // held returns the record of a leased job, which it reads if r is nil. The error wraps
 // amboy.ErrLeaseLost if the job does not run under the lease.
-func (l *Leases) held(ctx context.Context, id string, lease driver.Lease, r *driver.Record) (*driverQueue, *driver.Record, error) {
+func (l *Leases) held(ctx context.Context, id string, lease driver.Lease, r *driver.Record) (*engine.Queue, *driver.Record, error) {
 	var err error
 	if r == nil {
 		r, err = l.driver.Get(ctx, lease.Queue, id)
@@ -670,7 +671,7 @@ func (l *Leases) edit(ctx context.Context, edit LeaseEdit) error {
 	if err != nil {
 		return err
 	}
-	j, err := q.resolveSafely(r)
+	j, err := q.ResolveSafely(r)
 	if err != nil {
 		return err
 	}
@@ -683,10 +684,10 @@ func (l *Leases) edit(ctx context.Context, edit LeaseEdit) error {
 			err = job.SetPayload(j, *edit.Payload)
 		}
 		if err == nil {
-			r, err = q.record(j)
+			r, err = q.Record(j)
 		}
 		if err == nil {
-			err = q.form.seal(r)
+			err = q.Form.Seal(r)
 		}
 		return err
 	})

@@ -12,6 +12,8 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/engine"
+	"github.com/mongodb/amboy/queue/internal/local"
 )
 
 // groupAdmin is the driver.Admin of a local group, the view for management. It covers the
@@ -37,12 +39,12 @@ type member struct {
 // false for a queue of another package.
 func adminOfQueue(q amboy.Queue) (admin driver.Admin, name string, ok bool) {
 	switch q := q.(type) {
-	case *local:
-		return q.admin(), q.id, true
-	case *driverQueue:
-		return q.driver, q.name, true
+	case *local.Queue:
+		return q.Admin(), q.ID(), true
+	case *engine.Queue:
+		return q.Driver, q.Name, true
 	case *Inline:
-		return q.inner.driver, q.inner.name, true
+		return q.inner.Driver, q.inner.Name, true
 	default:
 		return nil, "", false
 	}

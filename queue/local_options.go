@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/internal/local"
 )
 
 // LocalOptions configure a local queue.
@@ -73,7 +74,7 @@ func NewLocal(opts LocalOptions) (amboy.Queue, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	q := newLocal(localOptions(opts), nil)
+	q := local.New(local.Options(opts), nil)
 	if err := q.Use(opts.Middleware...); err != nil {
 		return nil, err
 	}
@@ -103,10 +104,10 @@ func NewLocalOrdered(workers, capacity int) amboy.Queue {
 
 // newBounded makes a queue for constructors that return no error. A queue with invalid
 // options refuses jobs and Start.
-func newBounded(opts LocalOptions) *local {
+func newBounded(opts LocalOptions) *local.Queue {
 	err := opts.Validate()
 	if err == nil && opts.Capacity == 0 {
 		err = errors.New("invalid local queue options: capacity must be at least 1 (is 0)")
 	}
-	return newLocal(localOptions(opts), err)
+	return local.New(local.Options(opts), err)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/activity"
+	"github.com/mongodb/amboy/queue/internal/engine"
+	"github.com/mongodb/amboy/queue/internal/local"
 )
 
 // ProcessMeasures is what this process has done for the queues of a Store since it opened
@@ -48,15 +50,15 @@ func (s *Store) Measure() ProcessMeasures {
 	return s.measure()
 }
 
-func measureEngine(e *engine) ProcessMeasures {
-	workers, running := e.load()
+func measureEngine(e *engine.Engine) ProcessMeasures {
+	workers, running := e.Load()
 	return ProcessMeasures{
 		Workers: workers, Running: running,
-		Claims: e.meter.claims.Load(), FailedClaims: e.meter.failedClaims.Load(), ClaimedJobs: e.meter.claimedJobs.Load(),
-		Renewals: e.meter.renewals.Load(), LateRenewals: e.meter.lateRenewals.Load(),
-		Fenced: e.meter.fenced.Load(), Taken: e.meter.taken.Load(),
-		Interruptions: e.meter.interruptions.Load(), Parked: e.meter.parked.Load(),
-		Attempts: e.activity.Totals(),
+		Claims: e.Meter.Claims.Load(), FailedClaims: e.Meter.FailedClaims.Load(), ClaimedJobs: e.Meter.ClaimedJobs.Load(),
+		Renewals: e.Meter.Renewals.Load(), LateRenewals: e.Meter.LateRenewals.Load(),
+		Fenced: e.Meter.Fenced.Load(), Taken: e.Meter.Taken.Load(),
+		Interruptions: e.Meter.Interruptions.Load(), Parked: e.Meter.Parked.Load(),
+		Attempts: e.Activity.Totals(),
 	}
 }
 
@@ -76,16 +78,16 @@ func (m *ProcessMeasures) add(other ProcessMeasures) {
 	m.Attempts = append(m.Attempts, other.Attempts...)
 }
 
-func measureEngines(engines []*engine) (sum ProcessMeasures) {
+func measureEngines(engines []*engine.Engine) (sum ProcessMeasures) {
 	for _, e := range engines {
 		sum.add(measureEngine(e))
 	}
 	return sum
 }
 
-func measureLocal(q *local) ProcessMeasures {
-	workers, running := q.load()
-	return ProcessMeasures{Workers: workers, Running: running, Attempts: q.announcer.activity.Totals()}
+func measureLocal(q *local.Queue) ProcessMeasures {
+	workers, running := q.Load()
+	return ProcessMeasures{Workers: workers, Running: running, Attempts: q.Announcer.Activity.Totals()}
 }
 
 // groupMeter adds up the measures of the queues of a local group. It keeps the

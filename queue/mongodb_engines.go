@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/queue/internal/engine"
+	"github.com/mongodb/amboy/queue/internal/lifecycle"
 )
 
 // mongoDBEngines holds the engines of a group: one per set of options that the queues on
@@ -16,7 +18,7 @@ type mongoDBEngines struct {
 	mu  sync.Mutex
 	all []*mongoDBEngine
 	// inUse holds the open engines.
-	inUse []*engine
+	inUse []*engine.Engine
 }
 
 // mongoDBEngineOptions are the options that the queues on one engine share.
@@ -29,12 +31,12 @@ type mongoDBEngineOptions struct {
 // mongoDBEngine is an engine that the first caller of open opens.
 type mongoDBEngine struct {
 	opts mongoDBEngineOptions
-	open func() (*engine, error)
+	open func() (*engine.Engine, error)
 }
 
 // get returns the engine with these options, and opens it if needed. Concurrent callers
 // wait for the same attempt. If the engine can't be opened, the next call tries again.
-func (s *mongoDBEngines) get(ctx context.Context, opts mongoDBEngineOptions) (*engine, error) {
+func (s *mongoDBEngines) get(ctx context.Context, opts mongoDBEngineOptions) (*engine.Engine, error) {
 	found := s.find(ctx, opts)
 	e, err := found.open()
 	if err != nil {
@@ -50,7 +52,7 @@ func (s *mongoDBEngines) get(ctx context.Context, opts mongoDBEngineOptions) (*e
 }
 
 // opened returns the open engines.
-func (s *mongoDBEngines) opened() []*engine {
+func (s *mongoDBEngines) opened() []*engine.Engine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.inUse)
@@ -64,7 +66,7 @@ func (s *mongoDBEngines) find(ctx context.Context, opts mongoDBEngineOptions) *m
 			return e
 		}
 	}
-	e := &mongoDBEngine{opts: opts, open: sync.OnceValues(func() (*engine, error) { return opts.open(ctx) })}
+	e := &mongoDBEngine{opts: opts, open: sync.OnceValues(func() (*engine.Engine, error) { return opts.open(ctx) })}
 	s.all = append(s.all, e)
 	return e
 }
@@ -76,51 +78,51 @@ func (s *mongoDBEngines) forget(failed *mongoDBEngine) {
 }
 
 // open opens the store, and makes an engine on it.
-func (o mongoDBEngineOptions) open(ctx context.Context) (*engine, error) {
+func (o mongoDBEngineOptions) open(ctx context.Context) (*engine.Engine, error) {
 	store, err := mongodb.Open(ctx, o.store)
 	if err != nil {
 		return nil, err
 	}
-	return newEngine(engineOptions{
-		driver:       store,
-		ownsDriver:   true,
-		leaseTime:    o.lockTimeout,
-		pollInterval: o.store.PollInterval,
-		retryScan:    o.retryScan,
+	return engine.New(engine.Options{
+		Driver:       store,
+		OwnsDriver:   true,
+		LeaseTime:    o.lockTimeout,
+		PollInterval: o.store.PollInterval,
+		RetryScan:    o.retryScan,
 	}), nil
 }
 
 // close closes all engines, as engine.close does. It is called after their queues have
 // closed, when no engine is opened any more.
-func (s *mongoDBEngines) close(late context.Context) (left leftover) {
+func (s *mongoDBEngines) close(late context.Context) (left lifecycle.Leftover) {
 	s.mu.Lock()
 	all := slices.Clone(s.all)
 	s.mu.Unlock()
-	closed := make([]leftover, len(all))
+	closed := make([]lifecycle.Leftover, len(all))
 	var closing sync.WaitGroup
 	for i, found := range all {
 		closing.Go(func() { closed[i] = found.close(late) })
 	}
 	closing.Wait()
 	for _, of := range closed {
-		left.parts = append(left.parts, of.parts...)
+		left.Parts = append(left.Parts, of.Parts...)
 	}
 	return left
 }
 
 // close closes the engine if it was opened.
-func (e *mongoDBEngine) close(late context.Context) (left leftover) {
-	var opened *engine
-	err := inTime(late, func() error {
+func (e *mongoDBEngine) close(late context.Context) (left lifecycle.Leftover) {
+	var opened *engine.Engine
+	err := lifecycle.InTime(late, func() error {
 		opened, _ = e.open() // the caller that opened it got the error
 		return nil
 	})
 	if err != nil {
-		left.add("connection", err)
+		left.Add("connection", err)
 		return left
 	}
 	if opened == nil {
 		return left
 	}
-	return opened.close(late)
+	return opened.Close(late)
 }

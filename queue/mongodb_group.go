@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/internal/engine"
 )
 
 // RegexpMongoDBQueueOptions are options for the queues of a group whose names match an
@@ -228,15 +229,15 @@ func (g *mongoDBGroup) build(ctx context.Context, merged MongoDBQueueOptions, op
 	if err != nil {
 		return nil, err
 	}
-	opts.Driver = e.driver
+	opts.Driver = e.Driver
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return newDriverQueue(e, e.id+"."+opts.Name, opts.ofQueue())
+	return engine.NewQueue(e, e.ID+"."+opts.Name, opts.ofQueue())
 }
 
 // engineFor returns the engine for a queue. o must be valid.
-func (g *mongoDBGroup) engineFor(ctx context.Context, o MongoDBQueueOptions) (*engine, error) {
+func (g *mongoDBGroup) engineFor(ctx context.Context, o MongoDBQueueOptions) (*engine.Engine, error) {
 	opts := mongoDBEngineOptions{
 		store:       o.DB.storeOptions(),
 		lockTimeout: o.DB.LockTimeout,

@@ -106,7 +106,7 @@ func NewMongoDBQueue(ctx context.Context, opts MongoDBQueueOptions) (amboy.Retry
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making a MongoDB queue: %w", err), store.Close(ctx))
 	}
-	q.madeWith(ctx)
+	q.MadeWith(ctx)
 	return q, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/queue/internal/engine"
 )
 
 // OpenMongoDBStore opens the store of queues in MongoDB, without opening a queue. The
@@ -26,7 +27,7 @@ func OpenMongoDBStore(ctx context.Context, opts MongoDBOptions) (*Store, error) 
 		now:       time.Now,
 		queue:     noQueue,
 		retention: opts.retention(),
-		form:      storedForm{format: opts.Format, codec: opts.Codec},
+		form:      engine.StoredForm{Format: opts.Format, Codec: opts.Codec},
 	}.withQueues(opts.LockTimeout)
 	if name := opts.queueName(); name != "" || !opts.UseGroups {
 		s.queues = []string{name}

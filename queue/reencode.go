@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/engine"
 )
 
 // reencodePage is the number of jobs that Reencode reads at a time.
@@ -30,11 +31,11 @@ func (s *Store) Reencode(ctx context.Context) (done int, err error) {
 		States: []amboy.JobState{amboy.StateScheduled, amboy.StatePending, amboy.StateBlocked, amboy.StateParked, amboy.StateRetrying},
 	}
 	var left error
-	for r, failed := range records(ctx, s.driver, waiting, reencodePage) {
+	for r, failed := range engine.Records(ctx, s.driver, waiting, reencodePage) {
 		if failed != nil {
 			return done, fmt.Errorf("encoding jobs again: %w", failed)
 		}
-		again, failed := s.formOf(r.Group).again(r)
+		again, failed := s.formOf(r.Group).Again(r)
 		if failed != nil && left == nil {
 			left = fmt.Errorf("encoding jobs again: %w", failed)
 		}

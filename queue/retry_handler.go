@@ -13,6 +13,9 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/internal/engine"
+	"github.com/mongodb/amboy/queue/internal/jobstate"
+	"github.com/mongodb/amboy/queue/internal/lifecycle"
 )
 
 var (
@@ -47,7 +50,7 @@ type BasicRetryHandler struct {
 	now     func() time.Time
 	wake    chan struct{} // holds a token for each worker to wake
 	closing chan struct{}
-	workers tasks
+	workers lifecycle.Tasks
 
 	mu      sync.Mutex
 	queue   amboy.RetryableQueue
@@ -186,9 +189,9 @@ func (h *BasicRetryHandler) Close(ctx context.Context) {
 	}
 	defer h.cancel()
 	defer context.AfterFunc(ctx, h.cancel)()
-	late, cancel := afterEnd(ctx, retryCloseGrace)
+	late, cancel := lifecycle.AfterEnd(ctx, retryCloseGrace)
 	defer cancel()
-	h.workers.wait(late)
+	h.workers.Wait(late)
 }
 
 // stop makes the workers return after their current jobs, and drops the waiting retries.
@@ -231,7 +234,7 @@ const retriesTogether = 500
 // take returns the next retries that are due: one, unless the store replaces several at once.
 func (h *BasicRetryHandler) take() (some []*jobRetry) {
 	most := 1
-	if q, ok := h.queue.(*driverQueue); ok && q.engine.sharesRetries {
+	if q, ok := h.queue.(*engine.Queue); ok && q.Engine.SharesRetries {
 		most = retriesTogether
 	}
 	h.mu.Lock()
@@ -339,7 +342,7 @@ func (h *BasicRetryHandler) nextInTurn(r *jobRetry) (amboy.Job, error) {
 	return h.next(r)
 }
 
-// next returns the next attempt of a job. It returns a *noNextAttemptError if the reason
+// next returns the next attempt of a job. It returns a *NoNextAttemptError if the reason
 // is the job itself, and another error if the job is not to be retried here.
 func (h *BasicRetryHandler) next(r *jobRetry) (next amboy.Job, err error) {
 	err = contain.Panic(func() error {
@@ -352,14 +355,14 @@ func (h *BasicRetryHandler) next(r *jobRetry) (next amboy.Job, err error) {
 		now := h.now()
 		r.job.UpdateRetryInfo(amboy.JobRetryOptions{Start: &r.start, End: &now})
 		if r.job.RetryInfo().GetRemainingAttempts() == 0 {
-			return asNoNextAttempt(errAttemptLimit)
+			return jobstate.AsNoNextAttempt(jobstate.ErrAttemptLimit)
 		}
-		next, err = nextAttempt(r.job, formatOf(h.queue), h.opts.RetryPolicy, now)
-		return asNoNextAttempt(err)
+		next, err = jobstate.NextAttempt(r.job, formatOf(h.queue), h.opts.RetryPolicy, now)
+		return jobstate.AsNoNextAttempt(err)
 	})
 	var panicked *amboy.PanicError
 	if errors.As(err, &panicked) {
-		err = asNoNextAttempt(err)
+		err = jobstate.AsNoNextAttempt(err)
 	}
 	return next, err
 }
@@ -381,7 +384,7 @@ func (h *BasicRetryHandler) lock(r *jobRetry) error {
 func (h *BasicRetryHandler) end(ctx context.Context, r *jobRetry, cause error) error {
 	now := h.now()
 	if !r.ended {
-		addRetryError(r.job, r.tries, cause, now)
+		jobstate.AddRetryError(r.job, r.tries, cause, now)
 		r.ended = true
 		h.logEnd(ctx, r, cause)
 	}
@@ -391,7 +394,7 @@ func (h *BasicRetryHandler) end(ctx context.Context, r *jobRetry, cause error) e
 
 // logEnd logs why a job that has attempts left does not get another.
 func (h *BasicRetryHandler) logEnd(ctx context.Context, r *jobRetry, cause error) {
-	if errors.Is(cause, errAttemptLimit) {
+	if errors.Is(cause, jobstate.ErrAttemptLimit) {
 		return
 	}
 	fields := r.describe("ended a job whose next attempt can't be made", cause)
@@ -405,7 +408,7 @@ func (h *BasicRetryHandler) logEnd(ctx context.Context, r *jobRetry, cause error
 // isDecidedByJob reports whether the job itself caused the error, so that another try
 // would fail too.
 func isDecidedByJob(err error) bool {
-	var none *noNextAttemptError
+	var none *jobstate.NoNextAttemptError
 	var invalid *amboy.InvalidJobError
 	return errors.As(err, &none) || errors.As(err, &invalid)
 }
@@ -468,8 +471,8 @@ func (h *BasicRetryHandler) forget(r *jobRetry) {
 // formatOf returns the format in which a queue stores jobs. A job's type may not support
 // any other format.
 func formatOf(q amboy.RetryableQueue) amboy.Format {
-	if stored, ok := q.(*driverQueue); ok {
-		return stored.form.format
+	if stored, ok := q.(*engine.Queue); ok {
+		return stored.Form.Format
 	}
 	return amboy.JSON
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/mongodb/amboy/queue/internal/engine"
 )
 
 // SinceTurn returns how long ago this process last decided what to do with the jobs of
@@ -19,12 +21,12 @@ func (s *Store) SinceTurn(ctx context.Context) (time.Duration, error) {
 }
 
 // longestTurn returns the longest time since a decision of the given engines.
-func longestTurn(ctx context.Context, engines []*engine) (time.Duration, error) {
+func longestTurn(ctx context.Context, engines []*engine.Engine) (time.Duration, error) {
 	longest := time.Duration(0)
 	for _, e := range engines {
-		since, err := e.sinceTurn(ctx)
+		since, err := e.SinceTurn(ctx)
 		if err != nil {
-			return 0, fmt.Errorf("waiting for a decision of process %q: %w", e.id, err)
+			return 0, fmt.Errorf("waiting for a decision of process %q: %w", e.ID, err)
 		}
 		longest = max(longest, since)
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/presence"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/engine"
+	"github.com/mongodb/amboy/queue/internal/local"
 )
 
 // Store is the administrative view of the jobs of one queue, a group, or a whole store.
@@ -22,7 +24,7 @@ type Store struct {
 	leaseTime time.Duration
 	now       func() time.Time
 	// formOf returns the stored form of the jobs of a queue; nil if jobs are held by reference.
-	formOf func(queue string) storedForm
+	formOf func(queue string) engine.StoredForm
 	// complete implements MarkComplete.
 	complete func(ctx context.Context, records []*driver.Record) []error
 	// abandon implements Abandon; nil if jobs are held by reference.
@@ -60,9 +62,9 @@ func StoreOfGroup(g amboy.QueueGroup) (*Store, bool) { return storeOf(g) }
 
 func storeOf(holder any) (*Store, bool) {
 	switch holder := holder.(type) {
-	case *local:
+	case *local.Queue:
 		return storeOfLocal(holder), true
-	case *driverQueue:
+	case *engine.Queue:
 		return storeOfQueue(holder, holder), true
 	case interface{ store() *Store }: // of this package, or what embeds it
 		return holder.store(), true
@@ -83,7 +85,7 @@ func (s *Store) ByReference() bool { return s.driver == nil }
 
 // HasCodec reports whether the jobs of a queue are encoded by a codec (see
 // DriverQueueOptions.Codec), as far as this process knows.
-func (s *Store) HasCodec(queue string) bool { return s.formOf != nil && s.formOf(queue).codec != nil }
+func (s *Store) HasCodec(queue string) bool { return s.formOf != nil && s.formOf(queue).Codec != nil }
 
 // Decode returns a record whose body and result are decoded by the codec of its queue, or r
 // itself if no codec encoded them. The records that Admin and Driver return are not decoded,
@@ -94,7 +96,7 @@ func (s *Store) Decode(r *driver.Record) (*driver.Record, error) {
 	if s.formOf == nil {
 		return r, nil
 	}
-	return s.formOf(r.Group).open(r)
+	return s.formOf(r.Group).Open(r)
 }
 
 // Queues returns the names of the queues that the store is restricted to, or none if it

@@ -10,6 +10,7 @@ import (
 	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/engine"
 )
 
 // driverStore implements the operations of a Store with a driver.
@@ -18,14 +19,14 @@ type driverStore struct {
 	now    func() time.Time
 	// queue returns the open queue with a name, or nil if this process does not have it
 	// open.
-	queue func(name string) *driverQueue
+	queue func(name string) *engine.Queue
 	// retention and form apply to queues that are not open in this process.
 	retention Retention
-	form      storedForm
+	form      engine.StoredForm
 }
 
 // noQueue is the queue function of stores without a queue in this process.
-func noQueue(string) *driverQueue { return nil }
+func noQueue(string) *engine.Queue { return nil }
 
 // StoreOfDriver returns the store of all queues of a driver, without opening a queue. The caller
 // must close the driver, and must not use the store afterwards.
@@ -52,27 +53,27 @@ func (s driverStore) withQueues(leaseTime time.Duration, queues ...string) *Stor
 }
 
 // storeOfQueue returns the store of a queue that is exposed to callers as shown.
-func storeOfQueue(q *driverQueue, shown amboy.Queue) *Store {
+func storeOfQueue(q *engine.Queue, shown amboy.Queue) *Store {
 	s := driverStore{
-		driver:    q.driver,
-		now:       q.engine.now,
-		queue:     func(string) *driverQueue { return q },
-		retention: q.retention,
-		form:      q.form,
-	}.withQueues(q.engine.leaseTime, q.name)
+		driver:    q.Driver,
+		now:       q.Engine.Now,
+		queue:     func(string) *engine.Queue { return q },
+		retention: q.Retention,
+		form:      q.Form,
+	}.withQueues(q.Engine.LeaseTime, q.Name)
 	s.open = func(string) (amboy.Queue, bool) { return shown, true }
-	s.sinceTurn = func(ctx context.Context) (time.Duration, error) { return longestTurn(ctx, []*engine{q.engine}) }
-	s.refresh = q.engine.announcer.refresh
-	s.measure = func() ProcessMeasures { return measureEngine(q.engine) }
-	s.countTypes = func() { countTypes(q.engine) }
-	s.setWorkers = q.engine.setWorkers
+	s.sinceTurn = func(ctx context.Context) (time.Duration, error) { return longestTurn(ctx, []*engine.Engine{q.Engine}) }
+	s.refresh = q.Engine.Announcer.Refresh
+	s.measure = func() ProcessMeasures { return measureEngine(q.Engine) }
+	s.countTypes = func() { countTypes(q.Engine) }
+	s.setWorkers = q.Engine.SetWorkers
 	return s
 }
 
 func (q *Inline) store() *Store { return storeOfQueue(q.inner, q) }
 
 func (g *driverGroup) store() *Store {
-	s := storeOfEngines(g.retention, g.form, func() []*engine { return []*engine{g.engine} })
+	s := storeOfEngines(g.retention, g.form, func() []*engine.Engine { return []*engine.Engine{g.engine} })
 	s.openNew = g.openNew
 	return s
 }
@@ -80,7 +81,7 @@ func (g *driverGroup) store() *Store {
 // store returns a store for the queues of all engines, which share one collection.
 func (g *mongoDBGroup) store() *Store {
 	db := g.opts.DefaultQueue.DB
-	s := storeOfEngines(db.retention(), storedForm{format: db.Format, codec: db.Codec}, g.engines.opened)
+	s := storeOfEngines(db.retention(), engine.StoredForm{Format: db.Format, Codec: db.Codec}, g.engines.opened)
 	s.openNew = g.openNew
 	return s
 }
@@ -92,10 +93,10 @@ func (g *queueGroup) openNew(ctx context.Context, name string) (amboy.Queue, err
 
 // storeOfEngines returns the store that engines share. engines must always return at
 // least one. retention and form apply to queues that are not open.
-func storeOfEngines(retention Retention, form storedForm, engines func() []*engine) *Store {
-	queue := func(name string) *driverQueue {
+func storeOfEngines(retention Retention, form engine.StoredForm, engines func() []*engine.Engine) *Store {
+	queue := func(name string) *engine.Queue {
 		for _, e := range engines() {
-			if q := e.queue(name); q != nil {
+			if q := e.Queue(name); q != nil {
 				return q
 			}
 		}
@@ -103,12 +104,12 @@ func storeOfEngines(retention Retention, form storedForm, engines func() []*engi
 	}
 	first := engines()[0]
 	s := driverStore{
-		driver:    first.driver,
-		now:       first.now,
+		driver:    first.Driver,
+		now:       first.Now,
 		queue:     queue,
 		retention: retention,
 		form:      form,
-	}.withQueues(first.leaseTime)
+	}.withQueues(first.LeaseTime)
 	s.open = func(name string) (amboy.Queue, bool) {
 		if q := queue(name); q != nil {
 			return q, true
@@ -117,24 +118,24 @@ func storeOfEngines(retention Retention, form storedForm, engines func() []*engi
 	}
 	s.opened = func() (names []string) {
 		for _, e := range engines() {
-			names = append(names, e.queueNames()...)
+			names = append(names, e.QueueNames()...)
 		}
 		return names
 	}
 	s.sinceTurn = func(ctx context.Context) (time.Duration, error) { return longestTurn(ctx, engines()) }
 	s.refresh = func(ctx context.Context) error {
-		return withEach(engines(), func(e *engine) error { return e.announcer.refresh(ctx) })
+		return withEach(engines(), func(e *engine.Engine) error { return e.Announcer.Refresh(ctx) })
 	}
 	s.measure = func() ProcessMeasures { return measureEngines(engines()) }
 	s.countTypes = func() { countTypes(engines()[0]) }
 	s.setWorkers = func(name string, n int) error {
-		return withEach(engines(), func(e *engine) error { return e.setWorkers(name, n) })
+		return withEach(engines(), func(e *engine.Engine) error { return e.SetWorkers(name, n) })
 	}
 	return s
 }
 
 // withEach calls do for each engine, and joins the errors.
-func withEach(engines []*engine, do func(*engine) error) error {
+func withEach(engines []*engine.Engine, do func(*engine.Engine) error) error {
 	var errs []error
 	for _, e := range engines {
 		errs = append(errs, do(e))
@@ -196,11 +197,11 @@ func (s driverStore) abandon(ctx context.Context, records []*driver.Record) (err
 	}
 	for i, r := range records {
 		if q := s.queue(r.Group); q != nil && errs[i] == nil {
-			q.engine.happen(core.Lost{Lease: handBacks[i].Lease})
+			q.Engine.Happen(core.Lost{Lease: handBacks[i].Lease})
 			if r.CancelRequested {
-				q.ended(ctx, r.JobID())
+				q.Ended(ctx, r.JobID())
 			}
-			q.engine.happen(core.Changed{Line: q.line})
+			q.Engine.Happen(core.Changed{Line: q.Line})
 		}
 	}
 	return errs
@@ -227,20 +228,20 @@ func (s driverStore) complete(r *driver.Record, now time.Time) *driver.Record {
 // is ended all the same: this may be the only way to get rid of it.
 func (s driverStore) forgetAt(ended *driver.Record, now time.Time) time.Time {
 	q := s.queue(ended.Group)
-	j, err := s.formOf(ended.Group).resolve(ended)
+	j, err := s.formOf(ended.Group).Resolve(ended)
 	if err != nil {
 		j = nil
 	}
 	if q != nil {
-		return q.forgetAt(j, ended, now)
+		return q.ForgetAt(j, ended, now)
 	}
 	return s.retention.For(j).Until(driver.StateOf(ended, now), now)
 }
 
 // formOf returns the stored form of the jobs of a queue.
-func (s driverStore) formOf(queue string) storedForm {
+func (s driverStore) formOf(queue string) engine.StoredForm {
 	if q := s.queue(queue); q != nil {
-		return q.form
+		return q.Form
 	}
 	return s.form
 }
@@ -248,6 +249,6 @@ func (s driverStore) formOf(queue string) storedForm {
 // report notifies the open queue of a record that ended.
 func (s driverStore) report(ctx context.Context, before, ended *driver.Record, now time.Time, err error) {
 	if q := s.queue(ended.Group); err == nil && q != nil {
-		q.markedComplete(ctx, before, ended, now)
+		q.MarkedComplete(ctx, before, ended, now)
 	}
 }

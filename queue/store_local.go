@@ -4,17 +4,18 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/internal/local"
 )
 
-func storeOfLocal(q *local) *Store {
+func storeOfLocal(q *local.Queue) *Store {
 	return &Store{
-		admin:      q.admin(),
-		queues:     []string{q.id},
+		admin:      q.Admin(),
+		queues:     []string{q.ID()},
 		now:        time.Now,
-		complete:   q.markAllComplete,
+		complete:   q.MarkAllComplete,
 		open:       func(string) (amboy.Queue, bool) { return q, true },
-		refresh:    q.refresh,
+		refresh:    q.Refresh,
 		measure:    func() ProcessMeasures { return measureLocal(q) },
-		setWorkers: func(_ string, n int) error { return q.setWorkers(n) },
+		setWorkers: func(_ string, n int) error { return q.ApplyWorkers(n) },
 	}
 }

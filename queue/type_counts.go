@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/engine"
 )
 
 // TypeCounts are the numbers of jobs that have not ended, by queue and type.
@@ -80,32 +81,32 @@ func storedTypeCounts(ctx context.Context, store driver.Driver, now time.Time) (
 }
 
 // countTypes counts in the background, unless this process already does.
-func countTypes(e *engine) {
-	if !e.countingTypes.CompareAndSwap(false, true) {
+func countTypes(e *engine.Engine) {
+	if !e.CountingTypes.CompareAndSwap(false, true) {
 		return
 	}
-	e.runInBackground(func(ctx context.Context) {
-		defer e.countingTypes.Store(false)
+	e.RunInBackground(func(ctx context.Context) {
+		defer e.CountingTypes.Store(false)
 		ctx, cancel := context.WithTimeout(ctx, typeCountTimeout)
 		defer cancel()
-		e.report("could not count jobs by type", takeTypeCountTurn(ctx, e))
+		e.Report("could not count jobs by type", takeTypeCountTurn(ctx, e))
 	})
 }
 
 // takeTypeCountTurn counts and stores the result, unless another process has the turn.
-func takeTypeCountTurn(ctx context.Context, e *engine) error {
-	begin := e.now()
+func takeTypeCountTurn(ctx context.Context, e *engine.Engine) error {
+	begin := e.Now()
 	turn := driver.Note{Kind: typeCountsKind, Key: typeCountsTurn, Until: begin.Add(2 * typeCountTimeout)}
-	_, mine, err := e.driver.KeepNew(ctx, turn, begin)
+	_, mine, err := e.Driver.KeepNew(ctx, turn, begin)
 	if err != nil || !mine {
 		return err
 	}
-	started := e.sinceStart()
-	all, err := e.driver.CountTypes(ctx)
+	started := e.SinceStart()
+	all, err := e.Driver.CountTypes(ctx)
 	if err != nil {
 		return err
 	}
-	took := e.sinceStart() - started
+	took := e.SinceStart() - started
 	counted := driver.Note{Kind: typeCountsKind, Key: typeCountsKey, Until: begin.Add(keepTypeCounts)}
 	for most := maxTypeCounts; counted.Value == nil || len(counted.Value) > driver.MaxNoteBytes; most /= 2 {
 		counted.Value, err = json.Marshal(boundTypeCounts(begin, all, most))
@@ -113,8 +114,8 @@ func takeTypeCountTurn(ctx context.Context, e *engine) error {
 			return err
 		}
 	}
-	turn.Until = e.now().Add(min(max(typeCountPause*took, minTypeCountPause), maxTypeCountPause))
-	return e.driver.Keep(ctx, counted, turn)
+	turn.Until = e.Now().Add(min(max(typeCountPause*took, minTypeCountPause), maxTypeCountPause))
+	return e.Driver.Keep(ctx, counted, turn)
 }
 
 // boundTypeCounts keeps the counts with the most jobs, and adds up the others.

@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+const (
+	// forgettingDuty names the duty of the one process that removes finished jobs.
+	forgettingDuty = "forgetting"
+	// forgetAtOnce is the number of finished jobs that one call removes.
+	forgetAtOnce = 1000
+	// retriesAtOnce is the page size for reading retrying jobs.
+	retriesAtOnce = 1000
+)
+
+// forgetIfDue removes jobs whose retention is over, if there may be any.
+func (e *Engine) forgetIfDue(ctx context.Context) error {
+	now := e.Now()
+	if !e.forgetting.isDue(now) {
+		return nil
+	}
+	return e.Forget(ctx, now)
+}
+
+// Forget removes jobs whose retention is over, unless another process has the duty. Then
+// the next heartbeat tries again.
+func (e *Engine) Forget(ctx context.Context, now time.Time) error {
+	duty := driver.Duty{Name: forgettingDuty, Owner: e.ID, For: e.heartbeatPeriod()}
+	taken, err := e.Driver.TakeDuty(ctx, duty, now)
+	if err != nil {
+		return fmt.Errorf("taking duty %q: %w", duty.Name, err)
+	}
+	if !taken {
+		return nil
+	}
+	for more := true; more; {
+		var forgotten int
+		forgotten, err = e.Driver.Forget(ctx, now, forgetAtOnce)
+		if err != nil {
+			return err
+		}
+		more = forgotten == forgetAtOnce
+	}
+	e.forgetting.done(now)
+	return nil
+}
+
+// scanRetries hands retrying jobs to the retry handlers of their queues: jobs that the
+// handlers already know, and jobs that handlers of other processes left behind.
+func (e *Engine) scanRetries(ctx context.Context) error {
+	names := e.queuesToScan(e.Now())
+	if len(names) == 0 {
+		return nil
+	}
+	query := driver.Query{Queues: names, States: []amboy.JobState{amboy.StateRetrying}}
+	if len(names) > manyQueues {
+		query.Queues = nil
+	}
+	for record, err := range Records(ctx, e.Driver, query, retriesAtOnce) {
+		if err != nil {
+			return err
+		}
+		q := e.Queue(record.Group)
+		if q == nil {
+			continue
+		}
+		j, err := q.Form.Resolve(record)
+		switch {
+		case err == nil:
+			q.HandOver(ctx, j)
+		case errors.Is(err, codec.ErrKeyUnavailable):
+			q.warnOfKey(ctx, record, err) // a process that has the key scans for retries too
+		case isUnknown(record, err):
+			e.meetUnknown(record) // a process that knows the type scans for retries too
+		default:
+			logging.Warning(ctx, q.failure("could not decode a retrying job", record.JobID(), err))
+		}
+	}
+	return nil
+}
+
+// manyQueues is the largest number of queues that a query names.
+const manyQueues = 500
+
+// queuesToScan returns the queues in which to scan for retries: the queues that have
+// started since the last call, or all queues once per retryScan.
+func (e *Engine) queuesToScan(now time.Time) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	names := e.begun
+	e.begun = nil
+	if now.Sub(e.scannedAt) >= e.retryScan {
+		e.scannedAt = now
+		names = slices.Collect(maps.Keys(e.queues))
+	}
+	return names
+}

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+var _ amboy.TransactionalCompleter = (*Queue)(nil)
+
+// CompleteIn implements amboy.TransactionalCompleter: it ends a job that Next returned, in
+// the transaction that ctx carries.
+func (q *Queue) CompleteIn(ctx context.Context, j amboy.Job) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("completing a job of queue %q in a transaction: the job must not be nil", q.ID())
+	}
+	if err := q.completeIn(mongodb.ShowTransaction(ctx), j); err != nil {
+		return fmt.Errorf("completing job %q in a transaction, which must be rolled back: %w", j.ID(), err)
+	}
+	return nil
+}
+
+func (q *Queue) completeIn(ctx context.Context, j amboy.Job) error {
+	switch {
+	case !driver.HasTransaction(ctx):
+		return errors.New("context carries no transaction of the store (see WithTx of its driver)")
+	case !q.Driver.Features().TransactionalEnds:
+		return errors.New("store of the queue can't end jobs in a transaction")
+	case j.Error() != nil:
+		return fmt.Errorf("job has reported an error: %w", j.Error())
+	case j.RetryInfo().ShouldRetry():
+		return errors.New("job has asked to be retried")
+	}
+	r, lease, err := q.transactedRecord(ctx, j)
+	if err != nil {
+		return err
+	}
+	errs, err := q.Driver.Complete(ctx, []driver.Completion{{Lease: lease, Record: r}})
+	if err != nil {
+		return err
+	}
+	return errs[0]
+}
+
+// transactedRecord encodes the end of a job that succeeds if a transaction is committed.
+// The job itself stays in progress until then. Its lease is not renewed any more.
+func (q *Queue) transactedRecord(ctx context.Context, j amboy.Job) (r *driver.Record, lease driver.Lease, err error) {
+	run, cause := q.Engine.transact(j)
+	if run == nil {
+		return nil, driver.Lease{}, fmt.Errorf("job does not run in queue %q: %w", q.ID(), amboy.ErrLeaseLost)
+	}
+	if cause != nil {
+		return nil, driver.Lease{}, cause
+	}
+	status, times := j.Status(), j.TimeInfo()
+	defer func() {
+		j.SetStatus(status)
+		j.SetTimeInfo(times)
+	}()
+	err = contain.Panic(func() (err error) {
+		r, err = q.endedRecord(ctx, j, run)
+		return err
+	})
+	return r, run.Lease, err
+}
+
+// transact records that a transaction may end the run of a job, and returns the run, or nil
+// if the job does not run here. cause is the reason if the run's context has ended.
+func (e *Engine) transact(j amboy.Job) (run *core.Run, cause error) {
+	e.coreMu.Lock()
+	run = e.runs[j]
+	if run == nil {
+		e.coreMu.Unlock()
+		return nil, nil
+	}
+	commands := e.step(core.Transacted{Run: run}, nil)
+	cause = run.Cause()
+	e.coreMu.Unlock()
+	e.carryOut(commands)
+	return run, cause
+}
+
+// isTransacted reports whether a transaction may have ended the run of a job.
+func (e *Engine) isTransacted(j amboy.Job) bool {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	run := e.runs[j]
+	return run != nil && run.Transacted()
+}
+
+// firstReread and lastReread are the shortest and the longest wait before a job is read
+// again to find out whether a transaction has ended it.
+const (
+	firstReread = 50 * time.Millisecond
+	lastReread  = time.Second
+)
+
+// endTransacted finds out whether a transaction has ended a run that has returned. If so, it
+// ends the run in this process too. While the store does not answer, it tries again until
+// ctx ends. Then the job runs again when its lease expires, unless it has ended.
+func (q *Queue) endTransacted(ctx context.Context, j amboy.Job, run *core.Run) (ended bool, err error) {
+	r, err := q.rereadUntil(ctx, j.ID())
+	if err != nil {
+		q.Engine.drop(run)
+		return false, fmt.Errorf("checking whether its transaction was committed: %w", err)
+	}
+	if !r.Status.Completed || driver.LeaseOf(r) != run.Lease {
+		return false, nil
+	}
+	if reported := j.Error(); reported != nil {
+		logging.Warning(ctx, q.failure("a job reported an error after it ended in a committed transaction", j.ID(), reported))
+	}
+	j.SetStatus(r.Status)
+	j.SetTimeInfo(r.TimeInfo)
+	j.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: new(false)})
+	done := make(chan struct{})
+	q.Engine.Finish(run, core.End{}, func(error) { close(done) })
+	<-done
+	q.afterEnd(ctx, j, core.End{Record: r}, nil)
+	return true, nil
+}
+
+// rereadUntil reads a job, and tries again until the store answers or ctx ends.
+func (q *Queue) rereadUntil(ctx context.Context, id string) (*driver.Record, error) {
+	for wait := firstReread; ; wait = min(2*wait, lastReread) {
+		var r *driver.Record
+		err := contain.Panic(func() (err error) {
+			bounded, cancel := context.WithTimeout(ctx, DriverTimeout)
+			defer cancel()
+			r, err = q.Driver.Get(bounded, q.Name, id)
+			return err
+		})
+		if err == nil || amboy.IsJobNotFoundError(err) || errors.Is(err, driver.ErrClosed) {
+			return r, err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, errors.Join(ctx.Err(), err)
+		}
+	}
+}

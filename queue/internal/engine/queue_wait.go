@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/lifecycle"
+)
+
+const (
+	// recheckInterval is how often callers that wait for jobs to end read the store, because
+	// another process may have ended the jobs.
+	recheckInterval = time.Second
+	// slowRecheckInterval is the same for callers that an endWatch wakes, because
+	// notifications can be lost.
+	slowRecheckInterval = 30 * time.Second
+)
+
+// Ended wakes the callers that wait for a job.
+func (q *Queue) Ended(ctx context.Context, id string) {
+	q.completeMu.Lock()
+	q.complete.Ended(id, false)
+	q.completeMu.Unlock()
+	if q.Is(lifecycle.Created) {
+		q.checkIdle(ctx) // no worker runs that would find the queue idle
+	}
+}
+
+// checkIdleAfterEnd is checkIdle after the end of a job that ran here. It does nothing if
+// a worker claims after each end anyway, and so finds the queue idle.
+func (q *Queue) checkIdleAfterEnd(ctx context.Context) {
+	if q.Engine.Notified && q.Engine.mayBeIdle(q.Line) {
+		q.checkIdle(ctx)
+	}
+}
+
+// checkIdle wakes the callers that wait until no work is left, if none is left.
+func (q *Queue) checkIdle(ctx context.Context) {
+	if !q.Engine.isWatched(q.Line) || !q.Idle(ctx) {
+		return
+	}
+	q.completeMu.Lock()
+	defer q.completeMu.Unlock()
+	q.complete.ReachedIdle()
+}
+
+// Idle reports whether nothing is pending, running or retrying. It returns false if the
+// stats can't be read.
+func (q *Queue) Idle(ctx context.Context) bool {
+	var stats amboy.QueueStats
+	err := contain.Panic(func() (err error) {
+		stats, err = q.Driver.Stats(ctx, q.Name)
+		return err
+	})
+	return err == nil && stats.IsIdle()
+}
+
+// subscription registers a waiter. The channel is closed when the condition may have come
+// true. The waiter calls leave when it stops waiting.
+type subscription func(*lifecycle.Completion) (changed <-chan struct{}, leave func())
+
+// WaitComplete waits until nothing is pending, running or retrying.
+func (q *Queue) WaitComplete(ctx context.Context) bool {
+	q.Engine.watch(q.Line, 1)
+	defer q.Engine.watch(q.Line, -1)
+	return q.waitUntil(ctx, recheckInterval, q.Idle, func(c *lifecycle.Completion) (<-chan struct{}, func()) { return c.UntilIdle(false), func() {} })
+}
+
+// WaitJobComplete waits until a job has ended for good.
+func (q *Queue) WaitJobComplete(ctx context.Context, id string) bool {
+	if _, err := q.Driver.Get(ctx, q.Name, id); err != nil {
+		return false
+	}
+	recheck := recheckInterval
+	if q.Engine.Notified {
+		recheck = slowRecheckInterval
+		q.Engine.ends.add(q, 1)
+		defer q.Engine.ends.add(q, -1)
+	}
+	hasEnded := func(ctx context.Context) bool { return q.HasEnded(ctx, id) }
+	return q.waitUntil(ctx, recheck, hasEnded, func(c *lifecycle.Completion) (<-chan struct{}, func()) { return c.UntilEnded(id) })
+}
+
+// HasEnded reports whether a job that existed has ended for good.
+func (q *Queue) HasEnded(ctx context.Context, id string) bool {
+	r, err := q.Driver.Get(ctx, q.Name, id)
+	if err != nil {
+		// The job existed, so it has ended and was removed since.
+		return amboy.IsJobNotFoundError(err)
+	}
+	return hasEnded(r)
+}
+
+// hasEnded reports whether the job of a latest attempt has ended for good.
+func hasEnded(r *driver.Record) bool { return r.Status.Completed && !r.RetryInfo.ShouldRetry() }
+
+// waitUntil waits until a condition holds. It checks the condition whenever the subscription
+// says so, and each time the recheck interval is over because of other processes. A group
+// does not prune the queue meanwhile.
+func (q *Queue) waitUntil(ctx context.Context, recheck time.Duration, holds func(context.Context) bool, subscribe subscription) bool {
+	q.waiters.Add(1)
+	defer q.waiters.Add(-1)
+	for {
+		reached, again := q.checkAndWait(ctx, recheck, holds, subscribe)
+		if !again {
+			return reached
+		}
+	}
+}
+
+// checkAndWait checks the condition once and, if it does not hold, waits until it is time
+// to check again.
+func (q *Queue) checkAndWait(ctx context.Context, recheck time.Duration, holds func(context.Context) bool, subscribe subscription) (reached, again bool) {
+	q.completeMu.Lock()
+	changed, leave := subscribe(&q.complete)
+	q.completeMu.Unlock()
+	defer func() {
+		q.completeMu.Lock()
+		leave()
+		q.completeMu.Unlock()
+	}()
+	if holds(ctx) {
+		return true, false
+	}
+	timer := time.NewTimer(recheck)
+	defer timer.Stop()
+	select {
+	case <-changed:
+		return false, true
+	case <-timer.C:
+		return false, true
+	case <-ctx.Done():
+		return false, false
+	case <-q.Open.Done():
+		return false, false
+	}
+}

@@ -1,0 +1,258 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+// waiter is a worker that waits for a run. The core's lock guards it.
+type waiter struct {
+	core.Worker
+	// signal has room for one signal: that the worker has a run, or must leave.
+	signal chan struct{}
+	served bool
+	run    *core.Run
+}
+
+func (w *waiter) serve(r *core.Run) {
+	w.served, w.run = true, r
+	w.signal <- struct{}{}
+}
+
+// next waits for a claimed run. It returns nil when ctx ends or the queue stops.
+func (e *Engine) next(ctx context.Context, l *core.Line) *core.Run {
+	if ctx.Err() != nil {
+		return nil
+	}
+	var room fewCommands
+	e.coreMu.Lock()
+	w := e.waiter(l)
+	commands := e.step(core.Waiting{Worker: &w.Worker}, room[:0])
+	e.coreMu.Unlock()
+	e.carryOut(commands)
+	select {
+	case <-w.signal:
+		return e.served(w)
+	case <-ctx.Done():
+		return e.leave(w)
+	}
+}
+
+// TryNext is next without waiting.
+func (e *Engine) TryNext(l *core.Line) *core.Run {
+	e.coreMu.Lock()
+	w := e.waiter(l)
+	commands := e.step(core.Changed{Line: l}, nil)
+	commands = e.step(core.Waiting{Worker: &w.Worker}, commands)
+	e.coreMu.Unlock()
+	e.carryOut(commands)
+	return e.leave(w)
+}
+
+// waiter returns a waiter for a worker. The caller holds the lock.
+func (e *Engine) waiter(l *core.Line) *waiter {
+	last := len(e.spare) - 1
+	if last < 0 {
+		w := &waiter{signal: make(chan struct{}, 1)}
+		w.Worker = core.Worker{Line: l, Shell: w}
+		return w
+	}
+	w := e.spare[last]
+	e.spare[last] = nil
+	e.spare = e.spare[:last]
+	w.Line = l
+	return w
+}
+
+// served returns the run of a waiter that was served, and keeps the waiter for reuse.
+func (e *Engine) served(w *waiter) *core.Run {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	run := w.run
+	w.served, w.run, w.Line = false, nil, nil
+	e.spare = append(e.spare, w)
+	return run
+}
+
+// leave stops waiting. It returns the run that the worker may have got at the same time.
+func (e *Engine) leave(w *waiter) *core.Run {
+	e.coreMu.Lock()
+	if !w.served {
+		commands := e.step(core.Gone{Worker: &w.Worker}, nil)
+		w.Line = nil
+		e.spare = append(e.spare, w)
+		e.coreMu.Unlock()
+		e.carryOut(commands)
+		return nil
+	}
+	e.coreMu.Unlock()
+	<-w.signal
+	return e.served(w)
+}
+
+func (e *Engine) yield() {
+	runtime.Gosched()
+	e.Happen(core.Yielded{})
+}
+
+// start records the job of a run. It returns false if the lease is already lost; the run
+// is handed back then.
+func (e *Engine) start(run *core.Run, j amboy.Job) bool {
+	e.coreMu.Lock()
+	over := isLost(run)
+	if !over {
+		run.Job = j
+		e.runs[j] = run
+	}
+	e.coreMu.Unlock()
+	if over {
+		e.HandBack(run, HandBackNow)
+	}
+	return !over
+}
+
+// isLost reports whether the lease of a run is lost. The caller holds the lock.
+func isLost(run *core.Run) bool { return run.Cause() == amboy.ErrLeaseLost } //nolint:errorlint // It is never wrapped here.
+
+// runOf returns the run of a job, or nil if the job does not run here.
+func (e *Engine) runOf(j amboy.Job) *core.Run {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	return e.runs[j]
+}
+
+// take removes and returns the run of a job, so that only one caller ends it. It returns
+// nil if the job does not run here, or its run was taken already. aborted reports whether
+// the job is to be canceled.
+func (e *Engine) take(j amboy.Job) (run *core.Run, aborted bool) {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	run = e.runs[j]
+	if run == nil {
+		return nil, false
+	}
+	delete(e.runs, j)
+	return run, run.Cause() == amboy.ErrAborted //nolint:errorlint // It is never wrapped here.
+}
+
+// context derives a context that ends when the lease of a job is lost, or the job is to
+// be canceled. A run whose lease was lost is handed back when its job returns.
+func (e *Engine) context(ctx context.Context, j amboy.Job) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	e.coreMu.Lock()
+	run := e.runs[j]
+	cause := amboy.ErrLeaseLost
+	if run != nil {
+		run.CancelContext = cancel
+		cause = run.Cause()
+	}
+	e.coreMu.Unlock()
+	if cause != nil {
+		cancel(cause)
+	}
+	return ctx, func() {
+		cancel(context.Canceled)
+		e.coreMu.Lock()
+		over := run != nil && isLost(run) && e.runs[j] == run
+		if over {
+			delete(e.runs, j)
+		}
+		e.coreMu.Unlock()
+		if over {
+			e.HandBack(run, HandBackNow)
+		}
+	}
+}
+
+// cancel ends the context of a run.
+func (e *Engine) cancel(run *core.Run, cause error) {
+	e.coreMu.Lock()
+	cancel, taken := run.CancelContext, run.Taken()
+	e.coreMu.Unlock()
+	e.Meter.canceled(cause, taken)
+	if cancel != nil {
+		cancel(cause)
+	}
+	logging.Warning(e.open, message.Fields{
+		"message": "canceled a running job",
+		"cause":   cause.Error(),
+		"queue":   run.Lease.Queue,
+		"record":  run.Lease.Name,
+		"owner":   run.Lease.Owner,
+	})
+}
+
+// expire ends a run whose job must not start any more. If the run's queue has closed
+// meanwhile, the run is handed back.
+func (e *Engine) expire(run *core.Run) {
+	if q := e.Queue(run.Lease.Queue); q != nil {
+		q.Expire(e.open, run)
+	} else {
+		e.HandBack(run, HandBackNow)
+	}
+}
+
+// Park parks a job that was interrupted too often.
+func (e *Engine) Park(run *core.Run) {
+	q := e.Queue(run.Lease.Queue)
+	if q == nil {
+		e.HandBack(run, HandBackNow)
+		return
+	}
+	q.park(e.open, run, "parked a job that was interrupted too often", &amboy.InterruptedError{
+		Interruptions: run.Record.Status.Interruptions,
+		Limit:         q.Line.InterruptionLimit(run.Record),
+	})
+}
+
+// drained checks whether a queue that had nothing to claim is idle.
+//
+//nolint:contextcheck // It ends with the engine, not with the caller that claimed.
+func (e *Engine) drained(l *core.Line) {
+	if q := e.Queue(l.Queue); q != nil && q.Line == l {
+		e.RunInBackground(func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, DriverTimeout)
+			defer cancel()
+			q.checkIdle(ctx)
+		})
+	}
+}
+
+// watch counts the callers that wait until a queue is idle.
+func (e *Engine) watch(l *core.Line, by int) { e.Note(core.Watched{Line: l, By: by}) }
+
+// mayBeIdle reports whether a caller waits until a queue is idle, and no job of the queue
+// runs here.
+func (e *Engine) mayBeIdle(l *core.Line) bool {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	return l.Watching() > 0 && !e.core.Busy(l.Queue)
+}
+
+// isBusy reports whether jobs of a queue run here.
+func (e *Engine) isBusy(l *core.Line) bool {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	return e.core.Busy(l.Queue)
+}
+
+// isWatched reports whether a caller waits until a queue is idle.
+func (e *Engine) isWatched(l *core.Line) bool {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	return l.Watching() > 0
+}
+
+// NextDue returns the next time at which more jobs may become claimable.
+func (e *Engine) NextDue() time.Time {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	return e.core.Due()
+}

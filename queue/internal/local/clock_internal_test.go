@@ -1,0 +1,99 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+)
+
+// again is a job that fails once.
+type again struct {
+	job.Base
+	runs int
+}
+
+// shiftedClock is a wall clock that is ahead of the system's by a duration.
+type shiftedClock struct{ by atomic.Int64 }
+
+func (c *shiftedClock) now() time.Time { return time.Now().Round(0).Add(time.Duration(c.by.Load())) }
+
+func (j *again) Run(context.Context) {
+	defer j.MarkComplete()
+	j.runs++
+	if j.runs == 1 {
+		j.AddRetryableError(errors.New("once more"))
+	}
+}
+
+// TestABackoffLastsForHoursAfterTheClockWasSetBack has a backoff of half a minute in a
+// queue by reference, and a job that is scheduled for a time of the wall clock.
+func TestABackoffLastsForHoursAfterTheClockWasSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &shiftedClock{}
+		q := New(Options{NumWorkers: 1}, nil)
+		q.now, q.timer.Now = clock.now, clock.now
+		require.NoError(t, q.Start(t.Context()))
+		defer q.Close(context.Background())
+		j := &again{}
+		j.SetID("again")
+		j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), WaitUntil: new(30 * time.Second)})
+		tonight := &again{runs: 1}
+		tonight.SetID("tonight")
+		at := clock.now().Add(time.Hour)
+		tonight.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: at})
+		require.NoError(t, q.PutMany(t.Context(), []amboy.Job{j, tonight}))
+		synctest.Wait()
+		clock.by.Store(-int64(8 * time.Hour))
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 2, j.runs)
+		assert.False(t, j.TimeInfo().WaitUntil.After(clock.now()), "the job shows when it was due")
+		assert.Equal(t, at, tonight.TimeInfo().WaitUntil, "a time that a user set is unchanged")
+		assert.Equal(t, 1, tonight.runs)
+	})
+}
+
+// startsMeanwhile is a job that begins to run when its TimeInfo is called.
+type startsMeanwhile struct {
+	again
+	start func()
+}
+
+func (j *startsMeanwhile) TimeInfo() amboy.JobTimeInfo {
+	times := j.again.TimeInfo()
+	if j.start != nil {
+		j.start()
+	}
+	return times
+}
+
+func TestAShortenedBackoffTakesBackThatTheJobHasStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &shiftedClock{}
+		q := New(Options{NumWorkers: 1}, nil)
+		q.now, q.timer.Now = clock.now, clock.now
+		require.NoError(t, q.Start(t.Context()))
+		defer q.Close(context.Background())
+		j := &startsMeanwhile{}
+		j.SetID("again")
+		j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), WaitUntil: new(30 * time.Second)})
+		require.NoError(t, q.Put(t.Context(), j))
+		synctest.Wait()
+		clock.by.Store(-int64(8 * time.Hour))
+		started := clock.now()
+		j.start = func() { j.UpdateTimeInfo(amboy.JobTimeInfo{Start: started}) }
+		q.shortenWaits()
+		assert.Equal(t, started, j.again.TimeInfo().Start)
+		assert.Equal(t, started.Add(30*time.Second), j.again.TimeInfo().WaitUntil)
+		j.start = nil
+	})
+}

@@ -1,0 +1,11 @@
+// Package local is the queue that holds jobs by reference, in this process. Its jobs lie in
+// the in-memory job table of package schedule, behind one lock. No method of a job is called
+// with that lock held.
+//
+// A job's way through the queue, with the functions in this order:
+//
+//	Put → put → add → [schedule] → Next → take → mayRun → run
+//	    → Complete → endAttempt → retry, or finished
+//
+// Release and Snooze put a running job back.
+package local

@@ -1,0 +1,144 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/internal/jobstate"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+var _ amboy.JobFinder = (*Queue)(nil)
+
+// FindJobs yields jobs as they are when the iteration starts.
+func (q *Queue) FindJobs(ctx context.Context, query amboy.JobQuery) iter.Seq2[amboy.JobInfo, error] {
+	return func(yield func(amboy.JobInfo, error) bool) {
+		now := q.now()
+		for _, s := range q.snapshots(query) {
+			if err := ctx.Err(); err != nil {
+				yield(amboy.JobInfo{}, fmt.Errorf("finding jobs in queue %q: %w", q.ID(), err))
+				return
+			}
+			info := s.info(now)
+			if matchesQuery(query, info) && !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+// CountJobs counts the jobs that match a query now.
+func (q *Queue) CountJobs(ctx context.Context, query amboy.JobQuery) (count int, err error) {
+	for _, err := range q.FindJobs(ctx, query) {
+		if err != nil {
+			return 0, err
+		}
+		count++
+	}
+	return count, nil
+}
+
+// matchesQuery reports whether a job matches the query's states and types.
+func matchesQuery(query amboy.JobQuery, info amboy.JobInfo) bool {
+	return (len(query.States) == 0 || slices.Contains(query.States, info.State)) &&
+		(len(query.Types) == 0 || slices.Contains(query.Types, info.Type.Name))
+}
+
+// jobSnapshot is a snapshot of a job of the queue.
+type jobSnapshot struct {
+	job      amboy.Job
+	number   uint64
+	priority int
+	place    schedule.Place
+	block    schedule.Block
+	tags     []string
+	// reason is why the job waits, if the queue knows more than its block.
+	reason string
+}
+
+// snapshots returns snapshots of the jobs with the query's tag, or of all jobs if it has
+// none, in the order in which they were put.
+func (q *Queue) snapshots(query amboy.JobQuery) []jobSnapshot {
+	if query.Tag == "" {
+		return q.snapshotAll()
+	}
+	jobs := q.snapshotTagged(query.Tag)
+	slices.SortFunc(jobs, func(a, b jobSnapshot) int { return cmp.Compare(a.number, b.number) })
+	return jobs
+}
+
+func (q *Queue) snapshotAll() []jobSnapshot {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	jobs := make([]jobSnapshot, 0, q.schedule.Len())
+	for e := range q.arrivals.All {
+		jobs = append(jobs, q.snapshot(e))
+	}
+	return jobs
+}
+
+func (q *Queue) snapshotTagged(tag string) (jobs []jobSnapshot) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for id := range q.tags.jobs(tag) {
+		if e, ok := q.schedule.Get(id); ok {
+			jobs = append(jobs, q.snapshot(e))
+		}
+	}
+	return jobs
+}
+
+// snapshot returns a snapshot of an entry. It is called with the lock.
+func (q *Queue) snapshot(e *localEntry) jobSnapshot {
+	return jobSnapshot{
+		job:      e.Job.job,
+		number:   e.Job.number,
+		priority: e.Priority,
+		place:    e.Place(),
+		block:    e.Block(),
+		tags:     q.tags.of(e.ID),
+		reason:   q.reason(e),
+	}
+}
+
+// reason returns why a job waits or is to be canceled, or "" if no reason is known. It is
+// called with the lock.
+func (q *Queue) reason(e *localEntry) string {
+	switch e.Place() {
+	case schedule.Postponed:
+		if e.Backoff == 0 { // snoozed, not postponed by its dependency
+			return jobstate.SnoozeReason
+		}
+	case schedule.Parked:
+		return q.parked[e]
+	case schedule.Running:
+		return q.cancels[e]
+	}
+	return ""
+}
+
+// info describes the job, with its state at now.
+func (s jobSnapshot) info(now time.Time) amboy.JobInfo {
+	info := jobstate.InfoAt(s.job, now, func(status *amboy.JobStatusInfo) {
+		schedule.Describe(status, s.place, s.block)
+		if s.reason != "" {
+			status.Reason = s.reason
+		}
+	})
+	info.Priority = s.priority
+	info.Tags = slices.Clone(s.tags)
+	return info
+}
+
+// forgot is called with the lock when the schedule removes an entry.
+func (q *Queue) forgot(e *localEntry) {
+	if current, ok := q.schedule.Get(e.ID); !ok || current == e {
+		q.tags.remove(e.ID)
+	}
+	q.arrivals.Remove(e.Job.number)
+}

@@ -1,0 +1,73 @@
+package local
+
+import (
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/internal/jobstate"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+// lockEnds returns when the lock of a job that is in progress becomes stale.
+func lockEnds(status *amboy.JobStatusInfo) time.Time {
+	return status.ModificationTime.Add(amboy.LockTimeout)
+}
+
+// addPreset adds a job that was put as completed, which has ended for good, or as in
+// progress, which another owner runs. The caller holds the lock.
+func (q *Queue) addPreset(e *localEntry, now time.Time) error {
+	j := e.Job.job
+	status := j.Status()
+	place, succeeded := schedule.Running, false
+	if status.Completed {
+		place, succeeded = schedule.Finished, status.ErrorCount == 0 && status.Outcome == ""
+	}
+	if err := q.schedule.AddAt(place, e, succeeded, now); err != nil {
+		return err
+	}
+	jobstate.MarkPut(j, now)
+	if status.Completed {
+		jobstate.DoNotRetry(j)
+		return nil
+	}
+	if q.foreign == nil {
+		q.foreign = map[*localEntry]struct{}{}
+	}
+	q.foreign[e] = struct{}{}
+	q.locks.Set(lockEnds(&status))
+	return nil
+}
+
+// recoverForeign makes jobs ready that were put as in progress, and whose locks have
+// become stale.
+func (q *Queue) recoverForeign() {
+	now := q.now()
+	q.mu.Lock()
+	var stale, ended []*localEntry
+	for e := range q.foreign {
+		if e.Place() != schedule.Running || e.Job.run.Load() != nil {
+			delete(q.foreign, e)
+			continue
+		}
+		status := e.Job.job.Status()
+		if ends := lockEnds(&status); now.Before(ends) {
+			q.locks.Set(ends)
+			continue
+		}
+		delete(q.foreign, e)
+		stale = append(stale, e)
+	}
+	for _, e := range stale {
+		if reason, canceled := q.cancels[e]; canceled {
+			q.endCanceled(e, reason, now)
+			ended = append(ended, e)
+			continue
+		}
+		jobstate.ForgetRun(e.Job.job)
+		q.schedule.Release(e, time.Time{}, now)
+	}
+	q.unlock()
+	for _, e := range ended {
+		q.publishEnd(e.Job.job, now)
+	}
+}

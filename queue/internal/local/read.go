@@ -1,0 +1,96 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/lifecycle"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+func (q *Queue) Get(_ context.Context, id string) (amboy.Job, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e, ok := q.schedule.Get(id)
+	if !ok {
+		return nil, false
+	}
+	return e.Job.job, true
+}
+
+// Save writes nothing, because the queue holds the job itself. It returns an error for a
+// job that is not in the queue, and for a stale copy of a job.
+func (q *Queue) Save(ctx context.Context, j amboy.Job) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("saving a job in queue %q: the job must not be nil", q.ID())
+	}
+	held, ok := q.Get(ctx, j.ID())
+	if !ok {
+		return amboy.NewJobNotFoundErrorf("saving job %q: not found in queue %q", j.ID(), q.ID())
+	}
+	if reflect.TypeOf(j).Comparable() && held == j {
+		return nil
+	}
+	stored, saved := held.Status(), j.Status()
+	if _, err := driver.CheckSave(&stored, &saved); err != nil {
+		return fmt.Errorf("saving job %q in queue %q: %w", j.ID(), q.ID(), err)
+	}
+	return nil
+}
+
+func (q *Queue) Stats(context.Context) amboy.QueueStats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.schedule.Stats()
+}
+
+func (q *Queue) Results(ctx context.Context) <-chan amboy.Job {
+	q.mu.Lock()
+	var jobs []amboy.Job
+	for e := range q.schedule.Finished {
+		jobs = append(jobs, e.Job.job)
+	}
+	q.mu.Unlock()
+	return lifecycle.Stream(ctx, &q.Base, len(jobs), slices.Values(jobs))
+}
+
+func (q *Queue) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
+	jobs := q.snapshots(amboy.JobQuery{})
+	return lifecycle.Stream(ctx, &q.Base, len(jobs), func(yield func(amboy.JobInfo) bool) {
+		for _, s := range jobs {
+			if !yield(s.info(q.now())) {
+				return
+			}
+		}
+	})
+}
+
+// WaitComplete waits until nothing is pending, running or retrying.
+func (q *Queue) WaitComplete(ctx context.Context) bool {
+	q.mu.Lock()
+	done := q.complete.UntilIdle(q.schedule.Idle())
+	q.mu.Unlock()
+	return q.WaitFor(ctx, done)
+}
+
+// WaitJobComplete waits until a job has ended.
+func (q *Queue) WaitJobComplete(ctx context.Context, id string) bool {
+	q.mu.Lock()
+	e, ok := q.schedule.Get(id)
+	if !ok || e.Place() == schedule.Finished {
+		q.mu.Unlock()
+		return ok
+	}
+	ended, leave := q.complete.UntilEnded(id)
+	q.mu.Unlock()
+	defer func() {
+		q.mu.Lock()
+		leave()
+		q.mu.Unlock()
+	}()
+	return q.WaitFor(ctx, ended)
+}
