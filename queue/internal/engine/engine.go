@@ -373,6 +373,7 @@ func (e *Engine) remove(q *Queue) {
 	}
 }
 
+// Queue returns the open queue with that name, or nil.
 func (e *Engine) Queue(name string) *Queue {
 	e.mu.Lock()
 	defer e.mu.Unlock()

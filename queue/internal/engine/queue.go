@@ -134,18 +134,22 @@ func NewQueue(e *Engine, id string, opts QueueOptions) (*Queue, error) {
 // QueueName returns the queue's name in the store.
 func (q *Queue) QueueName() string { return q.Name }
 
+// Info implements amboy.Queue.
 func (q *Queue) Info() amboy.QueueInfo {
 	return amboy.QueueInfo{Started: q.IsStarted(), LockTimeout: q.Engine.LeaseTime}
 }
 
+// SetRunner implements amboy.Queue.
 func (q *Queue) SetRunner(r amboy.Runner) error { return q.ReplaceRunner(r, q) }
 
+// RetryHandler implements amboy.RetryableQueue.
 func (q *Queue) RetryHandler() amboy.RetryHandler {
 	q.handlerMu.Lock()
 	defer q.handlerMu.Unlock()
 	return q.handler
 }
 
+// SetRetryHandler implements amboy.RetryableQueue.
 func (q *Queue) SetRetryHandler(h amboy.RetryHandler) error {
 	if h == nil {
 		return fmt.Errorf("setting the retry handler of queue %q: handler must not be nil", q.ID())

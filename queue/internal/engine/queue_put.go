@@ -16,10 +16,12 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
+// Put implements amboy.Queue.
 func (q *Queue) Put(ctx context.Context, j amboy.Job) error {
 	return q.PutMany(ctx, []amboy.Job{j})
 }
 
+// PutMany implements amboy.Queue.
 func (q *Queue) PutMany(ctx context.Context, jobs []amboy.Job) error {
 	if put := q.Middleware.Put.Load(); put != nil {
 		return (*put)(ctx, jobs)
@@ -163,6 +165,7 @@ func (q *Queue) Record(j amboy.Job) (*driver.Record, error) {
 	return r, nil
 }
 
+// Save implements amboy.Queue.
 func (q *Queue) Save(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("saving a job in queue %q: the job must not be nil", q.ID())

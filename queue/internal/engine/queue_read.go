@@ -13,6 +13,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
+// Get implements amboy.Queue.
 func (q *Queue) Get(ctx context.Context, id string) (amboy.Job, bool) {
 	r, err := q.Driver.Get(ctx, q.Name, id)
 	if err != nil {
@@ -36,6 +37,7 @@ func (q *Queue) resolve(ctx context.Context, r *driver.Record) amboy.Job {
 	return j
 }
 
+// GetAttempt implements amboy.RetryableQueue.
 func (q *Queue) GetAttempt(ctx context.Context, id string, attempt int) (amboy.Job, error) {
 	attempts, err := q.GetAllAttempts(ctx, id)
 	if err != nil {
@@ -49,6 +51,7 @@ func (q *Queue) GetAttempt(ctx context.Context, id string, attempt int) (amboy.J
 	return nil, amboy.NewJobNotFoundErrorf("queue %q has no attempt %d of job %q", q.ID(), attempt, id)
 }
 
+// GetAllAttempts implements amboy.RetryableQueue.
 func (q *Queue) GetAllAttempts(ctx context.Context, id string) ([]amboy.Job, error) {
 	records, err := q.Driver.Attempts(ctx, q.Name, id)
 	if err != nil {
@@ -146,6 +149,7 @@ func streamRecords[T any](ctx context.Context, q *Queue, query driver.Query, con
 	})
 }
 
+// Stats implements amboy.Queue.
 func (q *Queue) Stats(ctx context.Context) amboy.QueueStats {
 	stats, err := q.Driver.Stats(ctx, q.Name)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/jobstate"
 )
 
+// CompleteRetryingAndPut implements amboy.RetryableQueue.
 func (q *Queue) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut amboy.Job) error {
 	if amboy.IsNilJob(toComplete) || amboy.IsNilJob(toPut) {
 		return fmt.Errorf("retrying a job of queue %q: jobs must not be nil", q.ID())
@@ -102,6 +103,7 @@ func (q *Queue) awaitReplaced(ctx context.Context, r *driver.Record) bool {
 	}
 }
 
+// CompleteRetrying implements amboy.RetryableQueue.
 func (q *Queue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("ending the retry of a job of queue %q: the job must not be nil", q.ID())

@@ -17,6 +17,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/jobstate"
 )
 
+// Next implements amboy.Queue.
 func (q *Queue) Next(ctx context.Context) amboy.Job {
 	for {
 		run := q.Engine.next(ctx, q.Line)

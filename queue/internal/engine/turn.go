@@ -8,6 +8,8 @@ import (
 // turnRetry is the pause between attempts to take a core's lock that is held.
 const turnRetry = 5 * time.Millisecond
 
+// SinceTurn returns how long ago the core last decided something. It returns an error if ctx
+// ends first, because the core is stuck in a decision.
 func (e *Engine) SinceTurn(ctx context.Context) (time.Duration, error) {
 	if e.manual {
 		return 0, nil

@@ -108,8 +108,10 @@ func AddRetryError(j amboy.Job, tries int, cause error, now time.Time) {
 // attempt. Errors of the store are not wrapped.
 type NoNextAttemptError struct{ error }
 
+// Unwrap returns the error that the job caused.
 func (e *NoNextAttemptError) Unwrap() error { return e.error }
 
+// AsNoNextAttempt returns an error that the job itself caused as a *NoNextAttemptError.
 func AsNoNextAttempt(err error) error {
 	if err == nil {
 		return nil

@@ -12,6 +12,7 @@ const (
 	lastRecheck  = 5 * time.Second
 )
 
+// NextRecheck returns how long a blocked job waits after it has waited for last.
 func NextRecheck(last time.Duration) time.Duration {
 	return min(lastRecheck, max(firstRecheck, 2*last))
 }

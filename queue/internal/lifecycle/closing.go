@@ -123,6 +123,7 @@ type Leftover struct {
 // leftJobs is the maximum number of job IDs listed in the log and in errors.
 const leftJobs = 10
 
+// Err returns an error that lists what is left, or nil.
 func (l Leftover) Err() error {
 	var all []string
 	if n := len(l.jobs); n > 0 {

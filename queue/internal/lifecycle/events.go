@@ -18,6 +18,7 @@ func (l *Base) Publish(kind amboy.EventKind, j amboy.Job, at time.Time) {
 	}
 }
 
+// Send publishes an event of a job.
 func (l *Base) Send(kind amboy.EventKind, j amboy.Job, at time.Time) {
 	times := j.TimeInfo()
 	event := amboy.Event{

@@ -15,8 +15,9 @@ import (
 // Phase is the stage of a queue's life.
 type Phase int32
 
+// The phases of a queue.
 const (
-	Created Phase = iota
+	Created Phase = iota // not started
 	Started
 	Stopped // accepts no jobs and hands none out
 )
@@ -50,14 +51,22 @@ type Base struct {
 	ending Ending
 }
 
+// New returns the base of a queue with that ID.
 func New(id string) Base {
 	open, end := context.WithCancelCause(context.Background())
 	return Base{id: id, Open: open, end: end, made: context.Background()}
 }
 
-func (l *Base) ID() string      { return l.id }
+// ID returns the ID of the queue, which owns the jobs that it runs.
+func (l *Base) ID() string { return l.id }
+
+// Is reports whether the queue is in a phase.
 func (l *Base) Is(p Phase) bool { return Phase(l.Phase.Load()) == p }
+
+// IsStarted reports whether the queue has started and not stopped.
 func (l *Base) IsStarted() bool { return l.Is(Started) }
+
+// IsStopped reports whether the queue has stopped.
 func (l *Base) IsStopped() bool { return l.Is(Stopped) }
 
 // Runner returns the runner.

@@ -10,6 +10,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+// StoreSchedules stores what schedules report about themselves, as notes about a queue.
 func (l *Base) StoreSchedules(ctx context.Context, admin driver.Admin, queue string, now time.Time, schedules []amboy.ScheduleInfo) error {
 	notes := make([]driver.Note, len(schedules))
 	var err error
@@ -33,6 +34,7 @@ func (l *Base) StoreSchedules(ctx context.Context, admin driver.Admin, queue str
 	return nil
 }
 
+// DropSchedules removes the notes of schedules of a queue.
 func (l *Base) DropSchedules(ctx context.Context, admin driver.Admin, queue string, names []string) error {
 	var err error
 	if l.IsStopped() {

@@ -21,6 +21,7 @@ import (
 // encoded. The queue keeps a fixed number of finished jobs and ignores ForgetAt.
 type localAdmin struct{ *Queue }
 
+// Admin returns the administrative view of the queue.
 func (q *Queue) Admin() driver.Admin { return localAdmin{q} }
 
 // Get implements driver.Admin.

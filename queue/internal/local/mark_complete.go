@@ -9,6 +9,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
+// MarkAllComplete ends jobs for good, as queue.Store.MarkComplete describes.
 func (q *Queue) MarkAllComplete(ctx context.Context, records []*driver.Record) []error {
 	errs := make([]error, len(records))
 	for i, r := range records {

@@ -109,6 +109,7 @@ type Options struct {
 	Middleware     []amboy.Middleware
 }
 
+// New returns a queue. If invalid is not nil, the queue refuses jobs and Start with that error.
 func New(opts Options, invalid error) *Queue {
 	q := &Queue{Base: lifecycle.New(presence.NewID("local")), opts: opts, invalid: invalid, now: time.Now, opened: time.Now()}
 	q.Shut = q.closeAll
@@ -125,12 +126,15 @@ func New(opts Options, invalid error) *Queue {
 	return q
 }
 
+// Info implements amboy.Queue.
 func (q *Queue) Info() amboy.QueueInfo {
 	return amboy.QueueInfo{Started: q.IsStarted(), LockTimeout: amboy.LockTimeout}
 }
 
+// SetRunner implements amboy.Queue.
 func (q *Queue) SetRunner(r amboy.Runner) error { return q.ReplaceRunner(r, q) }
 
+// Start implements amboy.Queue.
 func (q *Queue) Start(ctx context.Context) error {
 	if q.invalid != nil {
 		return fmt.Errorf("starting queue %q: %w", q.ID(), q.invalid)
@@ -188,6 +192,7 @@ func (q *Queue) takePutters() []*wait.Waiter {
 	return q.putters.TakeAll()
 }
 
+// Put implements amboy.Queue.
 func (q *Queue) Put(ctx context.Context, j amboy.Job) error {
 	if put := q.Middleware.Put.Load(); put != nil {
 		return (*put)(ctx, []amboy.Job{j})
@@ -195,6 +200,7 @@ func (q *Queue) Put(ctx context.Context, j amboy.Job) error {
 	return q.insertOne(ctx, j)
 }
 
+// PutMany implements amboy.Queue.
 func (q *Queue) PutMany(ctx context.Context, jobs []amboy.Job) error {
 	if put := q.Middleware.Put.Load(); put != nil {
 		return (*put)(ctx, jobs)
@@ -506,6 +512,7 @@ func (q *Queue) expire(e *localEntry) {
 	q.finish(e)
 }
 
+// Next implements amboy.Queue.
 func (q *Queue) Next(ctx context.Context) amboy.Job {
 	for {
 		e, failed := q.take(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
+// Get implements amboy.Queue.
 func (q *Queue) Get(_ context.Context, id string) (amboy.Job, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -42,12 +43,14 @@ func (q *Queue) Save(ctx context.Context, j amboy.Job) error {
 	return nil
 }
 
+// Stats implements amboy.Queue.
 func (q *Queue) Stats(context.Context) amboy.QueueStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.schedule.Stats()
 }
 
+// Results implements amboy.Queue.
 func (q *Queue) Results(ctx context.Context) <-chan amboy.Job {
 	q.mu.Lock()
 	var jobs []amboy.Job
@@ -58,6 +61,7 @@ func (q *Queue) Results(ctx context.Context) <-chan amboy.Job {
 	return lifecycle.Stream(ctx, &q.Base, len(jobs), slices.Values(jobs))
 }
 
+// JobInfo implements amboy.Queue.
 func (q *Queue) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
 	jobs := q.snapshots(amboy.JobQuery{})
 	return lifecycle.Stream(ctx, &q.Base, len(jobs), func(yield func(amboy.JobInfo) bool) {
