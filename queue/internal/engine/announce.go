@@ -173,14 +173,14 @@ func (a *announcer) takeChanged(now time.Time) bool {
 // this process was announced.
 func (a *announcer) storeNew(ctx context.Context) (announced bool, err error) {
 	now := a.engine.Now()
-	notes, version, err := a.newActivity(now)
+	news, version, err := a.newActivity(now)
 	announced = a.takeChanged(now)
 	if announced && err == nil {
 		var here driver.Note
 		here, err = a.engine.presence(a.started, now).Note()
-		notes = append(notes, here)
+		news = append(news, here)
 	}
-	if err == nil && len(notes) > 0 {
+	if err == nil && len(news) > 0 {
 		err = contain.Panic(func() error { return a.engine.Driver.Keep(ctx, notes...) })
 	}
 	if err != nil {
@@ -198,10 +198,10 @@ func (a *announcer) storeNew(ctx context.Context) (announced bool, err error) {
 }
 
 // newActivity returns the notes of the activity that is not stored yet.
-func (a *announcer) newActivity(now time.Time) (notes []driver.Note, version uint64, err error) {
+func (a *announcer) newActivity(now time.Time) (news []driver.Note, version uint64, err error) {
 	changed, version := a.activity.Changed(now, a.stored)
-	notes, err = activity.Notes(changed, a.engine.ID, a.started)
-	return notes, version, err
+	news, err = activity.Notes(changed, a.engine.ID, a.started)
+	return news, version, err
 }
 
 // presence describes this process and its queues.
@@ -261,8 +261,8 @@ func (a *announcer) close(ctx context.Context) {
 }
 
 func (a *announcer) farewell(ctx context.Context) error {
-	notes, version, err := a.newActivity(a.engine.Now())
-	if err == nil && len(notes) > 0 {
+	news, version, err := a.newActivity(a.engine.Now())
+	if err == nil && len(news) > 0 {
 		err = a.engine.Driver.Keep(ctx, notes...)
 	}
 	if err == nil {

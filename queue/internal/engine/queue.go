@@ -120,7 +120,8 @@ func NewQueue(e *Engine, id string, opts QueueOptions) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the runner of queue %q: %w", q.Name, err)
 	}
-	if err = q.SetRunner(runner); err != nil {
+	err = q.SetRunner(runner)
+	if err != nil {
 		return nil, err
 	}
 	q.handler, err = opts.NewRetryHandler(q)
