@@ -181,7 +181,7 @@ func (a *announcer) storeNew(ctx context.Context) (announced bool, err error) {
 		news = append(news, here)
 	}
 	if err == nil && len(news) > 0 {
-		err = contain.Panic(func() error { return a.engine.Driver.Keep(ctx, notes...) })
+		err = contain.Panic(func() error { return a.engine.Driver.Keep(ctx, news...) })
 	}
 	if err != nil {
 		if announced {
@@ -263,7 +263,7 @@ func (a *announcer) close(ctx context.Context) {
 func (a *announcer) farewell(ctx context.Context) error {
 	news, version, err := a.newActivity(a.engine.Now())
 	if err == nil && len(news) > 0 {
-		err = a.engine.Driver.Keep(ctx, notes...)
+		err = a.engine.Driver.Keep(ctx, news...)
 	}
 	if err == nil {
 		a.stored = version
