@@ -154,6 +154,10 @@ func (c *changes) mayRestart(f *stored) (bool, error) {
 	if err != nil || latest == nil || latest.Seq != f.Seq {
 		return false, err
 	}
+	left, err := c.edgesLeft(f.queue, f.ID)
+	if err != nil || left {
+		return false, err
+	}
 	refusal, err := c.checkKey(&f.job)
 	if err == nil && refusal == nil {
 		refusal, err = c.checkFree(&f.job, f.EnqueueScopes)

@@ -132,6 +132,9 @@ type changes struct {
 	d   *Driver
 	// now is the time when the lock was taken.
 	now int64
+	// examined is the number of waiting records that were examined because scopes were freed, and
+	// edgesEnded the number of edges that were ended. Both are bounded (see leftovers.go).
+	examined, edgesEnded int
 	// moved counts the records that changed places and are not tallied yet.
 	moved map[tally]int
 }

@@ -102,12 +102,6 @@ func (cl *claim) run(ctx context.Context) error {
 	return cl.setNext(ctx)
 }
 
-// readNext reads when a claim may find more. It applies if this claim was complete.
-func (cl *claim) readNext(r *row) error {
-	cl.next = times{r.bool(), r.bool(), r.time(), r.time()}.next()
-	return nil
-}
-
 func (cl *claim) setNext(ctx context.Context) error {
 	t, err := cl.times(ctx)
 	cl.next = t.next()
@@ -144,13 +138,10 @@ type portion struct {
 func (cl *claim) take(ctx context.Context, portions []portion, alone bool) (taken []*stored, err error) {
 	err = cl.d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		taken = nil
-		read, finish := cl.takes(&taken, portions)
+		read, finish := cl.takes(&taken, portions, alone)
 		mayBeDone, err = cl.d.pipeline(ctx, func(b *batch) {
 			b.plan()
 			b.query(take, read, cl.takeArgs(portions, alone)...)
-			if alone {
-				b.query(nextTimes, cl.readNext, cl.now)
-			}
 		})
 		if err != nil {
 			return mayBeDone, err
@@ -176,9 +167,12 @@ func (cl *claim) takeArgs(portions []portion, alone bool) []any {
 
 // takes returns a function that reads the rows of the statement take, and one that must be called
 // after the last row.
-func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) error, finish func(context.Context, querier) error) {
+func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read func(*row) error, finish func(context.Context, querier) error) {
 	lowest := map[int32]int64{} // distance of the first job of each line from its floor
 	read = func(r *row) error {
+		if next := table.Earliest(r.time(), r.time()); alone {
+			cl.next = next // if the claim is complete
+		}
 		above := r.integer()
 		s := &stored{}
 		s.read(r)
@@ -199,15 +193,18 @@ func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) er
 	return read, finish
 }
 
-// times reports whether a record is due or has expired, and when the next one is or does.
+// times reports whether a record is due or has expired, when the next one is or does, and whether
+// a transaction left work for later ones.
 type times struct {
-	isDue, hasExpired bool
-	due, expires      table.Instant
+	isDue, hasExpired, isLeft bool
+	due, expires              table.Instant
 }
+
+func timesOf(r *row) times { return times{r.bool(), r.bool(), r.bool(), r.time(), r.time()} }
 
 func (cl *claim) times(ctx context.Context) (t times, err error) {
 	err = cl.d.readPlanned(ctx, nextTimes, func(r *row) error {
-		t = times{r.bool(), r.bool(), r.time(), r.time()}
+		t = timesOf(r)
 		return nil
 	}, cl.now)
 	return t, err
@@ -216,18 +213,25 @@ func (cl *claim) times(ctx context.Context) (t times, err error) {
 // next returns when a claim may find more; zero for never.
 func (t times) next() time.Time { return table.Earliest(t.due, t.expires) }
 
-// passTime makes due records of all queues ready, and claims the expired records of the
+// passTime makes due records of all queues ready, handles what transactions left, and claims the expired records of the
 // requested queues. It reports whether there may be more of them.
 func (cl *claim) passTime(ctx context.Context) (more bool, err error) {
 	t, err := cl.times(ctx)
 	if err != nil {
 		return false, err
 	}
-	if t.isDue {
-		more, err = cl.d.admitDue(ctx, cl.now)
+	if t.isLeft {
+		more, err = cl.d.settle(ctx)
 		if err != nil {
 			return false, err
 		}
+	}
+	if t.isDue {
+		moreDue, err := cl.d.admitDue(ctx, cl.now)
+		if err != nil {
+			return false, err
+		}
+		more = more || moreDue
 	}
 	if !t.hasExpired {
 		return more, nil
@@ -527,7 +531,7 @@ func (cl *claim) takeIn(c *changes, w *work) (taken []*stored, err error) {
 	if len(portions) == 0 {
 		return nil, nil
 	}
-	read, finish := cl.takes(&taken, portions)
+	read, finish := cl.takes(&taken, portions, false)
 	err = c.query(take, read, cl.takeArgs(portions, false)...)
 	if err == nil {
 		err = finish(c.ctx, c.on)

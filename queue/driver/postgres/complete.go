@@ -178,7 +178,7 @@ func byQueue(n int, queueOf func(i int) (queue string, wanted bool)) (groups []*
 
 // changedAtOnce is the maximum number of records that are changed one by one in one transaction,
 // so that other changes of the queue do not wait long.
-const changedAtOnce = 100
+const changedAtOnce = 16
 
 // eachOf changes items of one queue one by one. It sets isDone and the error of each item that it
 // has changed or refused. If the queue does not exist, its key is 0, and it has no records.

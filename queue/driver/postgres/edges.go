@@ -1,6 +1,10 @@
 package postgres
 
-import "github.com/mongodb/amboy/queue/driver/internal/table"
+import (
+	"slices"
+
+	"github.com/mongodb/amboy/queue/driver/internal/table"
+)
 
 // findTargets finds the jobs that a job depends on, and whether it waits for any of them. If it does
 // not, it also finds those that failed.
@@ -37,36 +41,46 @@ func (c *changes) releaseDependents(j *job) error {
 	if !j.Dependents {
 		return nil
 	}
+	return c.endEdges(j.queue, j.ID, j.Place.Edge(), 0)
+}
+
+// endEdges ends the edges of records after one to a job, up to the limit of a transaction. The
+// others are left for later.
+func (c *changes) endEdges(queue int32, id string, state int, after int64) error {
+	most := endEdgesAtOnce - c.edgesEnded
+	if most <= 0 {
+		return c.leave(queue, state, id, after)
+	}
 	var dependents []int64
 	err := c.query(endEdges, func(r *row) error {
 		dependents = append(dependents, r.integer())
 		return nil
-	}, j.Place.Edge(), j.queue, j.ID)
+	}, state, queue, id, after, most)
+	if err != nil || len(dependents) == 0 {
+		return err
+	}
+	c.edgesEnded += len(dependents)
+	var scoped []int64
+	err = c.query(closeEdges, func(r *row) error {
+		scoped = append(scoped, r.integer())
+		return nil
+	}, dependents, c.now)
 	if err != nil {
 		return err
 	}
-	for _, seq := range dependents {
-		err = c.endEdge(seq)
+	c.d.floors.tallied(1)
+	for _, seq := range scoped {
+		j, err := c.job(findSeq, seq)
+		if err == nil && j.Place == table.Waiting {
+			err = c.wait(j, c.now)
+		}
 		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// endEdge lets a job continue if its last open edge has ended. Its row is not written before.
-func (c *changes) endEdge(seq int64) error {
-	open, err := c.one(openEdge, func(*row) {}, seq)
-	if err != nil || open {
-		return err
+	if len(dependents) < most {
+		return nil
 	}
-	// A job that names an edge twice gets here twice, and is changed once.
-	if _, err = c.exec(closeEdges, seq); err != nil {
-		return err
-	}
-	j, err := c.job(findSeq, seq)
-	if err != nil || j.Place != table.Waiting {
-		return err
-	}
-	return c.wait(j, c.now)
+	// The last record may have named the job twice.
+	return c.leave(queue, state, id, slices.Max(dependents)-1)
 }

@@ -163,10 +163,8 @@ func (f *floors) next() (l line, fold, more bool) {
 func (f *floors) raise(l line) error {
 	d := f.d
 	_, err := d.pipeline(f.ctx, func(b *batch) {
-		b.exec(setRaiseTime, raiseTime)
-		for _, key := range []int64{d.lockKey(lockOfQueue, l.queue), d.lockKey(lockOfInserts, l.queue), d.lockKey(lockOfPromotions, 0)} {
-			b.exec(lockQueue, key)
-		}
+		b.plan()
+		b.exec(lockLine, raiseTime, d.lockKey(lockOfQueue, l.queue), d.lockKey(lockOfInserts, l.queue), d.lockKey(lockOfPromotions, 0))
 		b.exec(raiseFloor, l.id)
 	})
 	return err

@@ -414,10 +414,17 @@ func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	if err == nil && taken == nil {
 		taken, err = c.latest(n.queue, n.ID)
 	}
-	if err != nil || taken == nil {
+	if err != nil {
 		return nil, err
 	}
-	return n.Duplicate(taken.ID), nil
+	if taken != nil {
+		return n.Duplicate(taken.ID), nil
+	}
+	left, err := c.edgesLeft(n.queue, n.ID)
+	if err != nil || !left {
+		return nil, err
+	}
+	return n.Duplicate(n.ID), nil
 }
 
 // admissible returns why a record must be refused; nil if it can be added.

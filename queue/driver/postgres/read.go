@@ -276,7 +276,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (work driver.Work, err
 	}, at)
 	if err == nil {
 		err = d.read(ctx, nextTimes, func(r *row) error {
-			work.Next = times{r.bool(), r.bool(), r.time(), r.time()}.next()
+			work.Next = timesOf(r).next()
 			return nil
 		}, at)
 	}

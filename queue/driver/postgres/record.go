@@ -18,6 +18,8 @@ type job struct {
 	queueName string
 	line      int32  // negative while the job is not in the line
 	kind      string // as kindOf returns it; empty if unknown
+	// waitingFor is the key of the scope that the record waits for, once it was moved.
+	waitingFor string
 }
 
 // jobColumns are the columns of a job, in the order in which read reads them.

@@ -16,6 +16,7 @@ var migrations = []migration{
 	{"the rate of a queue", schemaV2},
 	{"scopes with several holders", schemaV3},
 	{"limits of job types", schemaV4},
+	{"work that a transaction leaves", schemaV5},
 }
 
 // currentVersion is the newest version that this library knows.
@@ -219,4 +220,16 @@ const schemaV4 = `
 ALTER TABLE {s}.queues
 	ADD COLUMN type_limits  text,
 	ADD COLUMN type_buckets text;
+`
+
+// The rows of leftovers are work that a transaction left for later ones (see leftovers.go).
+const schemaV5 = `
+CREATE TABLE {s}.leftovers (
+	queue integer NOT NULL,
+	kind  smallint NOT NULL, -- 0 for a free scope, else the state of edges to a job that has ended
+	name  text COLLATE "C" NOT NULL, -- the key of the scope, or the ID of the job
+	after bigint NOT NULL, -- edges of records up to this one have ended
+	PRIMARY KEY (queue, kind, name)
+);
+CREATE INDEX edges_open ON {s}.edges (queue, to_job, from_seq) WHERE state = 0;
 `

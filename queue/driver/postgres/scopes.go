@@ -232,26 +232,48 @@ func (c *changes) isFull(name string, j *job) (bool, error) {
 	return u.holders+before >= limit, err
 }
 
-// promote admits, for each scope with room, the first records that wait for it.
+// promote admits, for each scope with room, the first records that wait for it. If that requires
+// examining many records, the rest is left for later.
 func (c *changes) promote(queue int32, scopes []string) error {
 	for _, name := range scopes {
 		key, _ := scope.Key(name)
-		for {
-			j, err := c.nextFor(queue, key)
-			if err != nil {
-				return err
-			}
-			if j == nil {
-				break
-			}
-			// Another scope may block the record; then it is the turn of the next one.
-			err = c.admit(j)
-			if err != nil {
-				return err
-			}
+		if err := c.promoteKey(queue, key); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// promoteKey admits the first records that wait for the scope of a key.
+func (c *changes) promoteKey(queue int32, key string) error {
+	for {
+		j, err := c.nextFor(queue, key)
+		if err != nil || j == nil {
+			return err
+		}
+		if c.examined >= settleAtOnce {
+			return c.leave(queue, freeScopeLeft, key, 0)
+		}
+		c.examined++
+		// Another scope may block the record; then it is the turn of the next one.
+		err = c.admit(j)
+		if err == nil && j.Place == table.ScopeBlocked {
+			err = c.moveWaiters(j, key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// moveWaiters makes the next records that wait for the scope of a key, and need the same scopes as a
+// record that another scope blocks, wait for that scope.
+func (c *changes) moveWaiters(j *job, from string) error {
+	n, err := c.exec(moveWaiters, j.waitingFor, j.queue, from, column(j.Scopes), column(j.EnqueueScopes), movedAtOnce)
+	if n > 0 {
+		c.examined += moveCost
+	}
+	return err
 }
 
 // nextFor returns the record that gets the scope of a key next; nil if no record waits for it, or
@@ -279,7 +301,7 @@ func (c *changes) move(j *job, p table.Place, due table.Instant, key string) err
 		return fmt.Errorf("record %q is gone", j.Name)
 	}
 	c.count(j.queue, j.Place, p)
-	j.Place = p
+	j.Place, j.waitingFor = p, key
 	return c.admitToLine(j)
 }
 

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// signalPause is the minimum interval between notifications that a driver sends. Changes
-	// in between are merged.
+	// signalPause is the minimum interval between notifications that a driver sends, and
+	// endedPause that before one which makes nothing claimable. Changes in between are merged.
 	signalPause = 2 * time.Millisecond
+	endedPause  = 20 * time.Millisecond
 	// flushTime bounds the time that Close takes to send the last notification.
 	flushTime = time.Second
 	// firstReconnect and lastReconnect bound the pause between attempts to listen again.
@@ -148,20 +149,47 @@ func (s *signals) take() (pending, mayClaim bool) {
 }
 
 func (s *signals) sendAll(ctx context.Context) {
-	for {
-		select {
-		case <-s.wake:
-			s.sendOne(ctx)
-			if pause(ctx, signalPause) == nil {
-				continue
-			}
-		case <-ctx.Done():
-		}
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
-		s.sendOne(last)
-		cancel()
-		return
+	for sent := time.Now().Add(-endedPause); s.awaitTurn(ctx, sent); sent = time.Now() {
+		s.sendOne(ctx)
 	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+	s.sendOne(last)
+	cancel()
+}
+
+// awaitTurn waits until there is a change to announce, and a pause since the last notification is
+// over. It reports whether that happened before ctx ended.
+func (s *signals) awaitTurn(ctx context.Context, sent time.Time) bool {
+	select {
+	case <-s.wake:
+	case <-ctx.Done():
+		return false
+	}
+	for {
+		left := time.Until(sent.Add(s.pause()))
+		if left <= 0 {
+			return true
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-s.wake: // the pause may be shorter now
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+		timer.Stop()
+	}
+}
+
+// pause returns the pause before the pending changes are announced.
+func (s *signals) pause() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mayClaim {
+		return signalPause
+	}
+	return endedPause
 }
 
 // sendOne sends the pending announcements as one notification. If that fails, other processes

@@ -69,7 +69,7 @@ const (
 	countLimited
 	limitedOfType
 
-	setRaiseTime
+	lockLine
 	raiseFloor
 
 	findTarget
@@ -77,7 +77,6 @@ const (
 	insertEnded
 	markDependents
 	endEdges
-	openEdge
 	closeEdges
 	leaveEdges
 	moveEdges
@@ -91,6 +90,12 @@ const (
 	promise
 	dropPromise
 	firstWaiter
+	moveWaiters
+
+	leave
+	firstLeft
+	nextLeft
+	edgesLeft
 
 	setPriority
 	setWaitUntil
@@ -226,7 +231,8 @@ var statementTexts = [statements]string{
 	insertLine: `INSERT INTO {s}.lines (queue, priority, kind, scoped) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 
 	// Refused records are not in the result.
-	insertJobs: insertNew + ` JOIN {s}.queues q ON q.id = n.queue WHERE NOT q.draining ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq, queue, place),
+	insertJobs: insertNew + ` JOIN {s}.queues q ON q.id = n.queue WHERE NOT q.draining
+		AND NOT EXISTS (SELECT 1 FROM {s}.leftovers l WHERE l.queue = n.queue AND l.kind > 0 AND l.name = n.job_id) ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq, queue, place),
 	t AS (INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, count(*) FROM i GROUP BY queue, place)
 		SELECT n.ord FROM n JOIN i ON i.seq = n.seq`,
 	// These records are known not to be refused.
@@ -328,6 +334,7 @@ var statementTexts = [statements]string{
 	nextTimes: `SELECT
 		(SELECT due FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT 1) IS NOT NULL,
 		(SELECT expires FROM {s}.jobs WHERE expires < $1 ORDER BY expires LIMIT 1) IS NOT NULL,
+		EXISTS (SELECT 1 FROM {s}.leftovers),
 		(SELECT due FROM {s}.jobs WHERE due > $1 ORDER BY due LIMIT 1),
 		(SELECT expires FROM {s}.jobs WHERE expires >= $1 ORDER BY expires LIMIT 1)`,
 	// The lines of queues with jobs that may run, and the first of these jobs.
@@ -352,7 +359,8 @@ var statementTexts = [statements]string{
 		WHERE NOT $7::boolean OR (NOT q.paused AND q.max_running = 0 AND q.rate IS NULL AND q.type_limits IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)
 			AND (SELECT due FROM {s}.jobs WHERE due <= $3 ORDER BY due LIMIT 1) IS NULL
-			AND (SELECT expires FROM {s}.jobs WHERE expires < $3 ORDER BY expires LIMIT 1) IS NULL)
+			AND (SELECT expires FROM {s}.jobs WHERE expires < $3 ORDER BY expires LIMIT 1) IS NULL
+			AND NOT EXISTS (SELECT 1 FROM {s}.leftovers))
 	), u AS (
 		UPDATE {s}.jobs SET place = 6, owner = $4, lease_count = lease_count + 1, mod_time = $3, started = $3,
 			lease_time = $5, lease_until = (SELECT at FROM clock) + $5::bigint,
@@ -362,7 +370,9 @@ var statementTexts = [statements]string{
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, 4, 6, count(*) FROM u GROUP BY queue
 	), l AS (
 		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $5, at, array_agg(seq) FROM u, clock GROUP BY at
-	) SELECT (SELECT above FROM p WHERE p.seq = jobs.seq), ` + recordColumns + ` FROM u AS jobs`,
+	) SELECT CASE WHEN $7 THEN (SELECT due FROM {s}.jobs WHERE due > $3 ORDER BY due LIMIT 1) END,
+		CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= $3 ORDER BY expires LIMIT 1) END,
+		(SELECT above FROM p WHERE p.seq = jobs.seq), ` + recordColumns + ` FROM u AS jobs`,
 	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED`,
 	// Records that take no scopes when they start become ready.
 	promoteDue: `WITH d AS (
@@ -380,7 +390,9 @@ var statementTexts = [statements]string{
 	countLimited:  `SELECT count(*) FROM {s}.jobs WHERE queue = $1 AND limited`,
 	limitedOfType: `SELECT type, count(*) FROM {s}.jobs WHERE queue = $1 AND limited GROUP BY type`,
 
-	setRaiseTime: `SELECT set_config('lock_timeout', $1, true), set_config('synchronous_commit', 'off', true)`,
+	// The columns are evaluated from left to right.
+	lockLine: `SELECT set_config('lock_timeout', $1, true), set_config('synchronous_commit', 'off', true),
+		pg_advisory_xact_lock($2)::text, pg_advisory_xact_lock($3)::text, pg_advisory_xact_lock($4)::text`,
 	raiseFloor: `UPDATE {s}.lines l SET low = f.low FROM (SELECT coalesce(
 			(SELECT seq FROM {s}.jobs WHERE line = $1 AND seq >= (SELECT low FROM {s}.lines WHERE id = $1) AND place = 4 ORDER BY seq LIMIT 1),
 			(SELECT last_value + 1 FROM {s}.arrivals)) AS low) f
@@ -390,11 +402,25 @@ var statementTexts = [statements]string{
 	insertEdge:     `INSERT INTO {s}.edges (queue, to_job, from_seq, state) VALUES ($1, $2, $3, $4)`,
 	insertEnded:    `INSERT INTO {s}.edges (queue, to_job, from_seq, state) SELECT $1, value, $2, 2 FROM json_array_elements_text($3::json) AS value`,
 	markDependents: `UPDATE {s}.jobs SET dependents = true WHERE seq = $1`,
-	endEdges:       `UPDATE {s}.edges SET state = $1 WHERE queue = $2 AND to_job = $3 AND state = 0 RETURNING from_seq`,
-	openEdge:       `SELECT 1::bigint FROM {s}.edges WHERE from_seq = $1 AND state = 0 LIMIT 1`,
-	closeEdges: `UPDATE {s}.jobs SET open_edges = false,
-			failed = (SELECT json_agg(to_job)::text FROM {s}.edges WHERE from_seq = $1 AND state = 1)
-		WHERE seq = $1 AND open_edges`,
+	endEdges: `UPDATE {s}.edges SET state = $1 WHERE ctid = ANY(ARRAY(
+			SELECT ctid FROM {s}.edges WHERE queue = $2 AND to_job = $3 AND state = 0 AND from_seq > $4 ORDER BY from_seq LIMIT $5)) RETURNING from_seq`,
+	// Records whose last open edge has ended continue, unless they take scopes when they start:
+	// these are returned.
+	closeEdges: `WITH d AS (
+		SELECT seq, place, place = 0 AND scopes IS NULL AS plain FROM {s}.jobs WHERE seq = ANY($1::bigint[]) AND open_edges
+			AND NOT EXISTS (SELECT 1 FROM {s}.edges WHERE from_seq = jobs.seq AND state = 0)
+	), u AS (
+		UPDATE {s}.jobs j SET open_edges = false, failed = (SELECT json_agg(to_job)::text FROM {s}.edges WHERE from_seq = j.seq AND state = 1),
+			place = CASE WHEN NOT d.plain THEN j.place WHEN j.wait_until > $2 THEN 1 ELSE 4 END,
+			due = CASE WHEN d.plain AND j.wait_until > $2 THEN j.wait_until ELSE j.due END,
+			line = CASE WHEN d.plain AND (j.wait_until > $2) IS NOT TRUE THEN abs(j.line) ELSE j.line END
+		FROM d WHERE j.seq = d.seq RETURNING j.seq, j.queue, j.line, j.place, d.place AS was, d.plain
+	), t AS (
+		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, was, place, count(*) FROM u WHERE plain GROUP BY queue, was, place
+	), f AS (
+		UPDATE {s}.lines l SET low = m.low FROM (SELECT line, min(seq) AS low FROM u WHERE place = 4 AND plain GROUP BY line) m
+		WHERE l.id = m.line AND l.low > m.low
+	) SELECT seq FROM u WHERE was = 0 AND NOT plain ORDER BY seq`,
 	leaveEdges: `UPDATE {s}.edges SET state = 2 WHERE from_seq = $1 AND state = 0`,
 	moveEdges:  `UPDATE {s}.edges SET from_seq = $1 WHERE from_seq = $2`,
 	dropEdges:  `DELETE FROM {s}.edges WHERE from_seq = ANY($1::bigint[])`,
@@ -416,6 +442,16 @@ var statementTexts = [statements]string{
 		ON CONFLICT (queue, scope) DO UPDATE SET seq = excluded.seq, at_most = excluded.at_most`,
 	dropPromise: `DELETE FROM {s}.scope_promises WHERE queue = $1 AND scope = $2`,
 	firstWaiter: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1 AND waiting_for = $2 ORDER BY priority DESC, seq LIMIT 1 FOR UPDATE`,
+	// A scope that blocks a record also blocks later ones that need the same scopes.
+	moveWaiters: `UPDATE {s}.jobs SET waiting_for = $1 WHERE seq = ANY(ARRAY(
+			SELECT seq FROM (SELECT seq, scopes, enqueue_scopes FROM {s}.jobs WHERE queue = $2 AND waiting_for = $3 ORDER BY priority DESC, seq LIMIT $6) w
+			WHERE scopes = $4 AND enqueue_scopes IS NOT DISTINCT FROM $5))`,
+
+	leave:     `INSERT INTO {s}.leftovers (queue, kind, name, after) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+	firstLeft: `SELECT queue FROM {s}.leftovers LIMIT 1`,
+	nextLeft: `DELETE FROM {s}.leftovers WHERE (queue, kind, name) IN (
+		SELECT queue, kind, name FROM {s}.leftovers WHERE queue = $1 LIMIT 1) RETURNING kind, name, after`,
+	edgesLeft: `SELECT 1::bigint FROM {s}.leftovers WHERE queue = $1 AND kind > 0 AND name = $2 LIMIT 1`,
 
 	setPriority:  `UPDATE {s}.jobs SET priority = $1, line = CASE WHEN line < 0 THEN -$2::integer ELSE $2::integer END WHERE seq = $3`,
 	setWaitUntil: `UPDATE {s}.jobs SET wait_until = $1, since = NULL WHERE seq = $2`,
@@ -490,7 +526,8 @@ var statementTexts = [statements]string{
 		) f ON f.queue = w.id GROUP BY w.name`,
 	readWork: `SELECT name, ready, expired, retrying FROM (
 			SELECT q.name,
-				NOT q.paused AND q.rate IS DISTINCT FROM 0 AND (t.ready > 0 OR q.id IN (SELECT queue FROM {s}.jobs WHERE due <= $1))
+				NOT q.paused AND q.rate IS DISTINCT FROM 0 AND (t.ready > 0 OR q.id IN (SELECT queue FROM {s}.jobs WHERE due <= $1)
+						OR q.id IN (SELECT queue FROM {s}.leftovers))
 					AND (q.max_running = 0 OR coalesce(t.running, 0) < q.max_running) AS ready,
 				q.id IN (SELECT queue FROM {s}.jobs WHERE expires < $1) AS expired,
 				coalesce(t.retrying, 0) > 0 AS retrying

@@ -1,0 +1,92 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
+)
+
+// A change may affect any number of records: all dependents of a job that ended, and all records
+// that wait for a freed scope. A transaction handles some of them, and records in the table
+// leftovers that there are more. The claims of any process continue the work.
+const (
+	// settleAtOnce is the maximum number of waiting records that are examined in one
+	// transaction because scopes were freed. To move movedAtOnce records to the line of
+	// another scope counts as moveCost of them.
+	settleAtOnce = 16
+	movedAtOnce  = 256
+	moveCost     = 8
+	// endEdgesAtOnce is the maximum number of edges that one transaction ends.
+	endEdgesAtOnce = 128
+	// settleTime is how long a claim handles leftovers.
+	settleTime = 50 * time.Millisecond
+)
+
+// freeScope is the kind of leftovers that are free scopes. The other kinds are the states of
+// edges.
+const freeScopeLeft = table.OpenEdge
+
+// leave leaves a free scope, or edges to a job and their new state, for later transactions.
+func (c *changes) leave(queue int32, kind int, name string, after int64) error {
+	if _, err := c.exec(leave, queue, kind, name, after); err != nil {
+		return fmt.Errorf("recording what is left of a change: %w", err)
+	}
+	return nil
+}
+
+// settle handles leftovers, and reports whether there are more.
+func (d *Driver) settle(ctx context.Context) (more bool, err error) {
+	for begin := time.Now(); time.Since(begin) < settleTime; {
+		var queue int32
+		found := false
+		err = d.readPlanned(ctx, firstLeft, func(r *row) error {
+			queue, found = r.key(), true
+			return nil
+		})
+		if err == nil && found {
+			err = d.transact(ctx, queue, (&leftovers{queue}).settle)
+		}
+		if err != nil {
+			return false, fmt.Errorf("finishing what an earlier transaction left: %w", err)
+		}
+		if !found {
+			return false, nil
+		}
+		d.changed(driver.Anywhere)
+	}
+	return true, nil
+}
+
+// leftovers are those of a queue.
+type leftovers struct{ queue int32 }
+
+// settle handles some of the leftovers.
+func (l *leftovers) settle(c *changes) error {
+	for c.examined < settleAtOnce && c.edgesEnded < endEdgesAtOnce {
+		var kind int
+		var name string
+		var after int64
+		found, err := c.one(nextLeft, func(r *row) { kind, name, after = r.int(), r.text(), r.integer() }, l.queue)
+		switch {
+		case err != nil || !found:
+			return err
+		case kind == freeScopeLeft:
+			err = c.promoteKey(l.queue, name)
+		default:
+			err = c.endEdges(l.queue, name, kind, after)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// edgesLeft reports whether some edges to a job that ended are still open. Until they have ended,
+// no other job may have its ID.
+func (c *changes) edgesLeft(queue int32, id string) (bool, error) {
+	return c.one(edgesLeft, func(*row) {}, queue, id)
+}
