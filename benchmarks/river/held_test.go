@@ -3,6 +3,7 @@ package river
 import (
 	"context"
 	"flag"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 var (
 	hold     = flag.Duration("hold", 20*time.Second, "how long TestHeldSnapshot holds its snapshot")
+	readers  = flag.Duration("readers", 0, "how long each of three overlapping readers then holds one")
 	holdRate = flag.Int("hold.rate", 500, "the number of jobs that TestHeldSnapshot puts in a second")
 )
 
@@ -20,71 +22,113 @@ type claims struct {
 	buffers, millis float64
 }
 
-func readClaims(ctx context.Context, conn *pgx.Conn, pattern, schema string) (c claims, err error) {
-	err = conn.QueryRow(ctx, `SELECT coalesce(sum(calls), 0)::bigint, coalesce(sum(rows), 0)::bigint,
+func readClaims(ctx context.Context, tb testing.TB, conn *pgx.Conn, schema string) (c claims) {
+	tb.Helper()
+	check(tb, conn.QueryRow(ctx, `SELECT coalesce(sum(calls), 0)::bigint, coalesce(sum(rows), 0)::bigint,
 			coalesce(sum(shared_blks_hit + shared_blks_read), 0)::float8, coalesce(sum(total_exec_time), 0)::float8
-		FROM pg_stat_statements WHERE query LIKE $1 AND query LIKE '%'||$2||'%'`, pattern, schema).Scan(&c.calls, &c.rows, &c.buffers, &c.millis)
-	return c, err
+		FROM pg_stat_statements WHERE (query LIKE '%FOR UPDATE SKIP LOCKED) j%' OR query LIKE '%JobGetAvailable%') AND query LIKE '%'||$1||'%'`,
+		schema).Scan(&c.calls, &c.rows, &c.buffers, &c.millis))
+	return c
+}
+
+// hasStatements skips a test if the server has no pg_stat_statements.
+func hasStatements(ctx context.Context, tb testing.TB, conn *pgx.Conn) {
+	tb.Helper()
+	var installed bool
+	check(tb, conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_stat_statements')").Scan(&installed))
+	if !installed {
+		tb.Skip("the server has no pg_stat_statements")
+	}
+}
+
+func connect(ctx context.Context, tb testing.TB) *pgx.Conn {
+	tb.Helper()
+	conn, err := pgx.Connect(ctx, server(tb))
+	check(tb, err)
+	tb.Cleanup(func() { check(tb, conn.Close(context.WithoutCancel(ctx))) })
+	return conn
+}
+
+// holdSnapshot holds a snapshot for a time, or until ctx ends.
+func holdSnapshot(ctx context.Context, tb testing.TB, after, d time.Duration) {
+	conn := connect(ctx, tb)
+	sleep(ctx, after)
+	_, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class")
+	check(tb, err)
+	sleep(ctx, d)
+	_, err = conn.Exec(context.WithoutCancel(ctx), "COMMIT")
+	check(tb, err)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// steadily puts jobs at a rate. each is called after every batch, and ends it by returning false.
+func steadily(ctx context.Context, tb testing.TB, s system, rate int, each func(put int) bool) (put int) {
+	tb.Helper()
+	batch := max(1, rate/50)
+	tick := time.NewTicker(time.Second * time.Duration(batch) / time.Duration(rate))
+	defer tick.Stop()
+	for began := time.Now(); ; <-tick.C {
+		// A tick that was missed is made up for.
+		for due := int(time.Since(began).Seconds() * float64(rate)); put < due; put += batch {
+			check(tb, s.put(ctx, batch, time.Time{}))
+		}
+		if !each(put) {
+			return put
+		}
+	}
 }
 
 // TestHeldSnapshot puts and runs jobs at a steady rate while a snapshot is held, so that no dead
-// row can be removed. It reports the cost of claims in each sixth of that time. The server must
-// have pg_stat_statements.
+// row can be removed, and then while three readers that overlap by half hold one. It reports the
+// cost of claims in each tenth of that time. The server must have pg_stat_statements.
 func TestHeldSnapshot(t *testing.T) {
-	ctx := t.Context()
 	for _, s := range systems {
 		t.Run(s.name, func(t *testing.T) {
-			conn, err := pgx.Connect(ctx, server(t))
-			check(t, err)
-			defer func() { check(t, conn.Close(context.WithoutCancel(ctx))) }()
-			var installed bool
-			check(t, conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_stat_statements')").Scan(&installed))
-			if !installed {
-				t.Skip("the server has no pg_stat_statements")
-			}
+			ctx := t.Context()
+			conn := connect(ctx, t)
+			hasStatements(ctx, t, conn)
 			it := s.open(ctx, t, 16)
-			holder, err := pgx.Connect(ctx, server(t))
-			check(t, err)
-			defer func() { check(t, holder.Close(context.WithoutCancel(ctx))) }()
-			_, err = holder.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class")
-			check(t, err)
-			pattern, schema, done := "WITH locked_jobs%", "", func() int64 { return 0 }
-			switch it := it.(type) {
-			case *ours:
-				pattern, schema, done = "%FOR UPDATE SKIP LOCKED) j%", it.schema, it.ended.Load
-			case *theirs:
-				schema, done = it.schema, it.ended.Load
-				pattern = "%FOR UPDATE%SKIP LOCKED%"
+			var holders sync.WaitGroup
+			holders.Go(func() { holdSnapshot(ctx, t, 0, *hold) })
+			whole := *hold
+			if *readers > 0 {
+				for n := range 3 {
+					holders.Go(func() { holdSnapshot(ctx, t, *hold+time.Duration(n)**readers/2, *readers) })
+				}
+				whole += 2 * *readers
 			}
 			var before string
 			check(t, conn.QueryRow(ctx, "SELECT pg_current_wal_lsn()::text").Scan(&before))
-			ran := make(chan error, 1)
-			total := int(hold.Seconds()) * *holdRate
-			go func() { ran <- it.run(ctx, total) }()
-			last, err := readClaims(ctx, conn, pattern, schema)
-			check(t, err)
-			batch, put := max(1, *holdRate/50), 0
-			tick := time.NewTicker(time.Second * time.Duration(batch) / time.Duration(*holdRate))
-			defer tick.Stop()
-			for part := 1; put < total; {
-				<-tick.C
-				check(t, it.put(ctx, min(batch, total-put)))
-				put += min(batch, total-put)
-				if put < part*total/6 {
-					continue
+			check(t, it.start(ctx))
+			last, part, ran, behind := claims{}, 1, 0, 0
+			began := time.Now()
+			put := steadily(ctx, t, it, *holdRate, func(put int) bool {
+				behind = max(behind, put-ran-it.common().runs())
+				if time.Since(began) < time.Duration(part)*whole/10 {
+					return true
 				}
-				now, err := readClaims(ctx, conn, pattern, schema)
-				check(t, err)
+				now := readClaims(ctx, t, conn, it.common().schema)
 				calls := float64(max(1, now.calls-last.calls))
-				t.Logf("part %d of 6: %d claims of %.1f jobs, %.0f buffers and %.2f ms each; %d jobs behind; load %s", part, now.calls-last.calls,
-					float64(now.rows-last.rows)/calls, (now.buffers-last.buffers)/calls, (now.millis-last.millis)/calls, int64(put)-done(), load())
-				last, part = now, part+1
-			}
-			check(t, <-ran)
+				late := it.common().latencies()
+				ran += len(late)
+				t.Logf("part %d of 10: %d claims of %.1f jobs, %.0f buffers and %.2f ms in the server each; claims %s; put to run %s; at most %d jobs behind; load %s",
+					part, now.calls-last.calls, float64(now.rows-last.rows)/calls, (now.buffers-last.buffers)/calls, (now.millis-last.millis)/calls,
+					it.common().traced.claimTimes(), late, behind, load())
+				last, part, behind = now, part+1, 0
+				return part <= 10
+			})
+			awaitEnds(ctx, t, it, put-ran, 0)
 			var wal int64
 			check(t, conn.QueryRow(ctx, "SELECT (pg_current_wal_lsn() - $1::pg_lsn)::bigint", before).Scan(&wal))
-			t.Logf("%d bytes of WAL a job, of the whole server", wal/int64(total))
-			check(t, it.close(ctx))
+			t.Logf("%d bytes of WAL a job, of the whole server", wal/int64(put))
+			holders.Wait()
+			finish(ctx, t, it)
 		})
 	}
 }
