@@ -267,23 +267,47 @@ func (d *Driver) OldestReady(ctx context.Context, queues []string, now time.Time
 	return oldest, nil
 }
 
-// Work implements driver.Driver.
-func (d *Driver) Work(ctx context.Context, now time.Time) (work driver.Work, err error) {
-	at := now.UnixNano()
-	err = d.read(ctx, readWork, func(r *row) error {
-		work.Queues = append(work.Queues, driver.QueueWork{Queue: r.text(), Ready: r.bool(), Expired: r.bool(), Retrying: r.bool()})
-		return nil
-	}, at)
-	if err == nil {
-		err = d.read(ctx, nextTimes, func(r *row) error {
-			work.Next = timesOf(r).next()
-			return nil
-		}, at)
-	}
+// workAtOnce is the maximum number of due records that Work reads, and also of expired ones.
+const workAtOnce = 10_000
+
+// Work implements driver.Driver. If more than 10,000 records are due, or have expired, the queues
+// of the rest are left for another call, which Next requests at once.
+func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
+	work, err := d.work(ctx, now)
 	if err != nil {
 		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
 	return work, nil
+}
+
+func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err error) {
+	timed, read := [2][]int32{}, [2]int{} // due and expired
+	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
+		timed, read = [2][]int32{}, [2]int{}
+		return d.pipeline(ctx, func(b *batch) {
+			b.plan()
+			b.query(readTimed, func(r *row) error {
+				kind, queue := r.int(), r.key()
+				timed[kind] = append(timed[kind], queue)
+				read[kind] += r.int()
+				return nil
+			}, now.UnixNano(), workAtOnce)
+			b.query(nextTimes, func(r *row) error {
+				work.Next = timesOf(r).next()
+				return nil
+			}, now.UnixNano())
+		})
+	})
+	if err == nil {
+		err = d.read(ctx, readWork, func(r *row) error {
+			work.Queues = append(work.Queues, driver.QueueWork{Queue: r.text(), Ready: r.bool(), Expired: r.bool(), Retrying: r.bool()})
+			return nil
+		}, timed[0], timed[1])
+	}
+	if max(read[0], read[1]) >= workAtOnce {
+		work.Next = now
+	}
+	return work, err
 }
 
 // Unfinished implements driver.Driver. Its cost does not depend on the number of records.

@@ -133,6 +133,7 @@ const (
 	readUnfinished
 	countTypes
 	readOldestReady
+	readTimed
 	readWork
 	readCanceled
 
@@ -524,12 +525,14 @@ var statementTexts = [statements]string{
 			UNION ALL SELECT queue, created, wait_until FROM
 				(SELECT queue, place, created, wait_until FROM {s}.jobs WHERE due <= $2 ORDER BY due LIMIT $3) d WHERE place = 1
 		) f ON f.queue = w.id GROUP BY w.name`,
+	// The queues of the first due and expired records.
+	readTimed: `SELECT 0::bigint, queue, count(*) FROM (SELECT queue FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2) d GROUP BY queue
+		UNION ALL SELECT 1, queue, count(*) FROM (SELECT queue FROM {s}.jobs WHERE expires < $1 ORDER BY expires LIMIT $2) e GROUP BY queue`,
 	readWork: `SELECT name, ready, expired, retrying FROM (
 			SELECT q.name,
-				NOT q.paused AND q.rate IS DISTINCT FROM 0 AND (t.ready > 0 OR q.id IN (SELECT queue FROM {s}.jobs WHERE due <= $1)
-						OR q.id IN (SELECT queue FROM {s}.leftovers))
+				NOT q.paused AND q.rate IS DISTINCT FROM 0 AND (t.ready > 0 OR q.id = ANY($1::integer[]) OR q.id IN (SELECT queue FROM {s}.leftovers))
 					AND (q.max_running = 0 OR coalesce(t.running, 0) < q.max_running) AS ready,
-				q.id IN (SELECT queue FROM {s}.jobs WHERE expires < $1) AS expired,
+				q.id = ANY($2::integer[]) AS expired,
 				coalesce(t.retrying, 0) > 0 AS retrying
 			FROM {s}.queues q LEFT JOIN (
 				SELECT queue, sum(n) FILTER (WHERE place = 4) AS ready, sum(n) FILTER (WHERE place = 6) AS running,

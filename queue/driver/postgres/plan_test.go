@@ -1,0 +1,120 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/internal/pgtest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/postgres"
+)
+
+var others = flag.Int("postgres.others", 20_000, "the number of scheduled and of finished jobs beside which plans are tested")
+
+// The planner has its default settings, and statistics or none.
+func TestTheCostOfAJobDoesNotDependOnScheduledAndFinishedJobs(t *testing.T) {
+	for _, analyzed := range []bool{false, true} {
+		t.Run(fmt.Sprint("analyzed ", analyzed), func(t *testing.T) {
+			const jobs, most = 1000, 60
+			conn := connect(t, pgtest.URL(t))
+			schema := pgtest.Schema(t)
+			opts := postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema}
+			d := open(t, opts)
+			scheduled := newRecord("scheduled")
+			scheduled.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+			insert(t.Context(), t, d, newRecord("finished"), scheduled)
+			end(t.Context(), t, d, claim(t, d, 1)[0], "")
+			multiply(t, conn, schema, "finished", *others)
+			multiply(t, conn, schema, "scheduled", *others)
+			execute(t, conn, "UPDATE "+schema+".lines SET low = (SELECT last_value + 1 FROM "+schema+".arrivals)")
+			if analyzed {
+				execute(t, conn, "ANALYZE "+schema+".jobs")
+			}
+			before := tuplesRead(t, conn, d, schema)
+
+			d = open(t, opts)
+			runMany(t, d, jobs)
+			perJob := (tuplesRead(t, conn, d, schema) - before) / jobs
+			t.Logf("%d rows and index entries read a job", perJob)
+			assert.LessOrEqual(t, perJob, most)
+		})
+	}
+}
+
+// multiply adds copies of a job.
+func multiply(t *testing.T, conn *pgx.Conn, schema, id string, n int) {
+	t.Helper()
+	var columns string
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT string_agg(column_name, ', ') FROM information_schema.columns
+		WHERE table_schema = $1 AND table_name = 'jobs' AND column_name NOT IN ('seq', 'job_id')`, schema).Scan(&columns))
+	execute(t, conn, fmt.Sprintf(`INSERT INTO %[1]s.jobs (seq, job_id, %[2]s) SELECT nextval('%[1]s.arrivals'), job_id || n, %[2]s
+		FROM %[1]s.jobs, generate_series(1, %[4]d) AS n WHERE job_id = '%[3]s'`, schema, columns, id, n))
+	execute(t, conn, fmt.Sprintf(`INSERT INTO %[1]s.tallies (queue, now, n) SELECT queue, place, %[3]d FROM %[1]s.jobs WHERE job_id = '%[2]s'`, schema, id, n))
+}
+
+// tuplesRead closes a driver, and returns how many rows and index entries of jobs were read since the
+// schema was made.
+func tuplesRead(t *testing.T, conn *pgx.Conn, d *postgres.Driver, schema string) (n int) {
+	t.Helper()
+	require.NoError(t, d.Close(t.Context()))
+	require.Eventually(t, func() bool { // the server counts what a connection did when it ends
+		var connections int
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", schema).Scan(&connections)
+		return err == nil && connections == 0
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (t.seq_tup_read + i.read)::bigint FROM pg_stat_user_tables t,
+		(SELECT sum(idx_tup_read) AS read FROM pg_stat_user_indexes WHERE schemaname = $1 AND relname = 'jobs') i
+		WHERE schemaname = $1 AND relname = 'jobs'`, schema).Scan(&n))
+	return n
+}
+
+// runMany runs jobs, one in ten of which are due later, and does what a process does beside that.
+func runMany(t *testing.T, d *postgres.Driver, jobs int) {
+	t.Helper()
+	ctx, now := t.Context(), time.Now()
+	for done := 0; done < jobs; {
+		records := make([]*driver.Record, 100)
+		for i := range records {
+			records[i] = newRecord(fmt.Sprint("job ", done+i))
+			if i%10 == 0 {
+				records[i].TimeInfo.WaitUntil = now.Add(time.Second)
+			}
+		}
+		insert(ctx, t, d, records...)
+		for range 4 {
+			now = now.Add(10 * time.Second)
+			got, _ := claimAt(t, d, 30, now)
+			var leases []driver.Lease
+			var completions []driver.Completion
+			for _, r := range got {
+				leases = append(leases, driver.LeaseOf(r))
+				r.Status.Completed, r.ForgetAt = true, now
+				completions = append(completions, driver.Completion{Lease: driver.LeaseOf(r), Record: r})
+			}
+			lost, err := d.Extend(ctx, leases, time.Minute)
+			require.NoError(t, err)
+			require.Empty(t, lost)
+			errs, err := d.Complete(ctx, completions)
+			require.NoError(t, errors.Join(append(slices.Clone(errs), err)...))
+			done += len(got)
+		}
+	}
+	_, err := d.RecoverStale(context.WithoutCancel(ctx))
+	require.NoError(t, err)
+	forgotten, err := d.Forget(ctx, now.Add(time.Second), 2*jobs)
+	require.NoError(t, err)
+	require.Equal(t, jobs, forgotten)
+	_, err = d.Work(ctx, now)
+	require.NoError(t, err)
+	_, err = d.Stats(ctx, "")
+	require.NoError(t, err)
+}
