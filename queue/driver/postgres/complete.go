@@ -18,6 +18,8 @@ const endedAtOnce = 1000
 type ending struct {
 	*table.Ending
 	lease driver.Lease
+	// next is the next attempt; nil if there is none.
+	next *newRecord
 	// mayFree is true if the end may let other records of its queue run.
 	mayFree bool
 }
@@ -54,7 +56,11 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	}
 	for start := 0; start < len(endings); start += endedAtOnce {
 		end := min(start+endedAtOnce, len(endings))
-		if err := d.completePlain(ctx, nil, endings[start:end], isDone[start:end]); err != nil {
+		err := d.completePlain(ctx, nil, endings[start:end], isDone[start:end])
+		if err == nil {
+			err = d.completeReplaced(ctx, endings[start:end], isDone[start:end])
+		}
+		if err != nil {
 			return fail(err)
 		}
 	}
@@ -93,6 +99,12 @@ func newEndings(completions []driver.Completion, errs []error, isDone []bool) []
 			continue
 		}
 		endings[i] = &ending{Ending: e, lease: completion.Lease}
+		if completion.Next != nil {
+			e.Replaced = true
+			if endings[i].next, err = encodeNew(0, completion.Next); err != nil {
+				errs[i], isDone[i] = err, true
+			}
+		}
 	}
 	return endings
 }
@@ -250,45 +262,104 @@ func (c *leaseColumns) add(ctx context.Context, d *Driver, l driver.Lease, index
 // completePlain ends the attempts that can end in one statement, and sets isDone for them. It
 // uses the caller's transaction if that is not nil.
 func (d *Driver) completePlain(ctx context.Context, theirs querier, endings []*ending, isDone []bool) error {
-	var leases leaseColumns
-	c := &columns{}
-	var names, reasons, lastErrors []pgtype.Text
-	var places []int16
+	c, err := d.endArgs(ctx, endings, func(i int) bool { return !isDone[i] && endings[i].next == nil })
+	if err != nil || len(c.index) == 0 {
+		return err
+	}
+	d.floors.tallied(1)
+	ended := func(r *row) error {
+		i := c.index[r.integer()-1]
+		isDone[i], endings[i].mayFree = true, r.bool()
+		return nil
+	}
+	if theirs != nil {
+		return theirs.query(ctx, d.texts[endPlain], ended, c.args()...)
+	}
+	return d.queryOnce(ctx, endPlain, ended, c.args()...)
+}
+
+// endArgs are the arguments of the statements that end attempts.
+type endArgs struct {
+	leaseColumns
+	columns
+	names, reasons, lastErrors []pgtype.Text
+	places                     []int16
+}
+
+// endArgs returns the arguments for the wanted endings.
+func (d *Driver) endArgs(ctx context.Context, endings []*ending, wanted func(i int) bool) (*endArgs, error) {
+	c := &endArgs{}
 	for i, e := range endings {
-		if isDone[i] {
+		if !wanted(i) {
 			continue
 		}
-		added, err := leases.add(ctx, d, e.lease, i)
+		added, err := c.leaseColumns.add(ctx, d, e.lease, i)
 		if err != nil {
-			return d.failed(ctx, err, false)
+			return nil, d.failed(ctx, err, false)
 		}
 		if !added {
 			continue
 		}
 		_, isAttempt := idOfAttempt(e.lease.Queue, e.lease.Name)
-		names = append(names, pgtype.Text{String: e.lease.Name, Valid: isAttempt})
-		reasons, lastErrors = append(reasons, nullable(e.Reason)), append(lastErrors, nullable(e.LastError))
-		places = append(places, int16(e.To))
-		c.add(&newRecord{stored: stored{job: job{Job: e.Job}, Content: e.Content}}, 0, false)
+		c.names = append(c.names, pgtype.Text{String: e.lease.Name, Valid: isAttempt})
+		c.reasons, c.lastErrors = append(c.reasons, nullable(e.Reason)), append(c.lastErrors, nullable(e.LastError))
+		c.places = append(c.places, int16(e.To))
+		c.columns.add(&newRecord{stored: stored{job: job{Job: e.Job}, Content: e.Content}}, 0, false)
 	}
-	if len(leases.index) == 0 {
-		return nil
+	return c, nil
+}
+
+func (c *endArgs) args() []any {
+	l, r := &c.leaseColumns, &c.columns
+	return []any{
+		l.queue, l.id, c.names, l.owner, l.count, c.places, r.owner, r.count, r.modTime, r.created, r.started, r.ended,
+		r.waitUntil, r.dispatchBy, r.maxTime, r.errorCount, c.lastErrors, c.reasons, r.forgetAt, r.jobType, r.version, r.format, r.dependency,
+		r.progress, r.extra, r.body,
 	}
-	d.floors.tallied(1)
-	ended := func(r *row) error {
-		i := leases.index[r.integer()-1]
-		isDone[i], endings[i].mayFree = true, r.bool()
-		return nil
+}
+
+// completeReplaced ends the attempts that can be replaced by the next in one transaction, and sets
+// isDone for them.
+func (d *Driver) completeReplaced(ctx context.Context, endings []*ending, isDone []bool) error {
+	c, err := d.endArgs(ctx, endings, func(i int) bool {
+		next := endings[i].next
+		return !isDone[i] && next != nil && next.isPlain() && next.UniqueKey == ""
+	})
+	if err != nil || len(c.index) == 0 {
+		return err
 	}
-	args := []any{
-		leases.queue, leases.id, names, leases.owner, leases.count, places, c.owner, c.count, c.modTime, c.created, c.started, c.ended,
-		c.waitUntil, c.dispatchBy, c.maxTime, c.errorCount, lastErrors, reasons, c.forgetAt, c.jobType, c.version, c.format, c.dependency,
-		c.progress, c.extra, c.body,
+	var all []*newRecord
+	var names, nextNames []string
+	for _, i := range c.index {
+		all = append(all, endings[i].next)
+		names, nextNames = append(names, endings[i].lease.Name), append(nextNames, endings[i].next.Name)
 	}
-	if theirs != nil {
-		return theirs.query(ctx, d.texts[endPlain], ended, args...)
+	err = d.place(ctx, d.reader(), all)
+	if err != nil {
+		return d.failed(ctx, err, false)
 	}
-	return d.queryOnce(ctx, endPlain, ended, args...)
+	next := columnsOf(all)
+	d.floors.tallied(2)
+	var done []int
+	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
+		done = nil
+		return d.pipeline(ctx, func(b *batch) {
+			b.plan()
+			b.exec(lockInserts, d.insertLocks(all))
+			b.query(endReplaced, func(r *row) error {
+				done = append(done, c.index[r.integer()-1])
+				return nil
+			}, append(c.args(), nextNames)...)
+			b.exec(insertNext, append(next.args(), names)...)
+		})
+	})
+	if codeOf(err) == codeUniqueViolation {
+		return nil // one of the names was just taken; the attempts are ended one by one
+	}
+	for _, i := range done {
+		isDone[i], endings[i].mayFree = err == nil, true
+	}
+	return err
 }
 
 func (c *changes) complete(queue queueKey, e *ending) (refusal, err error) {
@@ -299,7 +370,31 @@ func (c *changes) complete(queue queueKey, e *ending) (refusal, err error) {
 	if j.Cancel {
 		return nil, c.endCanceledRun(j, e.Ending)
 	}
-	return nil, c.end(j, e.Ending)
+	if e.next == nil {
+		return nil, c.end(j, e.Ending)
+	}
+	refusal, err = c.checkNext(j, e.next)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	if j.Open { // it did not wait until all its dependencies ended
+		if _, err = c.exec(leaveEdges, j.Seq); err != nil {
+			return nil, err
+		}
+	}
+	return nil, c.replaceByNext(j, e.Ending, e.next)
+}
+
+// checkNext refuses a next attempt that can't replace a record.
+func (c *changes) checkNext(j *job, next *newRecord) (refusal, err error) {
+	taken, err := c.named(queueKey{j.queue, j.queueName}, next.Name)
+	if err != nil {
+		return nil, err
+	}
+	if taken != nil {
+		return next.Duplicate(taken.ID), nil
+	}
+	return c.checkFree(j, next.EnqueueScopes)
 }
 
 // endCanceledRun ends an attempt that was to be canceled.
@@ -416,23 +511,20 @@ func (c *changes) retry(queue queueKey, e *table.Ending, next *newRecord) (refus
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	taken, err := c.named(queue, next.Name)
-	if err != nil {
-		return nil, err
-	}
-	if taken != nil {
-		return next.Duplicate(taken.ID), nil
-	}
-	refusal, err = c.checkFree(j, next.EnqueueScopes)
+	refusal, err = c.checkNext(j, next)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
 	return nil, c.replaceByNext(j, e, next)
 }
 
-// replaceByNext replaces an attempt that awaits its retry by the next attempt, which inherits its
+// replaceByNext replaces an attempt that runs or awaits its retry by the next attempt, which inherits its
 // scopes, dependencies and dependents. A failed dependency does not block the next attempt.
 func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error {
+	held := j.EnqueueScopes
+	if j.Place == table.Running {
+		held = j.AllScopes()
+	}
 	if err := c.take(j, next.EnqueueScopes); err != nil {
 		return err
 	}
@@ -460,7 +552,7 @@ func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error 
 			return err
 		}
 	}
-	err = c.free(j, table.Without(j.EnqueueScopes, next.EnqueueScopes))
+	err = c.free(j, table.Without(held, next.EnqueueScopes))
 	if err != nil {
 		return err
 	}

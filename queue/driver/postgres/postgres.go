@@ -168,7 +168,7 @@ func (d *Driver) prepare(ctx context.Context) error {
 // Features implements driver.Driver. All features are supported, except Notifications if
 // Options.PollOnly is set.
 func (d *Driver) Features() driver.Features {
-	return driver.Features{Notifications: !d.opts.PollOnly, Transactions: true, TransactionalEnds: true, Durable: true, Limits: true}
+	return driver.Features{Notifications: !d.opts.PollOnly, Transactions: true, TransactionalEnds: true, Durable: true, NextAttempts: true, Limits: true}
 }
 
 // Subscribe implements driver.Driver. If Options.PollOnly is set, notify is called only after

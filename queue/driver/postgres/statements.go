@@ -26,6 +26,7 @@ const (
 
 	insertJobs
 	insertJobsIn
+	insertNext
 	findByName
 	findLatest
 	findSeq
@@ -36,6 +37,7 @@ const (
 	logLease
 	dropLease
 	endPlain
+	endReplaced
 	endAny
 	logEnding
 	dropKey
@@ -173,14 +175,17 @@ const newJobs = `SELECT nextval('{s}.arrivals') AS seq, n.*,
 		$36::integer[], $37::smallint[])
 		WITH ORDINALITY AS n (` + newColumns + `, home, wanted, ord)`
 
-const insertNew = `WITH n AS MATERIALIZED (` + newJobs + `), i AS (
-	INSERT INTO {s}.jobs (seq, place, line, due, expires, ` + newColumns + `)
+// insertNew begins a statement that inserts records. since is the value of that column.
+func insertNew(since string) string {
+	return `WITH n AS MATERIALIZED (` + newJobs + `), i AS (
+	INSERT INTO {s}.jobs (seq, place, line, due, expires, since, ` + newColumns + `)
 	SELECT n.seq, n.place, CASE WHEN n.place IN (4, 6, 8) THEN home ELSE -home END, CASE n.place WHEN 1 THEN n.wait_until END,
-		CASE WHEN n.place < 5 THEN n.dispatch_by END, n.queue, n.priority, n.created, n.wait_until, n.dispatch_by, n.max_time, n.mod_time,
+		CASE WHEN n.place < 5 THEN n.dispatch_by END, ` + since + `, n.queue, n.priority, n.created, n.wait_until, n.dispatch_by, n.max_time, n.mod_time,
 		n.started, n.ended, n.forget_at, n.lease_count, n.error_count, n.version, n.attempt, n.format, n.dependency, n.open_edges,
 		n.dependents, n.unique_held, n.owner, n.name, n.unique_key, n.unique_until, n.scopes, n.enqueue_scopes, n.edges, n.failed,
 		n.reason, n.last_error, n.progress, n.extra, n.job_id, n.type, n.body, n.tags::jsonb
 	FROM n`
+}
 
 // tallied returns the numbers of records that came to a place, and, negated, that left it.
 const tallied = `(SELECT queue, now AS place, n FROM {s}.tallies UNION ALL SELECT queue, was, -n FROM {s}.tallies WHERE was IS NOT NULL) t`
@@ -197,6 +202,38 @@ func extendBy(index string) string {
 	), l AS (
 		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $7, at, array_agg(seq) FROM u, clock GROUP BY at
 	) SELECT ord FROM u`
+}
+
+// endMany returns a statement that ends jobs without scopes and dependents that are not to be
+// canceled. A body that stays the same is not written again. arg and column are a further column of
+// the arguments, and more is a further condition.
+func endMany(arg, column, replaced, more string) string {
+	return `WITH e AS (
+			SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::smallint[], $7::text[], $8::bigint[],
+				$9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[],
+				$18::text[], $19::bigint[], $20::text[], $21::bigint[], $22::smallint[], $23::smallint[], $24::bytea[], $25::bytea[], $26::bytea[]` + arg + `)
+				WITH ORDINALITY AS e (queue, job_id, name, owner, lease_count, place, new_owner, new_count, mod_time, created, started, ended,
+				wait_until, dispatch_by, max_time, error_count, last_error, reason, forget_at, type, version, format, dependency, progress,
+				extra, body` + column + `, ord)
+		), u AS (
+			UPDATE {s}.jobs j SET place = e.place, replaced = ` + replaced + `, line = CASE WHEN e.place = 8 THEN j.line ELSE -j.line END,
+				owner = e.new_owner, lease_count = e.new_count, mod_time = e.mod_time, created = e.created, started = e.started, ended = e.ended,
+				wait_until = e.wait_until, dispatch_by = e.dispatch_by, max_time = e.max_time, error_count = e.error_count,
+				last_error = e.last_error, reason = e.reason, forget_at = e.forget_at, type = e.type, version = e.version, format = e.format,
+				dependency = e.dependency, extra = e.extra, progress = coalesce(e.progress, j.progress), lease_until = NULL, limited = NULL,
+				unique_held = j.unique_held AND (e.place = 7 OR j.unique_until = 'forgotten' OR (j.unique_until = 'failed' AND e.place = 8)),
+				body = CASE WHEN e.body IS NOT DISTINCT FROM j.body THEN j.body ELSE e.body END
+			FROM e
+			WHERE j.queue = e.queue AND j.job_id = e.job_id AND NOT j.replaced AND j.name IS NOT DISTINCT FROM e.name
+				AND j.owner = e.owner AND j.lease_count = e.lease_count AND j.place = 6
+				AND j.scopes IS NULL AND j.enqueue_scopes IS NULL AND NOT j.open_edges AND NOT j.dependents AND NOT j.cancel` + more + `
+			RETURNING e.ord, j.seq, j.queue, j.place, j.forget_at
+		), t AS (
+			INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, 6, place, count(*) FROM u GROUP BY queue, place
+		), l AS (
+			INSERT INTO {s}.endings (forget_at, seqs) SELECT min(forget_at), array_agg(seq) FROM u
+			WHERE place >= 8 AND forget_at IS NOT NULL GROUP BY forget_at / 1000000000
+		) SELECT ord, (SELECT ` + limitsRunning + ` FROM {s}.queues q WHERE q.id = u.queue) FROM u`
 }
 
 var statementTexts = [statements]string{
@@ -232,12 +269,16 @@ var statementTexts = [statements]string{
 	insertLine: `INSERT INTO {s}.lines (queue, priority, kind, scoped) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 
 	// Refused records are not in the result.
-	insertJobs: insertNew + ` JOIN {s}.queues q ON q.id = n.queue WHERE NOT q.draining
+	insertJobs: insertNew("NULL::bigint") + ` JOIN {s}.queues q ON q.id = n.queue WHERE NOT q.draining
 		AND NOT EXISTS (SELECT 1 FROM {s}.leftovers l WHERE l.queue = n.queue AND l.kind > 0 AND l.name = n.job_id) ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq, queue, place),
 	t AS (INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, count(*) FROM i GROUP BY queue, place)
 		SELECT n.ord FROM n JOIN i ON i.seq = n.seq`,
 	// These records are known not to be refused.
-	insertJobsIn: insertNew + ` ORDER BY n.ord RETURNING seq, place, line) SELECT seq, place::bigint, line FROM i`,
+	insertJobsIn: insertNew("NULL::bigint") + ` ORDER BY n.ord RETURNING seq, place, line) SELECT seq, place::bigint, line FROM i`,
+	// The next attempts of records that this transaction has ended. If a name is taken, it fails.
+	insertNext: insertNew("CASE WHEN n.wait_until IS NOT NULL THEN n.created END") + ` JOIN {s}.jobs p ON p.queue = n.queue
+			AND p.name = ($39::text[])[n.ord] AND p.xmin = pg_current_xact_id()::xid ORDER BY n.ord RETURNING queue, place)
+		INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, count(*) FROM i GROUP BY queue, place`,
 	findByName: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1
 		AND ((name IS NOT NULL AND name = $2) OR (NOT replaced AND job_id = $3 AND name IS NULL)) FOR UPDATE`,
 	findLatest: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1 AND job_id = $2 AND NOT replaced FOR UPDATE`,
@@ -256,34 +297,10 @@ var statementTexts = [statements]string{
 	logLease: `INSERT INTO {s}.leases (until, taken, seqs) SELECT lease_until, lease_until - lease_time, ARRAY[seq] FROM {s}.jobs
 		WHERE seq = ANY($1::bigint[]) AND place = 6`,
 	dropLease: `UPDATE {s}.jobs SET owner = '', lease_until = NULL, started = NULL, cancel = false, limited = NULL, reason = $1 WHERE seq = $2`,
-	// The ends of jobs without scopes and dependents that are not to be canceled, in one
-	// statement. A body that stays the same is not written again.
-	endPlain: `WITH e AS (
-		SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::smallint[], $7::text[], $8::bigint[],
-			$9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[],
-			$18::text[], $19::bigint[], $20::text[], $21::bigint[], $22::smallint[], $23::smallint[], $24::bytea[], $25::bytea[], $26::bytea[])
-			WITH ORDINALITY AS e (queue, job_id, name, owner, lease_count, place, new_owner, new_count, mod_time, created, started, ended,
-			wait_until, dispatch_by, max_time, error_count, last_error, reason, forget_at, type, version, format, dependency, progress,
-			extra, body, ord)
-	), u AS (
-		UPDATE {s}.jobs j SET place = e.place, line = CASE WHEN e.place = 8 THEN j.line ELSE -j.line END,
-			owner = e.new_owner, lease_count = e.new_count, mod_time = e.mod_time, created = e.created, started = e.started, ended = e.ended,
-			wait_until = e.wait_until, dispatch_by = e.dispatch_by, max_time = e.max_time, error_count = e.error_count,
-			last_error = e.last_error, reason = e.reason, forget_at = e.forget_at, type = e.type, version = e.version, format = e.format,
-			dependency = e.dependency, extra = e.extra, progress = coalesce(e.progress, j.progress), lease_until = NULL, limited = NULL,
-			unique_held = j.unique_held AND (e.place = 7 OR j.unique_until = 'forgotten' OR (j.unique_until = 'failed' AND e.place = 8)),
-			body = CASE WHEN e.body IS NOT DISTINCT FROM j.body THEN j.body ELSE e.body END
-		FROM e
-		WHERE j.queue = e.queue AND j.job_id = e.job_id AND NOT j.replaced AND j.name IS NOT DISTINCT FROM e.name
-			AND j.owner = e.owner AND j.lease_count = e.lease_count AND j.place = 6
-			AND j.scopes IS NULL AND j.enqueue_scopes IS NULL AND NOT j.open_edges AND NOT j.dependents AND NOT j.cancel
-		RETURNING e.ord, j.seq, j.queue, j.place, j.forget_at
-	), t AS (
-		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, 6, place, count(*) FROM u GROUP BY queue, place
-	), l AS (
-		INSERT INTO {s}.endings (forget_at, seqs) SELECT min(forget_at), array_agg(seq) FROM u
-		WHERE place >= 8 AND forget_at IS NOT NULL GROUP BY forget_at / 1000000000
-	) SELECT ord, (SELECT ` + limitsRunning + ` FROM {s}.queues q WHERE q.id = u.queue) FROM u`,
+	endPlain:  endMany("", "", "false", ""),
+	// These attempts are replaced by the next, whose name must not exist.
+	endReplaced: endMany(", $27::text[]", ", next_name", "true", ` AND j.unique_key IS NULL
+			AND NOT EXISTS (SELECT 1 FROM {s}.jobs t WHERE t.queue = e.queue AND t.name = e.next_name)`),
 	endAny: `UPDATE {s}.jobs SET open_edges = false, replaced = $22, progress = coalesce($21, progress), unique_held = unique_held AND $23, ` +
 		endColumns + ` WHERE seq = $1`,
 	logEnding:    `INSERT INTO {s}.endings (forget_at, seqs) SELECT forget_at, ARRAY[seq] FROM {s}.jobs WHERE seq = $1 AND place >= 8 AND forget_at IS NOT NULL`,
