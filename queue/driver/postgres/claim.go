@@ -141,7 +141,7 @@ func (cl *claim) take(ctx context.Context, portions []portion, alone bool) (take
 		read, finish := cl.takes(&taken, portions, alone)
 		mayBeDone, err = cl.d.pipeline(ctx, func(b *batch) {
 			b.plan()
-			b.query(take, read, cl.takeArgs(portions, alone)...)
+			b.query(take, read, cl.takeArgs(portions, alone, nil)...)
 		})
 		if err != nil {
 			return mayBeDone, err
@@ -152,8 +152,8 @@ func (cl *claim) take(ctx context.Context, portions []portion, alone bool) (take
 	return taken, err
 }
 
-// takeArgs returns the arguments of the statement take.
-func (cl *claim) takeArgs(portions []portion, alone bool) []any {
+// takeArgs returns the arguments of the statement take. bucket is that of the queue, or nil.
+func (cl *claim) takeArgs(portions []portion, alone bool, bucket any) []any {
 	lines, wanted := make([]int32, len(portions)), make([]int32, len(portions))
 	for i, p := range portions {
 		lines[i], wanted[i] = p.line, int32(min(p.n, 1<<20)) //nolint:gosec // It is below.
@@ -162,7 +162,7 @@ func (cl *claim) takeArgs(portions []portion, alone bool) []any {
 	if portions[0].limited {
 		limited = true
 	}
-	return []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone}
+	return []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone, bucket}
 }
 
 // takes returns a function that reads the rows of the statement take, and one that must be called
@@ -488,8 +488,45 @@ func (w *work) portions(limited bool) (all []portion) {
 	return all
 }
 
+// isOnlyRated reports whether the rate is all that limits what the claim may take.
+func (w *work) isOnlyRated() bool {
+	return w.rate != nil && w.maxRunning == 0 && len(w.limits) == 0 && !slices.ContainsFunc(w.lines, func(s *source) bool { return s.scoped && s.n > 0 })
+}
+
+// takeRated takes jobs of a queue in one round trip, with the tokens that its bucket had when it was
+// probed. If the bucket was used since then, it takes none.
+func (cl *claim) takeRated(ctx context.Context, w *work) (taken []*stored, err error) {
+	portions := w.portions(false)
+	err = cl.d.retrying(ctx, func(ctx context.Context) (bool, error) {
+		taken = nil
+		read, finish := cl.takes(&taken, portions, false)
+		mayBeDone, err := cl.d.pipeline(ctx, func(b *batch) {
+			b.plan()
+			b.exec(lockQueue, cl.d.lockKey(lockOfQueue, w.queue.id))
+			b.query(take, read, cl.takeArgs(portions, false, int64(w.bucket))...)
+			b.exec(setBucket, int64(w.bucket.Take(*w.rate, w.now, w.share)), w.queue.id, int64(w.bucket))
+		})
+		if err != nil {
+			return mayBeDone, err
+		}
+		return true, finish(ctx, cl.d.reader())
+	})
+	if len(taken) > 0 {
+		w.bucket = w.bucket.Take(*w.rate, w.now, w.share)
+	}
+	return taken, err
+}
+
 // takeChanged takes jobs of a queue under its lock.
 func (cl *claim) takeChanged(ctx context.Context, w *work) ([]*stored, error) {
+	if w.isOnlyRated() {
+		got, err := cl.takeRated(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		cl.noteWait(w, len(got))
+		return got, nil
+	}
 	var got []*stored
 	err := cl.d.transact(ctx, w.queue.id, func(c *changes) (err error) {
 		got, err = cl.takeIn(c, w)
@@ -532,13 +569,14 @@ func (cl *claim) takeIn(c *changes, w *work) (taken []*stored, err error) {
 		return nil, nil
 	}
 	read, finish := cl.takes(&taken, portions, false)
-	err = c.query(take, read, cl.takeArgs(portions, false)...)
+	err = c.query(take, read, cl.takeArgs(portions, false, nil)...)
 	if err == nil {
 		err = finish(c.ctx, c.on)
 	}
 	if err == nil && w.rate != nil && len(taken) > 0 {
+		before := w.bucket
 		w.bucket = w.bucket.Take(*w.rate, w.now, len(taken))
-		_, err = c.exec(setBucket, int64(w.bucket), w.queue.id)
+		_, err = c.exec(setBucket, int64(w.bucket), w.queue.id, int64(before))
 	}
 	if err == nil {
 		err = c.settleRoom(w, taken)

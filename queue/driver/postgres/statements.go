@@ -250,7 +250,7 @@ var statementTexts = [statements]string{
 	readRoom:       `SELECT type_limits, type_buckets, ` + serverNow + ` FROM {s}.queues WHERE id = $1`,
 	setTypeBuckets: `UPDATE {s}.queues SET type_buckets = $1 WHERE id = $2`,
 	readBucket:     `SELECT rate, burst, bucket, ` + serverNow + ` FROM {s}.queues WHERE id = $1`,
-	setBucket:      `UPDATE {s}.queues SET bucket = $1 WHERE id = $2`,
+	setBucket:      `UPDATE {s}.queues SET bucket = $1 WHERE id = $2 AND bucket = $3`,
 	// The clock of the server was set back since the bucket was written.
 	resetBucket: `UPDATE {s}.queues SET bucket = ` + serverNow + ` WHERE id = $1 AND bucket > ` + serverNow + ` + $2`,
 	addTallies:  `INSERT INTO {s}.tallies (queue, was, now, n) SELECT * FROM unnest($1::integer[], $2::smallint[], $3::smallint[], $4::bigint[])`,
@@ -367,14 +367,15 @@ var statementTexts = [statements]string{
 		WHERE r.seqs IS NOT NULL`,
 	// The rows are found by an array, which makes the server use the index, whatever number of
 	// rows it expects. Expired records are skipped. If $7 is true, no probe was made: nothing is
-	// taken unless the line is alone in its queue and no time has come.
+	// taken unless the line is alone in its queue and no time has come. If $8 is given, nothing is taken
+	// unless that is still the bucket of the queue.
 	take: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), p AS (
 		SELECT j.seq, j.above FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
 		JOIN {s}.lines l ON l.id = w.line
 		JOIN {s}.queues q ON q.id = l.queue
 		CROSS JOIN LATERAL (SELECT seq, seq - l.low AS above FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4
 			AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted FOR UPDATE SKIP LOCKED) j
-		WHERE NOT $7::boolean OR (NOT q.paused AND q.max_running = 0 AND q.rate IS NULL AND q.type_limits IS NULL
+		WHERE ($8::bigint IS NULL OR q.bucket = $8) AND (NOT $7::boolean OR NOT q.paused AND q.max_running = 0 AND q.rate IS NULL AND q.type_limits IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)
 			AND (SELECT due FROM {s}.jobs WHERE due <= $3 ORDER BY due LIMIT 1) IS NULL
 			AND (SELECT expires FROM {s}.jobs WHERE expires < $3 ORDER BY expires LIMIT 1) IS NULL

@@ -1,0 +1,65 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/pgtest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/postgres"
+)
+
+// roundTrips counts what is sent to the server.
+type roundTrips struct{ atomic.Int64 }
+
+func (n *roundTrips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	n.Add(1)
+	return ctx
+}
+
+func (*roundTrips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (n *roundTrips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	n.Add(1)
+	return ctx
+}
+
+func (*roundTrips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (*roundTrips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+func TestAClaimOfARatedQueueTakesFourRoundTrips(t *testing.T) {
+	var sent roundTrips
+	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	require.NoError(t, err)
+	config.ConnConfig.Tracer = &sent
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	d := open(t, postgres.Options{Pool: pool, Schema: pgtest.Schema(t), PollOnly: true})
+	_, err = d.Control(t.Context(), "", driver.ControlChange{Rate: &amboy.Rate{PerSecond: 1, Burst: 5}})
+	require.NoError(t, err)
+	var records []*driver.Record
+	for i := range 10 {
+		records = append(records, newRecord(fmt.Sprint(i)))
+	}
+	insert(t.Context(), t, d, records...)
+
+	before := sent.Load()
+	claimed, err := d.Claim(t.Context(), driver.ClaimRequest{
+		Owner: "owner", Queues: []driver.Demand{{Limit: 10}}, Limit: 10, Now: time.Now(), LeaseTime: time.Minute,
+	})
+	require.NoError(t, err)
+	assert.Len(t, claimed.Records, 1, "a new bucket has one token")
+	assert.Len(t, claimed.Waits, 1)
+	assert.LessOrEqual(t, sent.Load()-before, int64(4))
+}
