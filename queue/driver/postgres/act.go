@@ -20,7 +20,7 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 	})
 }
 
-// actOnSome acts on the next selected records. Adjacent records of the same queue are changed
+// actOnSome acts on the next selected records. Some adjacent records of the same queue are changed
 // in one transaction.
 func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *table.Span, limit int) (driver.Acted, error) {
 	end := *at
@@ -46,7 +46,7 @@ func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *tab
 	acted := driver.Acted{Next: next}
 	for len(found) > 0 {
 		n := 1
-		for n < len(found) && found[n].queue == found[0].queue {
+		for n < min(len(found), changedAtOnce) && found[n].queue == found[0].queue {
 			n++
 		}
 		done, err := d.actOn(ctx, a, found[:n])

@@ -87,9 +87,14 @@ func (cl *claim) run(ctx context.Context) error {
 	if done, err := cl.takeAlone(ctx); done || err != nil {
 		return err
 	}
-	more, err := cl.passTime(ctx)
+	more, isDue, err := cl.passTime(ctx)
 	if err != nil {
 		return err
+	}
+	if isDue && !more && len(cl.given) == 0 { // the due records are ready now
+		if done, err := cl.takeAlone(ctx); done || err != nil {
+			return err
+		}
 	}
 	err = cl.takeReady(ctx)
 	if err != nil {
@@ -214,53 +219,54 @@ func (cl *claim) times(ctx context.Context) (t times, err error) {
 func (t times) next() time.Time { return table.Earliest(t.due, t.expires) }
 
 // passTime makes due records of all queues ready, handles what transactions left, and claims the expired records of the
-// requested queues. It reports whether there may be more of them.
-func (cl *claim) passTime(ctx context.Context) (more bool, err error) {
+// requested queues. It reports whether there may be more of them, and whether any were due.
+func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
 	t, err := cl.times(ctx)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if t.isLeft {
 		more, err = cl.d.settle(ctx)
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 	}
 	if t.isDue {
 		moreDue, err := cl.d.admitDue(ctx, cl.now)
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 		more = more || moreDue
 	}
 	if !t.hasExpired {
-		return more, nil
+		return more, t.isDue, nil
 	}
 	for _, queue := range cl.queues {
 		moreExpired, err := cl.takeExpired(ctx, queue)
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 		more = more || moreExpired
 	}
-	return more, nil
+	return more, t.isDue, nil
 }
 
 // admitDue makes due records ready, or makes them wait for a scope.
 func (d *Driver) admitDue(ctx context.Context, now int64) (more bool, err error) {
 	var promoted int
+	var scoped bool
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		return d.pipeline(ctx, func(b *batch) {
 			b.plan()
 			b.exec(lockInserts, []int64{d.lockKey(lockOfPromotions, 0)})
 			b.query(promoteDue, func(r *row) error {
-				promoted = r.int()
+				promoted, scoped = r.int(), r.bool()
 				return nil
 			}, now, timedAtOnce)
 		})
 	})
-	if err != nil || promoted == 0 {
-		return false, err
+	if err != nil || !scoped {
+		return promoted >= timedAtOnce, err
 	}
 	// The remaining due records take scopes when they start.
 	var queues []int32

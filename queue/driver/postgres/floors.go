@@ -163,7 +163,6 @@ func (f *floors) next() (l line, fold, more bool) {
 func (f *floors) raise(l line) error {
 	d := f.d
 	_, err := d.pipeline(f.ctx, func(b *batch) {
-		b.plan()
 		b.exec(lockLine, raiseTime, d.lockKey(lockOfQueue, l.queue), d.lockKey(lockOfInserts, l.queue), d.lockKey(lockOfPromotions, 0))
 		b.exec(raiseFloor, l.id)
 	})

@@ -391,26 +391,26 @@ var statementTexts = [statements]string{
 		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $5, at, array_agg(seq) FROM u, clock GROUP BY at
 	) SELECT CASE WHEN $7 THEN (SELECT due FROM {s}.jobs WHERE due > $3 ORDER BY due LIMIT 1) END,
 		CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= $3 ORDER BY expires LIMIT 1) END,
-		(SELECT above FROM p WHERE p.seq = jobs.seq), ` + recordColumns + ` FROM u AS jobs`,
+		CASE WHEN cardinality($1) = 1 THEN (SELECT min(above) FROM p) ELSE (SELECT above FROM p WHERE p.seq = jobs.seq) END, ` + recordColumns + ` FROM u AS jobs`,
 	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED`,
 	// Records that take no scopes when they start become ready.
 	promoteDue: `WITH d AS (
-		SELECT seq, place FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
+		SELECT seq, place, scopes IS NOT NULL AS scoped FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
 	), u AS (
-		UPDATE {s}.jobs j SET place = 4, due = NULL, line = abs(line) FROM d WHERE j.seq = d.seq AND scopes IS NULL
+		UPDATE {s}.jobs j SET place = 4, due = NULL, line = abs(line) FROM d WHERE j.seq = d.seq AND NOT scoped
 		RETURNING j.line, j.seq, j.queue, d.place AS was
 	), t AS (
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, was, 4, count(*) FROM u GROUP BY queue, was
 	), f AS (
 		UPDATE {s}.lines l SET low = m.low FROM (SELECT line, min(seq) AS low FROM u GROUP BY line) m WHERE l.id = m.line AND l.low > m.low
-	) SELECT count(*) FROM d`,
+	) SELECT count(*), coalesce(bool_or(scoped), false) FROM d`,
 	scopedDue:     `SELECT DISTINCT queue FROM (SELECT queue, scopes FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2) d WHERE scopes IS NOT NULL ORDER BY queue`,
 	findDue:       `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE due <= $1 AND queue = $2 AND scopes IS NOT NULL ORDER BY due LIMIT $3 FOR UPDATE`,
 	countLimited:  `SELECT count(*) FROM {s}.jobs WHERE queue = $1 AND limited`,
 	limitedOfType: `SELECT type, count(*) FROM {s}.jobs WHERE queue = $1 AND limited GROUP BY type`,
 
 	// The columns are evaluated from left to right.
-	lockLine: `SELECT set_config('lock_timeout', $1, true), set_config('synchronous_commit', 'off', true),
+	lockLine: planSettings + `, set_config('lock_timeout', $1, true), set_config('synchronous_commit', 'off', true),
 		pg_advisory_xact_lock($2)::text, pg_advisory_xact_lock($3)::text, pg_advisory_xact_lock($4)::text`,
 	raiseFloor: `UPDATE {s}.lines l SET low = f.low FROM (SELECT coalesce(
 			(SELECT seq FROM {s}.jobs WHERE line = $1 AND seq >= (SELECT low FROM {s}.lines WHERE id = $1) AND place = 4 ORDER BY seq LIMIT 1),
