@@ -92,8 +92,9 @@ func (cl *claim) run(ctx context.Context) error {
 		return err
 	}
 	if isDue && !more && len(cl.given) == 0 { // the due records are ready now
-		if done, err := cl.takeAlone(ctx); done || err != nil {
-			return err
+		done, takeErr := cl.takeAlone(ctx)
+		if done || takeErr != nil {
+			return takeErr
 		}
 	}
 	err = cl.takeReady(ctx)
@@ -503,10 +504,10 @@ func (w *work) isOnlyRated() bool {
 // probed. If the bucket was used since then, it takes none.
 func (cl *claim) takeRated(ctx context.Context, w *work) (taken []*stored, err error) {
 	portions := w.portions(false)
-	err = cl.d.retrying(ctx, func(ctx context.Context) (bool, error) {
+	err = cl.d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		taken = nil
 		read, finish := cl.takes(&taken, portions, false)
-		mayBeDone, err := cl.d.pipeline(ctx, func(b *batch) {
+		mayBeDone, err = cl.d.pipeline(ctx, func(b *batch) {
 			b.plan()
 			b.exec(lockQueue, cl.d.lockKey(lockOfQueue, w.queue.id))
 			b.query(take, read, cl.takeArgs(portions, false, int64(w.bucket))...)

@@ -53,11 +53,11 @@ func TestPutFailsWhileTheDiskIsFullAndNothingIsLost(t *testing.T) {
 	t.Cleanup(func() { q.Close(context.Background()) })
 	accepted := 0
 	put := func(text string) error {
-		_, err := onSmallDisk.Put(t.Context(), q, text)
-		if err == nil {
+		_, failure := onSmallDisk.Put(t.Context(), q, text)
+		if failure == nil {
 			accepted++
 		}
-		return err
+		return failure
 	}
 	require.NoError(t, put("waits"))
 	require.NoError(t, put("waits"))
@@ -75,7 +75,7 @@ func TestPutFailsWhileTheDiskIsFullAndNothingIsLost(t *testing.T) {
 		err = put(strings.Repeat("x", 10_000))
 	}
 	t.Log(err)
-	assert.ErrorContains(t, err, "the disk of the server is full")
+	require.ErrorContains(t, err, "the disk of the server is full")
 	assert.False(t, amboy.IsDuplicateJobError(err))
 	close(smallDiskHolds) // their ends are written as soon as there is room
 
