@@ -232,10 +232,10 @@ func TestTenants(t *testing.T) {
 		})
 		check(t, err)
 		for i := range n {
-			q, err := g.group.Get(ctx, strconv.Itoa(i))
-			check(t, err)
+			other, getErr := g.group.Get(ctx, strconv.Itoa(i))
+			check(t, getErr)
 			if i < 100 { // some have had jobs
-				g.queue = q.(amboy.RetryableQueue)
+				g.queue = other.(amboy.RetryableQueue)
 				current.Store(g.ours)
 				check(t, g.put(ctx, 1, time.Time{}))
 			}

@@ -1,0 +1,40 @@
+package postgres
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEndsAreAnnouncedLessOftenThanWhatMayBeClaimed(t *testing.T) {
+	for name, test := range map[string]struct {
+		sinceLast time.Duration
+		send      []bool // whether a change makes something claimable, 5 ms apart
+		waits     time.Duration
+	}{
+		"the first end is announced at once": {time.Second, []bool{false}, 0},
+		"an end waits for others":            {0, []bool{false}, endedPause},
+		"a put waits for others":             {0, []bool{true}, signalPause},
+		"a put takes an end along":           {0, []bool{false, true}, 5 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSignals(&Driver{})
+				begin := time.Now()
+				go func() {
+					for _, mayClaim := range test.send {
+						s.send(mayClaim)
+						time.Sleep(5 * time.Millisecond) // in virtual time
+					}
+				}()
+				require.True(t, s.awaitTurn(t.Context(), begin.Add(-test.sinceLast)))
+				assert.Equal(t, test.waits, time.Since(begin))
+				synctest.Wait()
+				time.Sleep(time.Second)
+			})
+		})
+	}
+}
