@@ -15,8 +15,12 @@ import (
 )
 
 // insertAtOnce is the maximum number of records that are inserted in one transaction, so that
-// none takes long.
-const insertAtOnce = 1000
+// none takes long, and oneByOneAtOnce that of records which are inserted one by one, under the lock
+// of their queue.
+const (
+	insertAtOnce   = 1000
+	oneByOneAtOnce = 32
+)
 
 // newRecord is a record that is to be inserted.
 type newRecord struct {
@@ -73,7 +77,7 @@ func checkStorable(r *driver.Record) error {
 }
 
 // Insert implements driver.Driver. If ctx carries a transaction (see WithTx), Insert writes in
-// it. Otherwise it writes transactions of up to 1,000 records. If one fails, its records and all
+// it. Otherwise it writes transactions of up to 1,000 records, or 32 that have scopes or edges. If one fails, its records and all
 // after them get the error.
 func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
 	done, err := d.begin(ctx)
@@ -119,8 +123,11 @@ func (n *newRecord) isPlain() bool {
 // one queue.
 func runsOf(all []*newRecord) (runs [][]*newRecord) {
 	for len(all) > 0 {
-		n := 1
-		for n < len(all) && n < insertAtOnce && all[n].isPlain() == all[0].isPlain() &&
+		n, most := 1, insertAtOnce
+		if !all[0].isPlain() {
+			most = oneByOneAtOnce
+		}
+		for n < min(len(all), most) && all[n].isPlain() == all[0].isPlain() &&
 			(all[n].isPlain() || all[n].queueName == all[0].queueName) {
 			n++
 		}

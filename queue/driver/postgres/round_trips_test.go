@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,11 +19,17 @@ import (
 	"github.com/mongodb/amboy/queue/driver/postgres"
 )
 
-// roundTrips counts what is sent to the server.
-type roundTrips struct{ atomic.Int64 }
+// roundTrips counts what is sent to the server, and which of that begins a transaction.
+type roundTrips struct {
+	atomic.Int64
+	begins atomic.Int64
+}
 
-func (n *roundTrips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (n *roundTrips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	n.Add(1)
+	if strings.HasPrefix(data.SQL, "BEGIN") {
+		n.begins.Add(1)
+	}
 	return ctx
 }
 
@@ -37,16 +44,35 @@ func (*roundTrips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQue
 
 func (*roundTrips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-func TestAClaimOfARatedQueueTakesFourRoundTrips(t *testing.T) {
-	var sent roundTrips
+// openTraced opens a driver and counts what it sends.
+func openTraced(t *testing.T) (d *postgres.Driver, sent *roundTrips) {
+	t.Helper()
+	sent = &roundTrips{}
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
 	require.NoError(t, err)
-	config.ConnConfig.Tracer = &sent
+	config.ConnConfig.Tracer = sent
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	d := open(t, postgres.Options{Pool: pool, Schema: pgtest.Schema(t), PollOnly: true})
-	_, err = d.Control(t.Context(), "", driver.ControlChange{Rate: &amboy.Rate{PerSecond: 1, Burst: 5}})
+	return open(t, postgres.Options{Pool: pool, Schema: pgtest.Schema(t), PollOnly: true}), sent
+}
+
+func TestInsertOfManyRecordsWithScopesIsSpreadOverTransactions(t *testing.T) {
+	const records, most = 100, 32
+	d, sent := openTraced(t)
+	var all []*driver.Record
+	for i := range records {
+		all = append(all, scoped(fmt.Sprint(i), 0, "scope"))
+	}
+	before := sent.begins.Load()
+	insert(t.Context(), t, d, all...)
+	assert.GreaterOrEqual(t, sent.begins.Load()-before, int64(records/most))
+	assert.Equal(t, []string{"0"}, idsOf(claim(t, d, records)))
+}
+
+func TestAClaimOfARatedQueueTakesFourRoundTrips(t *testing.T) {
+	d, sent := openTraced(t)
+	_, err := d.Control(t.Context(), "", driver.ControlChange{Rate: &amboy.Rate{PerSecond: 1, Burst: 5}})
 	require.NoError(t, err)
 	var records []*driver.Record
 	for i := range 10 {
