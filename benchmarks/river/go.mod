@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/mongodb/amboy v0.0.0
+	github.com/mongodb/grip v0.0.0-20260728153343-09a3a7fc4c49
 	github.com/riverqueue/river v0.51.1
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.1
 )
@@ -43,7 +44,6 @@ require (
 	github.com/klauspost/compress v1.20.1 // indirect
 	github.com/lufia/plan9stats v0.0.0-20211012122336-39d0f177ccd0 // indirect
 	github.com/mattn/go-xmpp v0.0.0-20210723025538-3871461df959 // indirect
-	github.com/mongodb/grip v0.0.0-20260728153343-09a3a7fc4c49 // indirect
 	github.com/montanaflynn/stats v0.7.1 // indirect
 	github.com/peterhellberg/link v1.2.0 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
