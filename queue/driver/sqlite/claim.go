@@ -110,9 +110,11 @@ func (c *changes) claim(req claimRequest) (given []claimed, more later, err erro
 	if err != nil {
 		return nil, more, err
 	}
-	err = c.flush()
-	if err != nil {
-		return nil, more, err
+	if c.hidesWork() {
+		err = c.flush()
+		if err != nil {
+			return nil, more, err
+		}
 	}
 	work, err := c.work(req)
 	if err != nil {
@@ -126,7 +128,7 @@ func (c *changes) claim(req claimRequest) (given []claimed, more later, err erro
 		}
 		isMore = isMore || len(overdue) == timedAtOnce
 		given = append(given, overdue...)
-		// When they are claimed, other records may become ready.
+		// Counts that are not written yet; when records are claimed, others may become ready.
 		w.ready += c.count(w.key).places[table.Ready]
 		w.running += c.count(w.key).places[table.Running]
 	}
@@ -535,15 +537,21 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 		return nil, nil
 	}
 	now := table.InstantOf(req.Now)
-	lease := []any{req.Owner, now, table.InstantOf(req.Now.Add(req.LeaseTime)), now}
-	var found []*stored
+	read, lease, which := readReady, leaseReady, []any{w.key, now, w.share}
 	if w.isPicked {
-		found, err = c.records(claimThese, append(lease, w.chosen(), now)...)
-	} else {
-		found, err = c.records(claimReady, append(lease, w.key, now, w.share)...)
+		read, lease, which = readThese, leaseThese, []any{w.chosen(), now}
 	}
+	found, err := c.records(read, which...)
 	if err != nil {
 		return nil, err
+	}
+	_, err = c.exec(lease, append([]any{req.Owner, now, table.InstantOf(req.Now.Add(req.LeaseTime)), now}, which...)...)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range found {
+		s.Place = table.Running
+		s.leased(req)
 	}
 	slices.SortFunc(found, func(s, t *stored) int { return s.Compare(&t.Job) })
 	if w.rate != nil && len(found) > 0 {
