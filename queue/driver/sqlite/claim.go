@@ -21,8 +21,8 @@ const (
 	// timedAtOnce is the maximum number of due records that one claim makes ready, and the
 	// maximum number of expired records that it marks.
 	timedAtOnce = 1000
-	// fewQueues is the number of queues up to which a claim queries each of them, instead
-	// of listing all queues that have work.
+	// fewQueues is the number of queues up to which a claim queries each of them without
+	// trying first to list all queues that have work.
 	fewQueues = 8
 )
 
@@ -407,7 +407,8 @@ func (c *changes) work(req claimRequest) (all []*work, err error) {
 }
 
 // busyQueues returns by name the queues that have work. It may contain queues that were
-// not requested.
+// not requested. Its cost depends on the number of requested queues, however many others have
+// work.
 func (c *changes) busyQueues(asked []driver.Demand) (map[string]*work, error) {
 	busy := map[string]*work{}
 	add := func(r *row) error {
@@ -417,7 +418,11 @@ func (c *changes) busyQueues(asked []driver.Demand) (map[string]*work, error) {
 		return nil
 	}
 	if len(asked) > fewQueues {
-		return busy, c.query(queuesWithWork, add)
+		err := c.query(queuesWithWork, add, len(asked)+1)
+		if err != nil || len(busy) <= len(asked) {
+			return busy, err
+		}
+		clear(busy) // these are not all
 	}
 	for _, demand := range asked {
 		if err := c.query(queueState, add, demand.Queue); err != nil {

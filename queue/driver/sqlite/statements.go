@@ -190,7 +190,7 @@ var statementTexts = [statements]string{
 	prunings:     `SELECT number FROM prunings`,
 	queueState:   `SELECT ` + workColumns + ` FROM queues WHERE name = ? AND (ready > 0 OR overdue > 0)`,
 	queuesWithWork: `SELECT ` + workColumns + ` FROM queues INDEXED BY queues_work
-		WHERE ready > 0 OR overdue > 0`,
+		WHERE ready > 0 OR overdue > 0 LIMIT ? + 0`,
 
 	insertPlain:     insertPlainColumns + plainValues,
 	insertPlainRows: insertPlainColumns + strings.Repeat(plainValues+", ", plainRows-1) + plainValues,
