@@ -23,7 +23,7 @@ func BenchmarkDurablePut(b *testing.B) {
 				each = 50
 			}
 			runtime.GC()
-			took[subject.name] = append(took[subject.name], putOneByOne(b, subject.start, putters, each))
+			took[subject.name] = append(took[subject.name], putOneByOne(b, subject.start, "NORMAL", putters, each))
 			rates[subject.name] = took[subject.name].rate(putters * each)
 		}
 	}
@@ -36,10 +36,26 @@ func BenchmarkDurablePut(b *testing.B) {
 	}
 }
 
+// BenchmarkDurablePutFull measures how many jobs per second 8 goroutines put one by one, and one
+// goroutine, while each commit waits for the disk. Puts at the same time share a commit.
+func BenchmarkDurablePutFull(b *testing.B) {
+	const each = 250
+	var one, eight samples
+	for b.Loop() {
+		runtime.GC()
+		one = append(one, putOneByOne(b, startAmboyFile, "FULL", 1, each))
+		eight = append(eight, putOneByOne(b, startAmboyFile, "FULL", 8, each))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(one.rate(each), "1-puts/s")
+	b.ReportMetric(eight.rate(8*each), "8-puts/s")
+	b.ReportMetric(eight.rate(8*each)/one.rate(each), "8-x-1")
+}
+
 // putOneByOne measures how long goroutines take to put a number of jobs each.
-func putOneByOne(b *testing.B, start durableStart, putters, each int) time.Duration {
+func putOneByOne(b *testing.B, start durableStart, synchronous string, putters, each int) time.Duration {
 	running := newCountdown(putters * each)
-	q := start(b, newDurableSetup(b, "NORMAL", running.run))
+	q := start(b, newDurableSetup(b, synchronous, running.run))
 
 	begin := time.Now()
 	var putting sync.WaitGroup

@@ -13,6 +13,7 @@ require (
 	go.uber.org/goleak v1.3.0
 	maragu.dev/goqite v0.4.0
 	modernc.org/sqlite v1.60.0
+	zombiezen.com/go/sqlite v1.4.2
 )
 
 require (
@@ -91,7 +92,6 @@ require (
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
-	zombiezen.com/go/sqlite v1.4.2 // indirect
 )
 
 replace github.com/mongodb/amboy => ../

@@ -29,6 +29,8 @@ type spy struct {
 	// deaf makes the driver send no change notifications. durable makes it declare that
 	// its writes take time.
 	deaf, durable bool
+	// noNextAttempts makes it declare that Complete takes no next attempt.
+	noNextAttempts bool
 	// before is called with the name of each call. If it returns an error, the call
 	// returns that error and is not made.
 	before atomic.Pointer[func(ctx context.Context, call string) error]
@@ -89,6 +91,7 @@ func (d *spy) Features() driver.Features {
 	features := d.Driver.Features()
 	features.Notifications = features.Notifications && !d.deaf
 	features.Durable = d.durable
+	features.NextAttempts = features.NextAttempts && !d.noNextAttempts
 	return features
 }
 

@@ -516,6 +516,7 @@ func TestCloseWaitedForARunnerOrRetryHandlerThatDoesNotClose(t *testing.T) {
 func TestRetryHandlerCloseWaitedForAQueueThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
+		store.noNextAttempts = true
 		q := driverQueueOn(t, store, nil)
 		release := stuck(store, "Retry")
 		j := newJob(t, "fails", func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("once more")) })

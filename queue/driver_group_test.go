@@ -356,6 +356,7 @@ func TestDriverGroupPrunesOnlyQueuesWithoutWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newSpy(newStore(t))
+				store.noNextAttempts = true
 				group := newDriverGroup(t, store, func(o *queue.DriverGroupOptions) { o.TTL = time.Minute })
 				release := make(chan struct{})
 				j := newJob(t, "one", func(ctx context.Context, j *funcJob) {

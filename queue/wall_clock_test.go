@@ -54,10 +54,24 @@ func (s *skewed) Release(ctx context.Context, handBacks []driver.HandBack) ([]er
 }
 
 func (s *skewed) Retry(ctx context.Context, ended, next *driver.Record) error {
+	return s.Driver.Retry(ctx, ended, s.shiftNext(next))
+}
+
+func (s *skewed) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	for i := range completions {
+		completions[i].Next = s.shiftNext(completions[i].Next)
+	}
+	return s.Driver.Complete(ctx, completions)
+}
+
+func (s *skewed) shiftNext(next *driver.Record) *driver.Record {
+	if next == nil {
+		return nil
+	}
 	late := *next
 	times := &late.TimeInfo
 	times.Created, times.WaitUntil, times.DispatchBy = s.shift(times.Created), s.shift(times.WaitUntil), s.shift(times.DispatchBy)
-	return s.Driver.Retry(ctx, ended, &late)
+	return &late
 }
 
 func (s *skewed) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bool, error) {

@@ -20,6 +20,9 @@ func (d *Driver) complete(c driver.Completion) (news driver.Change, err error) {
 	if err != nil {
 		return news, err
 	}
+	if c.Next != nil && !e.Job.record.CancelRequested {
+		return driver.In(c.Lease.Queue), d.replaceByNext(e, c.Record, c.Next)
+	}
 	q := e.Job.queue
 	before := q.schedule.Unstarted()
 	q.schedule.BeforeChange(e)
@@ -93,23 +96,33 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 		if err != nil {
 			return err
 		}
-		q := e.Job.queue
-		if taken := q.byName[next.Name]; taken != nil {
-			return duplicate(next, taken)
-		}
-		replacement := newEntry(next)
-		replacement.Since = next.TimeInfo.Created
-		if err := q.schedule.Replace(e, replacement, d.opts.Now()); err != nil {
-			return err
-		}
-		e.Job.replace(ended)
-		e.Job.record.Scopes = nil
-		d.forgetLater(e)
-		r := &replacement.Job.record
-		r.UniqueKey, r.UniqueUntil = replacement.Unique.Split()
-		d.store(q, replacement)
-		return nil
+		return d.replaceByNext(e, ended, next)
 	})
+}
+
+// replaceByNext ends the attempt of an entry and replaces it by the next. After an error
+// nothing has changed.
+func (d *Driver) replaceByNext(e *entry, ended, next *driver.Record) error {
+	q, wasRunning := e.Job.queue, e.Place() == schedule.Running
+	if taken := q.byName[next.Name]; taken != nil {
+		return duplicate(next, taken)
+	}
+	replacement := newEntry(next)
+	replacement.Since = next.TimeInfo.Created
+	if err := q.schedule.Replace(e, replacement, d.opts.Now()); err != nil {
+		return err
+	}
+	if wasRunning {
+		d.leases.remove(e)
+	}
+	e.Job.replace(ended)
+	e.Job.record.Scopes = nil
+	q.schedule.SetType(e, ended.Type)
+	d.forgetLater(e)
+	r := &replacement.Job.record
+	r.UniqueKey, r.UniqueUntil = replacement.Unique.Split()
+	d.store(q, replacement)
+	return nil
 }
 
 // EndRetry implements driver.Driver.

@@ -105,7 +105,7 @@ func New(opts Options) (*Driver, error) {
 // Features implements driver.Driver. Only the driver can change its records, so it notices
 // every change.
 func (d *Driver) Features() driver.Features {
-	return driver.Features{Notifications: true, Prunes: true, Limits: true}
+	return driver.Features{Notifications: true, Prunes: true, NextAttempts: true, Limits: true}
 }
 
 // lockToRead acquires the lock, unless the context has ended.

@@ -67,6 +67,16 @@ func (c *changes) count(queue int64) *counts {
 	return n
 }
 
+// hidesWork reports whether a queue may have work that its stored counts do not show.
+func (c *changes) hidesWork() bool {
+	for _, n := range c.counts {
+		if n.places[table.Ready] > 0 || n.overdue != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // flush writes the counts and resets them.
 func (c *changes) flush() error {
 	now := time.Now()

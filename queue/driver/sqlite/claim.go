@@ -21,8 +21,8 @@ const (
 	// timedAtOnce is the maximum number of due records that one claim makes ready, and the
 	// maximum number of expired records that it marks.
 	timedAtOnce = 1000
-	// fewQueues is the number of queues up to which a claim queries each of them, instead
-	// of listing all queues that have work.
+	// fewQueues is the number of queues up to which a claim queries each of them without
+	// trying first to list all queues that have work.
 	fewQueues = 8
 )
 
@@ -110,9 +110,11 @@ func (c *changes) claim(req claimRequest) (given []claimed, more later, err erro
 	if err != nil {
 		return nil, more, err
 	}
-	err = c.flush()
-	if err != nil {
-		return nil, more, err
+	if c.hidesWork() {
+		err = c.flush()
+		if err != nil {
+			return nil, more, err
+		}
 	}
 	work, err := c.work(req)
 	if err != nil {
@@ -126,7 +128,7 @@ func (c *changes) claim(req claimRequest) (given []claimed, more later, err erro
 		}
 		isMore = isMore || len(overdue) == timedAtOnce
 		given = append(given, overdue...)
-		// When they are claimed, other records may become ready.
+		// Counts that are not written yet; when records are claimed, others may become ready.
 		w.ready += c.count(w.key).places[table.Ready]
 		w.running += c.count(w.key).places[table.Running]
 	}
@@ -405,7 +407,8 @@ func (c *changes) work(req claimRequest) (all []*work, err error) {
 }
 
 // busyQueues returns by name the queues that have work. It may contain queues that were
-// not requested.
+// not requested. Its cost depends on the number of requested queues, however many others have
+// work.
 func (c *changes) busyQueues(asked []driver.Demand) (map[string]*work, error) {
 	busy := map[string]*work{}
 	add := func(r *row) error {
@@ -415,7 +418,11 @@ func (c *changes) busyQueues(asked []driver.Demand) (map[string]*work, error) {
 		return nil
 	}
 	if len(asked) > fewQueues {
-		return busy, c.query(queuesWithWork, add)
+		err := c.query(queuesWithWork, add, len(asked)+1)
+		if err != nil || len(busy) <= len(asked) {
+			return busy, err
+		}
+		clear(busy) // these are not all
 	}
 	for _, demand := range asked {
 		if err := c.query(queueState, add, demand.Queue); err != nil {
@@ -535,15 +542,21 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 		return nil, nil
 	}
 	now := table.InstantOf(req.Now)
-	lease := []any{req.Owner, now, table.InstantOf(req.Now.Add(req.LeaseTime)), now}
-	var found []*stored
+	read, lease, which := readReady, leaseReady, []any{w.key, now, w.share}
 	if w.isPicked {
-		found, err = c.records(claimThese, append(lease, w.chosen(), now)...)
-	} else {
-		found, err = c.records(claimReady, append(lease, w.key, now, w.share)...)
+		read, lease, which = readThese, leaseThese, []any{w.chosen(), now}
 	}
+	found, err := c.records(read, which...)
 	if err != nil {
 		return nil, err
+	}
+	_, err = c.exec(lease, append([]any{req.Owner, now, table.InstantOf(req.Now.Add(req.LeaseTime)), now}, which...)...)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range found {
+		s.Place = table.Running
+		s.leased(req)
 	}
 	slices.SortFunc(found, func(s, t *stored) int { return s.Compare(&t.Job) })
 	if w.rate != nil && len(found) > 0 {

@@ -18,9 +18,12 @@ type ending struct {
 	next *newRecord
 }
 
+// isPlain reports whether the end changes neither the progress nor the owner.
+func (e *ending) isPlain() bool { return e.Progress == nil && e.Owner == e.lease.Owner }
+
 // values appends the arguments of endContent.
 func values(args []any, c *table.Record) []any {
-	return append(args, c.Owner, c.Count, c.ModTime, c.Created, c.Started, c.Ended, c.WaitUntil, c.DispatchBy, c.MaxTime,
+	return append(args, c.Count, c.ModTime, c.Created, c.Started, c.Ended, c.WaitUntil, c.DispatchBy, c.MaxTime,
 		c.ErrorCount, nullable(c.LastError), nullable(c.Reason), c.ForgetAt, c.Type, c.Version, c.Format, c.Dependency, blob(c.Extra), c.Body)
 }
 
@@ -69,7 +72,7 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 	if e.next != nil {
 		return c.completeAndRetry(queue, e)
 	}
-	if e.Progress == nil && e.To != table.Retrying {
+	if e.isPlain() && e.To != table.Retrying {
 		args := values(append(make([]any, 0, 24), e.To), &e.Record)
 		var n int64
 		n, err = c.exec(endPlain, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count)...)
@@ -96,7 +99,7 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 // completeAndRetry ends an attempt and replaces it by the next.
 func (c *changes) completeAndRetry(queue int64, e *ending) (refusal, err error) {
 	next := e.next
-	if e.Progress == nil && next.isSimple() {
+	if e.isPlain() && next.isSimple() {
 		next.queue = queue
 		args := values(append(make([]any, 0, 24), e.To), &e.Record)
 		var n int64
@@ -192,7 +195,7 @@ func (c *changes) end(j *job, e *table.Ending) error {
 // replace stores the record of an ended attempt, and moves the row to its final place.
 func (c *changes) replace(j *job, e *table.Ending) error {
 	keepsKey := !e.Replaced && j.KeepsKey(e.To)
-	args := values([]any{e.Replaced, blob(e.Progress), keepsKey}, &e.Record)
+	args := values([]any{e.Replaced, blob(e.Progress), keepsKey, e.Owner}, &e.Record)
 	if _, err := c.exec(endAny, append(args, j.Seq)...); err != nil {
 		return err
 	}

@@ -61,8 +61,10 @@ const (
 	readMark
 
 	nextTimes
-	claimReady
-	claimThese
+	readReady
+	leaseReady
+	readThese
+	leaseThese
 	kindsOf
 	readyOfKind
 	findExpired
@@ -138,10 +140,18 @@ const insertPlainColumns = `INSERT INTO jobs (queue, place, priority, name, job_
 const leaseContent = `place = 6, owner = ?, lease_count = lease_count + 1, mod_time = ?, lease_until = ?, started = ?,
 			expires = NULL, room = NULL`
 
-// endContent sets the columns that an ended attempt replaces.
-const endContent = `owner = ?, lease_count = ?, mod_time = ?, created = ?, started = ?, ended = ?, wait_until = ?, dispatch_by = ?,
+// firstReady and theseReady select ready records. Expired ones that are not marked yet are
+// skipped.
+const (
+	firstReady = `queue = ? AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= ?) ORDER BY priority DESC, seq LIMIT ? + 0`
+	theseReady = `seq IN (SELECT value FROM json_each(?)) AND (dispatch_by IS NULL OR dispatch_by >= ?)`
+)
+
+// endContent sets the columns that an ended attempt replaces, except for the owner and the
+// mark of a cancellation, which an index contains.
+const endContent = `lease_count = ?, mod_time = ?, created = ?, started = ?, ended = ?, wait_until = ?, dispatch_by = ?,
 		max_time = ?, error_count = ?, last_error = ?, reason = ?, forget_at = ?, type = ?, version = ?, format = ?, dependency = ?,
-		extra = ?, body = ?, lease_until = NULL, cancel = 0`
+		extra = ?, body = ?, lease_until = NULL`
 
 // Frequent statements have parameters without numbers, which the SQLite package finds
 // faster. A limit is not a bare parameter, because SQLite would plan the statement again
@@ -180,7 +190,7 @@ var statementTexts = [statements]string{
 	prunings:     `SELECT number FROM prunings`,
 	queueState:   `SELECT ` + workColumns + ` FROM queues WHERE name = ? AND (ready > 0 OR overdue > 0)`,
 	queuesWithWork: `SELECT ` + workColumns + ` FROM queues INDEXED BY queues_work
-		WHERE ready > 0 OR overdue > 0`,
+		WHERE ready > 0 OR overdue > 0 LIMIT ? + 0`,
 
 	insertPlain:     insertPlainColumns + plainValues,
 	insertPlainRows: insertPlainColumns + strings.Repeat(plainValues+", ", plainRows-1) + plainValues,
@@ -202,8 +212,8 @@ var statementTexts = [statements]string{
 	takeLease: `UPDATE jobs SET owner = ?, lease_count = ?, mod_time = ?, lease_until = ?, started = ? WHERE seq = ?`,
 	setExtra:  `UPDATE jobs SET extra = ? WHERE seq = ?`,
 	dropLease: `UPDATE jobs SET owner = '', lease_until = NULL, started = NULL, cancel = 0, reason = ? WHERE seq = ?`,
-	// The end, in one statement, of a job that holds nothing, has no dependents, and is not to
-	// be canceled.
+	// The end, in one statement, of a job that holds nothing, has no dependents, is not to be
+	// canceled, and keeps its owner.
 	endPlain: `UPDATE jobs SET place = ?, ` + endContent + `
 		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
 			AND unique_held = 0 AND open_edges = 0 AND dependents = 0 AND cancel = 0`,
@@ -212,7 +222,7 @@ var statementTexts = [statements]string{
 		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
 			AND unique_held = 0 AND open_edges = 0 AND dependents = 0 AND cancel = 0 AND unique_key IS NULL AND edges IS NULL
 			AND NOT EXISTS (SELECT 1 FROM jobs WHERE queue = ? AND name = ?)`,
-	endAny: `UPDATE jobs SET open_edges = 0, replaced = ?, progress = coalesce(?, progress), unique_held = unique_held AND ?, ` + endContent + `
+	endAny: `UPDATE jobs SET open_edges = 0, replaced = ?, progress = coalesce(?, progress), unique_held = unique_held AND ?, owner = ?, cancel = 0, ` + endContent + `
 		WHERE seq = ?`,
 	dropKey:     `UPDATE jobs SET unique_held = 0 WHERE seq = ?`,
 	holderOfKey: `SELECT job_id FROM jobs WHERE queue = ? AND unique_key = ? AND unique_held = 1`,
@@ -240,14 +250,11 @@ var statementTexts = [statements]string{
 		(SELECT due FROM jobs WHERE due IS NOT NULL ORDER BY due LIMIT 1),
 		(SELECT expires FROM jobs WHERE expires IS NOT NULL ORDER BY expires LIMIT 1),
 		EXISTS (SELECT 1 FROM leftovers)`,
-	// Expired records that are not marked yet are skipped.
-	claimReady: `UPDATE jobs SET ` + leaseContent + `
-		WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= ?)
-			ORDER BY priority DESC, seq LIMIT ? + 0)
-		RETURNING ` + recordColumns,
-	claimThese: `UPDATE jobs SET ` + leaseContent + `
-		WHERE seq IN (SELECT value FROM json_each(?)) AND (dispatch_by IS NULL OR dispatch_by >= ?)
-		RETURNING ` + recordColumns,
+	// Records are read before they are leased, because RETURNING costs more than a query.
+	readReady:  `SELECT ` + recordColumns + ` FROM jobs WHERE ` + firstReady,
+	leaseReady: `UPDATE jobs SET ` + leaseContent + ` WHERE seq IN (SELECT seq FROM jobs WHERE ` + firstReady + `)`,
+	readThese:  `SELECT ` + recordColumns + ` FROM jobs WHERE ` + theseReady,
+	leaseThese: `UPDATE jobs SET ` + leaseContent + ` WHERE ` + theseReady,
 	// Each step seeks the next kind, and reads none of the records in between.
 	kindsOf: `WITH RECURSIVE kinds (kind) AS (
 			SELECT (SELECT kind FROM jobs WHERE queue = ?1 AND place = 4 ORDER BY kind LIMIT 1)

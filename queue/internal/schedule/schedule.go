@@ -395,10 +395,10 @@ func (s *Schedule[J]) Retry(e *Entry[J]) {
 	s.free(e, e.Scopes.AtStart())
 }
 
-// Replace replaces a Retrying entry by the next attempt of its job. The enqueue scopes that
-// the entry holds and next also names pass to next, and so do its unique key, its edges and
-// its dependents. Other scopes of the entry are freed, and other enqueue scopes of next are
-// taken. If one of these is held, Replace returns a duplicate scope error and changes nothing.
+// Replace replaces an unfinished entry by the next attempt of its job. The scopes that the
+// entry holds and next takes at Put pass to next, and so do its unique key, its edges and its
+// dependents. Other scopes of the entry are freed, and other enqueue scopes of next are taken.
+// If one of these is held, Replace returns a duplicate scope error and changes nothing.
 func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 	if err := s.take(next, next.Scopes.AtPut()); err != nil {
 		return err
@@ -413,7 +413,7 @@ func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 	s.byID[e.ID] = next
 	s.tallyIn(next, Waiting)
 	s.watchDeadline(next)
-	s.free(e, without(e.Scopes.AtPut(), next.Scopes.AtPut()))
+	s.free(e, without(e.Scopes.Names(), next.Scopes.AtPut()))
 	if !next.open() {
 		s.wait(next, now)
 	}
