@@ -23,6 +23,8 @@ type due struct {
 	moment
 	queue string
 	at    time.Time
+	// late is true if the time has passed, and what happens then could not be written yet.
+	late bool
 	// token is that of the lease, if isTTR is true.
 	token outside.Token
 	index int
@@ -84,7 +86,7 @@ func (c *clock) lease(id string) (outside.Token, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lease, life := c.byKey[moment{isTTR: true, id: id}], c.byKey[moment{id: id}]
-	if lease == nil || life == nil || !life.at.After(time.Now()) {
+	if lease == nil || life == nil || life.late || !life.at.After(time.Now()) {
 		return "", false
 	}
 	return lease.token, true

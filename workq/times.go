@@ -24,7 +24,7 @@ func (s *Server) passed(d due) {
 	err := happen(d)
 	if err != nil && s.conns.Open().Err() == nil {
 		s.conns.Log("could not end a workq job whose time is over; trying again", err)
-		d.at = time.Now().Add(retryIn)
+		d.at, d.late = time.Now().Add(retryIn), true
 		s.clock.set(d)
 	}
 }
