@@ -226,7 +226,10 @@ func (s *server) startHTTP() error {
 	mux.Handle("/login", s.access.login)
 	mux.Handle("POST /login/link", s.access.withToken(http.HandlerFunc(s.access.serveLink)))
 	mux.Handle("/", rest.Handler(inspector, rest.Workers(s.dispatcher), rest.CreateOutside(), rest.Authorize(s.access.authorize)))
-	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	web := &http.Server{
+		Handler: mux, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: min(10*time.Second, s.ClientTime), ReadTimeout: s.ClientTime, WriteTimeout: s.ClientTime, IdleTimeout: 2 * time.Minute,
+	}
 	serve := web.Serve
 	if s.TLSCert != "" {
 		web.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
