@@ -49,7 +49,7 @@ func BenchmarkLimitBeside(b *testing.B) {
 		},
 		"mongodb": func(b *testing.B) driver.Driver {
 			d := mongotest.Open(b)
-			store, err := mongodb.Open(b.Context(), mongodb.Options{URI: d.URI(), DB: d.Database(), Collection: "benchmark"})
+			store, err := mongodb.Open(b.Context(), mongodb.Options{URI: d.URI(), DB: d.Database(), Collection: "benchmark", Grouped: true})
 			require.NoError(b, err)
 			return store
 		},
