@@ -238,8 +238,8 @@ var (
 func decodeOutside(data []byte) (body outsideBody, err error) {
 	if form, ok := bytes.CutPrefix(data, bytesForm); ok {
 		text, rest, _ := bytes.Cut(form, []byte(`"`))
-		content, err := base64.StdEncoding.AppendDecode(make([]byte, 0, base64.StdEncoding.DecodedLen(len(text))), text)
-		isExact := err == nil && base64.StdEncoding.EncodedLen(len(content)) == len(text) // otherwise it contains line ends
+		content, badBytes := base64.StdEncoding.AppendDecode(make([]byte, 0, base64.StdEncoding.DecodedLen(len(text))), text)
+		isExact := badBytes == nil && base64.StdEncoding.EncodedLen(len(content)) == len(text) // otherwise it contains line ends
 		if rest, ok = bytes.CutSuffix(rest, []byte("}")); ok && isExact {
 			body = outsideBody{Outside: true, Bytes: &content}
 			if len(rest) == 0 {
