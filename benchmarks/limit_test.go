@@ -12,8 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/queue/driver"
 	memorydriver "github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/queue/driver/postgres"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
@@ -30,6 +34,22 @@ func BenchmarkLimitBeside(b *testing.B) {
 		},
 		"sqlite": func(b *testing.B) driver.Driver {
 			store, err := sqlite.Open(b.Context(), sqlite.Options{Path: filepath.Join(b.TempDir(), "jobs.db")})
+			require.NoError(b, err)
+			return store
+		},
+		"postgres": func(b *testing.B) driver.Driver {
+			server, err := pgtest.Start(pgtest.Options{})
+			if err != nil {
+				b.Skip(err)
+			}
+			b.Cleanup(func() { require.NoError(b, server.Stop()) })
+			store, err := postgres.Open(b.Context(), postgres.Options{URL: server.URL()})
+			require.NoError(b, err)
+			return store
+		},
+		"mongodb": func(b *testing.B) driver.Driver {
+			d := mongotest.Open(b)
+			store, err := mongodb.Open(b.Context(), mongodb.Options{URI: d.URI(), DB: d.Database(), Collection: "benchmark", Grouped: true})
 			require.NoError(b, err)
 			return store
 		},

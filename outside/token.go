@@ -46,10 +46,14 @@ type lease struct {
 // tokenVersion is the first byte of a token.
 const tokenVersion = 1
 
+// tokenBytes is the capacity that most tokens need before they are encoded as text.
+const tokenBytes = 256
+
 // token encodes a lease.
 func (l lease) token() Token {
-	form := []byte{tokenVersion}
-	for _, text := range []string{l.Queue, l.jobID, l.Name, l.Owner} {
+	texts := [...]string{l.Queue, l.jobID, l.Name, l.Owner}
+	form := append(make([]byte, 0, tokenBytes), tokenVersion)
+	for _, text := range texts {
 		form = binary.AppendUvarint(form, uint64(len(text)))
 		form = append(form, text...)
 	}
@@ -57,7 +61,7 @@ func (l lease) token() Token {
 	if !l.runBy.IsZero() {
 		runBy = l.runBy.UnixMilli()
 	}
-	for _, number := range []int64{int64(l.Count), l.length.Milliseconds(), runBy} {
+	for _, number := range [...]int64{int64(l.Count), l.length.Milliseconds(), runBy} {
 		form = binary.AppendVarint(form, number)
 	}
 	return Token(base64.RawURLEncoding.EncodeToString(form))

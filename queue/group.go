@@ -107,6 +107,11 @@ func (g *queueGroup) get(ctx context.Context, name string, opts []amboy.QueueOpt
 	if name == "" {
 		return nil, errors.New("name must not be empty")
 	}
+	if len(opts) == 0 { // the options of the group are needed only to make the queue
+		if q, err := g.cached(name); q != nil || err != nil {
+			return q, err
+		}
+	}
 	build, err := g.merge(name, opts)
 	if err != nil {
 		return nil, err
@@ -121,6 +126,16 @@ func (g *queueGroup) get(ctx context.Context, name string, opts []amboy.QueueOpt
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for its creation: %w", ctx.Err())
 	}
+}
+
+// cached returns the queue with that name, or nil if it is not open.
+func (g *queueGroup) cached(name string) (amboy.Queue, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.usable(); err != nil {
+		return nil, err
+	}
+	return g.cache.Get(name), nil
 }
 
 // findOrCreate returns the queue with that name, or else its creation, which it starts

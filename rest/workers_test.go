@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -215,6 +216,28 @@ func TestALeaseOverHTTPWaitsForAJob(t *testing.T) {
 	<-timer.C
 	id := w.create("images", `{"type":"scale","outside":true}`)
 	assert.Contains(t, <-answers, id)
+}
+
+func TestTimeLimitsForSlowClientsDoNotEndEvents(t *testing.T) {
+	w := newWorkers(t)
+	server := httptest.NewUnstartedServer(w.handler)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	server.Start()
+	defer server.Close()
+	answer, err := http.Get(server.URL + "/v2/events?every=100ms") //nolint:noctx // The server ends it.
+	require.NoError(t, err)
+	defer func() { require.NoError(t, answer.Body.Close()) }()
+	lines := bufio.NewScanner(answer.Body)
+	require.True(t, lines.Scan(), lines.Err())
+	timer := time.NewTimer(300 * time.Millisecond) // the limits pass
+	<-timer.C
+	for i := range 3 {
+		w.create("images", fmt.Sprintf(`{"id":"event-%d","type":"scale","outside":true}`, i))
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "data:") { //nolint:revive // It skips lines.
+		}
+		require.NoError(t, lines.Err())
+		require.NotEmpty(t, lines.Text(), "the events have ended")
+	}
 }
 
 func TestALeaseThatFailsAfterAcknowledgementsSaysWhy(t *testing.T) {

@@ -9,19 +9,22 @@ import (
 	"github.com/mongodb/amboy/outside"
 )
 
-// moment is something that happens to a job at a time.
+// moment is something that happens to a job at a time. The jobs of a server have different IDs,
+// whatever their queues.
 type moment struct {
 	// isTTR is true if the time to run of a lease is over, and false if the job's time to
 	// live is over.
 	isTTR bool
-	queue string
 	id    string
 }
 
 // due is a moment with its time.
 type due struct {
 	moment
-	at time.Time
+	queue string
+	at    time.Time
+	// late is true if the time has passed, and what happens then could not be written yet.
+	late bool
 	// token is that of the lease, if isTTR is true.
 	token outside.Token
 	index int
@@ -75,6 +78,18 @@ func (c *clock) put(d due) {
 		default: // it is awake
 		}
 	}
+}
+
+// lease returns the token of the lease that this server gave of a job, and false if it knows of
+// none, or if the job's time to live may be over.
+func (c *clock) lease(id string) (outside.Token, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lease, life := c.byKey[moment{isTTR: true, id: id}], c.byKey[moment{id: id}]
+	if lease == nil || life == nil || life.late || !life.at.After(time.Now()) {
+		return "", false
+	}
+	return lease.token, true
 }
 
 func (c *clock) drop(m moment) {

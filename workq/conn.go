@@ -97,6 +97,10 @@ func (c *conn) readLine() (string, error) {
 		if len(line)+len(part) > MaxLine+2 {
 			return "", errLine
 		}
+		if err == nil && line == nil {
+			line = part
+			break
+		}
 		line = append(line, part...)
 		if err == nil {
 			break

@@ -96,7 +96,7 @@ func (s *Server) put(n *newJob, expires time.Time) error {
 	if err := s.jobs.put(ctx, n, expires); err != nil {
 		return err
 	}
-	s.clock.set(due{moment: moment{queue: s.jobs.prefix + n.name, id: n.id}, at: expires})
+	s.clock.set(due{moment: moment{id: n.id}, queue: s.jobs.prefix + n.name, at: expires})
 	return nil
 }
 
@@ -256,7 +256,8 @@ const workerName = "workq"
 
 // leaseTime is how long a lease lasts in the store, at least. If the server stops, the job is
 // leased again after that.
-const leaseTime = time.Minute
+// A time to run of up to a minute needs no second write that makes the lease longer.
+const leaseTime = time.Minute + leaseGrace
 
 // leaseGrace is how much longer than the time to run a lease lasts in the store, so that the
 // server hands the job back before.
@@ -332,7 +333,7 @@ func (s *Server) give(j *outside.Job) []byte {
 		s.refuse(j, ttrFailure())
 		return nil
 	}
-	s.clock.set(due{moment: moment{isTTR: true, queue: j.Queue, id: j.ID}, at: now.Add(m.ttr), token: j.Token})
+	s.clock.set(due{moment: moment{isTTR: true, id: j.ID}, queue: j.Queue, at: now.Add(m.ttr), token: j.Token})
 	payload := slices.Concat(j.Payload.Bytes, j.Payload.JSON)
 	out := make([]byte, 0, len(payload)+len(name)+len(id)+60)
 	out = append(out, "+OK 1\r\n"...)
@@ -364,12 +365,6 @@ func (s *Server) end(cmd *command, content []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.call()
-	defer cancel()
-	job, err := s.jobs.find(ctx, id)
-	if err != nil {
-		return nil, err
-	}
 	if content == nil {
 		content = []byte{}
 	}
@@ -377,12 +372,36 @@ func (s *Server) end(cmd *command, content []byte) ([]byte, error) {
 	if cmd.name == "fail" {
 		ack = outside.Ack{Fail: &outside.Fail{Error: errFailed, Permanent: true, Bytes: content}}
 	}
-	err = s.jobs.end(ctx, job, ack)
+	ctx, cancel := s.call()
+	defer cancel()
+	err = s.endByLease(ctx, id, ack)
+	if errors.Is(err, outside.ErrLeaseLost) {
+		err = s.endByID(ctx, id, ack)
+	}
 	if err != nil {
 		return nil, err
 	}
-	s.clock.drop(moment{isTTR: true, queue: job.prefixed, id: id})
+	s.clock.drop(moment{isTTR: true, id: id})
 	return []byte(done), nil
+}
+
+// endByLease ends a job that this server has leased, which takes fewer calls of the store than
+// endByID. The error wraps outside.ErrLeaseLost if the server knows of no lease, or if it was lost.
+func (s *Server) endByLease(ctx context.Context, id string, ack outside.Ack) error {
+	token, ok := s.clock.lease(id)
+	if !ok {
+		return outside.ErrLeaseLost
+	}
+	ack.Token = token
+	return s.dispatcher.Acknowledge(ctx, ack)[0]
+}
+
+func (s *Server) endByID(ctx context.Context, id string, ack outside.Ack) error {
+	job, err := s.jobs.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.jobs.end(ctx, job, ack)
 }
 
 // errFailed is the error of a job that a worker has failed. What the worker sent is its
@@ -424,7 +443,7 @@ func (s *Server) removeByID(ctx context.Context, queueName, id string) error {
 	if err != nil {
 		return fmt.Errorf("removing job %q of queue %q: %w", id, queueName, err)
 	}
-	s.clock.drop(moment{queue: queueName, id: id})
-	s.clock.drop(moment{isTTR: true, queue: queueName, id: id})
+	s.clock.drop(moment{id: id})
+	s.clock.drop(moment{isTTR: true, id: id})
 	return nil
 }

@@ -55,20 +55,19 @@ func (j *newJob) meta() map[string]string {
 
 // metaOf returns false for a job that no Server has put.
 func metaOf(data map[string]string) (m meta, ok bool) {
-	words := strings.Fields(data[metaKey])
-	if len(words) < 4 {
-		return m, false
-	}
+	text := data[metaKey]
 	var numbers [4]uint64
 	for i := range numbers {
-		if numbers[i], ok = number(words[i], uint64(MaxTTL.Milliseconds())); !ok {
+		var word string
+		word, text, _ = strings.Cut(text, " ")
+		if numbers[i], ok = number(word, uint64(MaxTTL.Milliseconds())); !ok {
 			return m, false
 		}
 	}
 	m.ttr, m.ttl = time.Duration(numbers[0])*time.Millisecond, time.Duration(numbers[1])*time.Millisecond //nolint:gosec // They are at most MaxTTL.
 	m.maxAttempts, m.maxFails = int(numbers[2]), int(numbers[3])                                          //nolint:gosec // The same.
-	if len(words) > 4 {
-		if m.scheduled, ok = parseStored(words[4]); !ok {
+	if text != "" {
+		if m.scheduled, ok = parseStored(text); !ok {
 			return m, false
 		}
 	}
@@ -172,7 +171,8 @@ const orphaned = time.Minute
 // put puts a job. expires is when its time to live is over. It returns duplicateJob if the
 // ID is taken.
 func (j *jobs) put(ctx context.Context, n *newJob, expires time.Time) error {
-	keep := expires.Sub(laterOf(n.at, time.Now()))
+	// In whole seconds, so that jobs with the same time to live have the same options.
+	keep := (expires.Sub(laterOf(n.at, time.Now())) + time.Second - 1).Truncate(time.Second)
 	made, err := job.NewOutside(jobType, job.Payload{Bytes: n.payload}, job.ID(n.id), job.Priority(n.priority), job.At(n.at),
 		job.DispatchBy(expires), job.MaxInterruptions(10*MaxAttempts), job.Metadata(n.meta()),
 		job.Retention(amboy.Retention{Succeeded: keep, Failed: keep, Canceled: keep, Expired: keep}))

@@ -1,7 +1,6 @@
 package workq
 
 import (
-	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -86,15 +85,16 @@ func parseLine(line string) *command {
 		c.problem = unknownCommand
 		return c
 	}
-	words := strings.Split(line, " ")
-	c.name = words[0]
+	var words string
+	c.name, words, _ = strings.Cut(line, " ")
 	form, known := commands[c.name]
 	if !known {
 		c.problem = unknownCommand
 		return c
 	}
 	c.syntax = form
-	for _, word := range words[1:] {
+	c.args = make([]string, 0, form.words)
+	for word := range strings.SplitSeq(words, " ") {
 		switch {
 		case word == "":
 		case word[0] == '-' && strings.Contains(word, "="):
@@ -173,21 +173,18 @@ const dashes = "........-....-....-....-............"
 // parseID returns an ID in lower case. It is an error if it is no UUID. isRandom reports
 // whether it is one of version 4 and of the variant of RFC 4122.
 func parseID(text string) (id string, isRandom bool, err error) {
-	if len(text) != len(dashes) {
+	lower := strings.ToLower(text)
+	if len(lower) != len(dashes) {
 		return "", false, invalidID
 	}
-	lower := []byte(text)
-	for i, b := range lower {
-		if 'A' <= b && b <= 'F' {
-			b += 'a' - 'A'
-			lower[i] = b
-		}
+	for i := range len(lower) {
+		b := lower[i]
 		isHex := '0' <= b && b <= '9' || 'a' <= b && b <= 'f'
 		if dashes[i] == '-' && b != '-' || dashes[i] == '.' && !isHex {
 			return "", false, invalidID
 		}
 	}
-	return string(lower), lower[14] == '4' && bytes.IndexByte([]byte("89ab"), lower[19]) >= 0, nil
+	return lower, lower[14] == '4' && strings.IndexByte("89ab", lower[19]) >= 0, nil
 }
 
 // number parses a decimal number without a sign.

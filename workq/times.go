@@ -24,7 +24,7 @@ func (s *Server) passed(d due) {
 	err := happen(d)
 	if err != nil && s.conns.Open().Err() == nil {
 		s.conns.Log("could not end a workq job whose time is over; trying again", err)
-		d.at = time.Now().Add(retryIn)
+		d.at, d.late = time.Now().Add(retryIn), true
 		s.clock.set(d)
 	}
 }
@@ -51,7 +51,7 @@ func (s *Server) tooOld(d due) error {
 	case err != nil:
 		return err
 	}
-	s.clock.drop(moment{isTTR: true, queue: d.queue, id: d.id})
+	s.clock.drop(moment{isTTR: true, id: d.id})
 	if evicted && job.ttl > 0 {
 		s.evicted.Add(1)
 	}
@@ -130,7 +130,7 @@ func (s *Server) setTimes(records []*driver.Record) error {
 			continue
 		}
 		if end := job.TimeInfo.DispatchBy; !end.IsZero() {
-			s.clock.setNew(due{moment: moment{queue: job.prefixed, id: job.JobID()}, at: end})
+			s.clock.setNew(due{moment: moment{id: job.JobID()}, queue: job.prefixed, at: end})
 		}
 		if job.leased() {
 			if leased[job.prefixed] == nil {
@@ -155,7 +155,7 @@ func (s *Server) setTTRs(queueName string, jobs map[string]*stored) error {
 	}
 	for id, j := range leased {
 		if j.Worker == workerName {
-			s.clock.setNew(due{moment: moment{isTTR: true, queue: queueName, id: id}, at: jobs[id].leaseEnds(), token: j.Token})
+			s.clock.setNew(due{moment: moment{isTTR: true, id: id}, queue: queueName, at: jobs[id].leaseEnds(), token: j.Token})
 		}
 	}
 	return nil

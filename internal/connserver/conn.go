@@ -3,7 +3,6 @@ package connserver
 import (
 	"bufio"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 )
@@ -12,7 +11,6 @@ import (
 type Conn struct {
 	net.Conn
 	server *Server
-	client netip.Prefix // not valid for a client of this machine
 
 	mu          sync.Mutex
 	interrupted bool // the next read fails

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -53,12 +52,12 @@ type Server struct {
 	// background counts the goroutines and the calls of Serve.
 	background sync.WaitGroup
 
+	places *places
+
 	mu        sync.Mutex
 	closed    bool
 	listeners map[net.Listener]bool
 	conns     map[*Conn]bool
-	// perClient counts the connections of clients of other machines.
-	perClient map[netip.Prefix]int
 }
 
 // New returns a Server that calls handle for each connection, in a goroutine of its own.
@@ -66,7 +65,7 @@ type Server struct {
 func New(opts Options, handle func(*Conn)) *Server {
 	s := &Server{
 		opts: opts, handle: handle, logs: rate.NewLimiter(rate.Every(time.Second), logBurst),
-		listeners: map[net.Listener]bool{}, conns: map[*Conn]bool{}, perClient: map[netip.Prefix]int{},
+		listeners: map[net.Listener]bool{}, conns: map[*Conn]bool{}, places: newPlaces(opts.MaxConnections, opts.MaxPerClient),
 	}
 	s.open, s.stop = context.WithCancel(context.Background())
 	s.working, s.stopWorking = context.WithCancel(context.Background())
@@ -180,13 +179,20 @@ func (s *Server) Pause(d time.Duration) {
 
 // start serves a connection in the background, or closes it if there are too many.
 func (s *Server) start(raw net.Conn) {
-	c := &Conn{Conn: raw, server: s, client: clientOf(raw.RemoteAddr())}
-	if !s.admit(c) {
+	leave, ok := s.places.take(raw.RemoteAddr())
+	if !ok {
 		_ = raw.Close() // nothing was written
+		return
+	}
+	c := &Conn{Conn: raw, server: s}
+	if !s.admit(c) {
+		_ = raw.Close() // the same
+		leave()
 		return
 	}
 	go func() {
 		defer s.background.Done()
+		defer leave()
 		defer s.remove(c)
 		s.handle(c)
 	}()
@@ -195,14 +201,8 @@ func (s *Server) start(raw net.Conn) {
 func (s *Server) admit(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.conns) >= s.opts.MaxConnections {
+	if s.closed {
 		return false
-	}
-	if c.client.IsValid() {
-		if s.perClient[c.client] >= s.opts.MaxPerClient {
-			return false
-		}
-		s.perClient[c.client]++
 	}
 	s.conns[c] = true
 	s.background.Add(1)
@@ -214,34 +214,6 @@ func (s *Server) remove(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
-	if c.client.IsValid() {
-		s.perClient[c.client]--
-		if s.perClient[c.client] == 0 {
-			delete(s.perClient, c.client)
-		}
-	}
-}
-
-// clientBits is how much of an IPv6 address identifies a client.
-const clientBits = 64
-
-// clientOf returns the client of another machine at an address. It is not valid for a client
-// of this machine.
-func clientOf(address net.Addr) netip.Prefix {
-	tcp, ok := address.(*net.TCPAddr)
-	if !ok || tcp.IP.IsLoopback() {
-		return netip.Prefix{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = clientBits
-	}
-	client, err := ip.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{} // an address without an IP is none of TCP
-	}
-	return client
 }
 
 // Close stops listening, ends Open, lets requests that have begun be answered, and closes the

@@ -166,6 +166,37 @@ func TestConnectionsOfAClientAreLimited(t *testing.T) {
 	})
 }
 
+func TestALimitedListenerClosesFurtherConnections(t *testing.T) {
+	pipes := outsidetest.NewPipes()
+	l := connserver.Limit(pipes, 2, 1)
+	accepted := make(chan net.Conn, 10)
+	done := make(chan error)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				done <- err
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	f := &fixture{T: t, Pipes: pipes}
+	f.connectFrom(ip("192.0.2.1"))
+	first := <-accepted
+	f.ends(f.connectFrom(ip("192.0.2.1")))
+	f.connectFrom(ip("192.0.2.2"))
+	second := <-accepted
+	f.ends(f.connect())
+	require.NoError(t, first.Close())
+	_ = first.Close() // gives no second place
+	f.connectFrom(ip("192.0.2.1"))
+	third := <-accepted
+	f.ends(f.connect())
+	require.NoError(t, errors.Join(second.Close(), third.Close(), l.Close()))
+	require.ErrorIs(t, <-done, net.ErrClosed)
+}
+
 func TestIdleAndSlowClientsAreDropped(t *testing.T) {
 	inFakeTime(t, options(), func(f *fixture) {
 		assert.Equal(f, time.Hour, f.ends(f.connect()), "idle")

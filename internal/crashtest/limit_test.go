@@ -49,7 +49,7 @@ var limited = job.Define("crashtest-limited", 1, func(ctx context.Context, _ str
 })
 
 // TestLimitedProcess is a process that runs jobs until its standard input is closed.
-func TestLimitedProcess(t *testing.T) { runUntilClosed(t, limitedVariable, limitedLease) }
+func TestLimitedProcess(t *testing.T) { runUntilClosed(t, limitedVariable, workers, limitedLease) }
 
 // TestLimitHoldsWhileProcessesDie kills a process every half second and starts another, while more
 // jobs with a limit wait than may run. The leases of the limit, also those of killed processes, and

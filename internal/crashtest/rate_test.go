@@ -55,11 +55,11 @@ func (j *ratedJob) Run(context.Context) {
 }
 
 // TestRatedProcess is a process that runs jobs until its standard input is closed.
-func TestRatedProcess(t *testing.T) { runUntilClosed(t, ratedVariable, 5*time.Second) }
+func TestRatedProcess(t *testing.T) { runUntilClosed(t, ratedVariable, workers, 5*time.Second) }
 
 // runUntilClosed runs the jobs of the store that an environment variable contains, until the
 // standard input of the process is closed.
-func runUntilClosed(t *testing.T, variable string, lease time.Duration) {
+func runUntilClosed(t *testing.T, variable string, atOnce int, lease time.Duration) {
 	t.Helper()
 	config := os.Getenv(variable)
 	if config == "" {
@@ -67,7 +67,7 @@ func runUntilClosed(t *testing.T, variable string, lease time.Duration) {
 	}
 	var s store
 	require.NoError(t, json.Unmarshal([]byte(config), &s))
-	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: s.open(t), CloseDriver: true, NumWorkers: workers, LockTimeout: lease})
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: s.open(t), CloseDriver: true, NumWorkers: atOnce, LockTimeout: lease})
 	require.NoError(t, err)
 	require.NoError(t, q.Start(t.Context()))
 	_, err = io.ReadAll(os.Stdin)

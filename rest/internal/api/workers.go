@@ -157,37 +157,61 @@ func (c *call) dispatcher() (*outside.Dispatcher, error) {
 	return c.workers.Dispatcher, nil
 }
 
+// leasing is a request for jobs.
+type leasing struct {
+	*call
+	dispatcher   *outside.Dispatcher
+	req          outside.LeaseRequest
+	acknowledged []Acknowledged
+}
+
+// leaseJobs leaves everything but the wait to other functions: thousands of requests may wait, and
+// a stack with large frames takes twice the memory for as long as that.
 func leaseJobs(c *call) (answer, error) {
-	var body LeaseBody
-	if err := c.input(new(none), &body); err != nil {
-		return answer{}, err
-	}
-	req := outside.LeaseRequest{
-		Queues: body.Queues, Types: body.Types, Limit: body.Limit,
-		Wait: time.Duration(body.Wait), Lease: time.Duration(body.Lease), Worker: body.Worker,
-	}
-	// Authorize is called only for valid requests.
-	if err := errors.Join(req.Validate(), checkBatch("acknowledge", len(body.Acknowledge))); err != nil {
-		return answer{}, err
-	}
-	if err := c.guard.AllowWork(c.r, req.Queues, req.Types); err != nil {
-		return answer{}, err
-	}
-	if err := c.allowAcknowledgements(body.Acknowledge); err != nil {
-		return answer{}, err
-	}
-	d, err := c.dispatcher()
+	l, err := c.beginLease()
 	if err != nil {
 		return answer{}, err
 	}
-	acknowledged := c.acknowledge(d, body.Acknowledge)
-	jobs, err := c.waitForJobs(d, req)
-	if err != nil && len(acknowledged) == 0 {
+	jobs, err := l.waitForJobs()
+	return l.answer(jobs, err)
+}
+
+// beginLease checks a request for jobs, and does its acknowledgements.
+func (c *call) beginLease() (*leasing, error) {
+	var body LeaseBody
+	if err := c.input(new(none), &body); err != nil {
+		return nil, err
+	}
+	l := &leasing{call: c, req: outside.LeaseRequest{
+		Queues: body.Queues, Types: body.Types, Limit: body.Limit,
+		Wait: time.Duration(body.Wait), Lease: time.Duration(body.Lease), Worker: body.Worker,
+	}}
+	// Authorize is called only for valid requests.
+	if err := errors.Join(l.req.Validate(), checkBatch("acknowledge", len(body.Acknowledge))); err != nil {
+		return nil, err
+	}
+	if err := c.guard.AllowWork(c.r, l.req.Queues, l.req.Types); err != nil {
+		return nil, err
+	}
+	err := c.allowAcknowledgements(body.Acknowledge)
+	if err == nil {
+		l.dispatcher, err = c.dispatcher()
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.acknowledged = c.acknowledge(l.dispatcher, body.Acknowledge)
+	return l, nil
+}
+
+// answer returns the answer with jobs, or with the error of leasing them.
+func (l *leasing) answer(jobs []outside.Job, err error) (answer, error) {
+	if err != nil && len(l.acknowledged) == 0 {
 		return answer{}, err
 	}
-	list := Leased{Jobs: make([]LeasedJob, len(jobs)), Acknowledged: acknowledged}
-	if c.r.Context().Err() == nil { // otherwise no client is left to read why
-		list.Problem = c.problem(err)
+	list := Leased{Jobs: make([]LeasedJob, len(jobs)), Acknowledged: l.acknowledged}
+	if l.r.Context().Err() == nil { // otherwise no client is left to read why
+		list.Problem = l.problem(err)
 	}
 	for i, j := range jobs {
 		list.Jobs[i] = leasedJob(j)
@@ -211,17 +235,18 @@ func leasedJob(j outside.Job) LeasedJob {
 const waitGrace = 30 * time.Second
 
 // waitForJobs leases jobs. It returns none when the server shuts down.
-func (c *call) waitForJobs(d *outside.Dispatcher, req outside.LeaseRequest) ([]outside.Job, error) {
-	if req.Wait == 0 {
-		return d.Lease(c.r.Context(), req)
+func (l *leasing) waitForJobs() ([]outside.Job, error) {
+	ctx := l.r.Context()
+	if l.req.Wait > 0 {
+		limited, leave, err := l.mayWait(l.req.Wait + waitGrace)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		ctx = limited
 	}
-	ctx, leave, err := c.mayWait(req.Wait + waitGrace)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	jobs, err := d.Lease(ctx, req)
-	if err != nil && ctx.Err() != nil && c.r.Context().Err() == nil {
+	jobs, err := l.dispatcher.Lease(ctx, l.req)
+	if err != nil && ctx.Err() != nil && l.r.Context().Err() == nil {
 		return nil, nil // the server shuts down
 	}
 	return jobs, err

@@ -31,24 +31,34 @@ func newHandler(routes map[string]http.HandlerFunc, refuse Refuse, isCrossSite f
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer answerPanic(w, r, refuse)
 		Secure(w.Header())
-		if isCrossSite(r) {
-			refuse(w, r, &Failure{Status: http.StatusForbidden, Text: "cross-site request refused"})
+		r, err := admit(w, r, mux, isCrossSite)
+		if err != nil {
+			refuse(w, r, err)
 			return
 		}
-		r = withRoot(r)
-		handler, pattern := mux.Handler(r)
-		_, isOurs := handler.(http.HandlerFunc)
-		switch {
-		case path.Clean(r.URL.EscapedPath()) != r.URL.EscapedPath(), r.RequestURI == "*", !isOurs:
-			// The mux would answer by itself, for instance with a redirect that ignores the
-			// prefix.
-			refuse(w, r, &Failure{Status: http.StatusNotFound, Text: "no such resource"})
-		case pattern == "":
-			refuse(w, r, unrouted(w, r, mux))
-		default:
-			mux.ServeHTTP(w, r)
-		}
+		mux.ServeHTTP(w, r)
 	})
+}
+
+// admit returns the request with its root, and an error if a mux is not to serve it. It is not a
+// part of the handler, whose frame stays on the stacks of requests that wait.
+func admit(w http.ResponseWriter, r *http.Request, mux *http.ServeMux, isCrossSite func(*http.Request) bool) (*http.Request, error) {
+	if isCrossSite(r) {
+		return r, &Failure{Status: http.StatusForbidden, Text: "cross-site request refused"}
+	}
+	r = withRoot(r)
+	handler, pattern := mux.Handler(r)
+	_, isOurs := handler.(http.HandlerFunc)
+	switch {
+	case path.Clean(r.URL.EscapedPath()) != r.URL.EscapedPath(), r.RequestURI == "*", !isOurs:
+		// The mux would answer by itself, for instance with a redirect that ignores the
+		// prefix.
+		return r, &Failure{Status: http.StatusNotFound, Text: "no such resource"}
+	case pattern == "":
+		return r, unrouted(w, r, mux)
+	default:
+		return r, nil
+	}
 }
 
 var sameOrigin = http.NewCrossOriginProtection()

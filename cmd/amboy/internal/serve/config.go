@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/mongodb/amboy/internal/filewatch"
 	"github.com/mongodb/amboy/queue/driver"
@@ -22,6 +23,8 @@ import (
 const (
 	DefaultListen   = "127.0.0.1:8080"
 	DefaultDatabase = "amboy"
+	// DefaultClientTime is the default of Config.ClientTime.
+	DefaultClientTime = 2 * time.Minute
 )
 
 // Config configures the server. Its JSON is that of the configuration file.
@@ -55,6 +58,10 @@ type Config struct {
 	// PinlaterRemote allows a Pinlater that other machines can reach. Their clients need no
 	// token.
 	PinlaterRemote bool `json:"pinlater_remote"`
+	// ClientTime is how long a client of the HTTP server may take to send a request, and to
+	// receive the answer, besides the time that the request waits for a job. Slower ones are
+	// dropped. Default: DefaultClientTime.
+	ClientTime time.Duration `json:"-"`
 	// PinlaterQueues is a file with the rate limits of PinLater's queues, which is read again
 	// when it changes; empty for none.
 	PinlaterQueues string `json:"pinlater_queues"`
@@ -99,6 +106,7 @@ func (c *Config) fill(from Config) {
 // setDefaults sets the defaults, and returns an error for values that are not valid.
 func (c *Config) setDefaults() error {
 	c.Listen, c.Database = cmp.Or(c.Listen, DefaultListen), cmp.Or(c.Database, DefaultDatabase)
+	c.ClientTime = cmp.Or(c.ClientTime, DefaultClientTime)
 	if c.Store == "" || c.TokenFile == "" {
 		config, err := os.UserConfigDir()
 		if err != nil {

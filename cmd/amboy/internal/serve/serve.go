@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/connserver"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pinlater"
@@ -32,6 +33,10 @@ import (
 
 // stopTime is how long requests may continue after the end.
 const stopTime = 10 * time.Second
+
+// maxConnections is the maximum number of open connections of the HTTP server, and of requests that
+// wait. A client of another machine may have a quarter of them.
+const maxConnections = 40_000
 
 // Run serves until ctx ends. It prints its addresses, and commands to begin with. It returns an error if it
 // can't serve, or can't stop in time.
@@ -122,7 +127,7 @@ func (s *server) start(ctx context.Context, out io.Writer) (r *reloading, err er
 	if err != nil {
 		return nil, errors.Join(err, s.store.Close(ctx))
 	}
-	s.dispatcher, err = outside.NewGroup(s.group, outside.Options{MaxWaiting: 40_000})
+	s.dispatcher, err = outside.NewGroup(s.group, outside.Options{MaxWaiting: maxConnections})
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +218,7 @@ func (s *server) startHTTP() error {
 	if err != nil {
 		return err
 	}
-	l := s.take("--listen")
+	l := connserver.Limit(s.take("--listen"), maxConnections, maxConnections/4)
 	s.access.base = "http://" + l.Addr().String()
 	if s.TLSCert != "" {
 		s.access.base = "https://" + l.Addr().String()
@@ -226,7 +231,10 @@ func (s *server) startHTTP() error {
 	mux.Handle("/login", s.access.login)
 	mux.Handle("POST /login/link", s.access.withToken(http.HandlerFunc(s.access.serveLink)))
 	mux.Handle("/", rest.Handler(inspector, rest.Workers(s.dispatcher), rest.CreateOutside(), rest.Authorize(s.access.authorize)))
-	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	web := &http.Server{
+		Handler: mux, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: min(10*time.Second, s.ClientTime), ReadTimeout: s.ClientTime, WriteTimeout: s.ClientTime, IdleTimeout: 2 * time.Minute,
+	}
 	serve := web.Serve
 	if s.TLSCert != "" {
 		web.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {

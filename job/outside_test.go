@@ -1,0 +1,56 @@
+package job_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/registry"
+)
+
+// decodeOutside decodes the stored form of a job for outside workers.
+func decodeOutside(body string) (amboy.Job, error) {
+	stored := registry.JobInterchange{Name: "j", Type: "only outside", Version: 1, Job: registry.NewBody([]byte(body), true)}
+	return stored.Resolve(amboy.JSON)
+}
+
+func TestAnyLayoutOfAStoredPayloadOfBytesIsDecoded(t *testing.T) {
+	for body, want := range map[string][]byte{
+		`{"outside":true,"bytes":"AAEC"}`: {0, 1, 2},
+		`{"outside":true,"bytes":""}`:     {},
+		`{"outside":true,"bytes":"AAEC","override":{"retention":{"Failed":3600000000000}}}`:           {0, 1, 2},
+		`{"outside":true,"bytes":"AAEC", "override" : {"retention" : {"Failed" : 3600000000000 } } }`: {0, 1, 2},
+		`{"bytes":"AAEC","outside":true}`:                        {0, 1, 2},
+		`{"outside":true,"bytes":"\u0041AEC"}`:                   {0, 1, 2},
+		`{"outside":true,"bytes":"AAEC","later":{"field":true}}`: {0, 1, 2},
+		`{"outside":true,"bytes":"BBBB","bytes":"AAEC"}`:         {0, 1, 2},
+	} {
+		for range 2 { // an override that was just decoded is decoded again
+			j, err := decodeOutside(body)
+			require.NoError(t, err, body)
+			payload, ok := job.PayloadOf(j)
+			require.True(t, ok, body)
+			assert.Equal(t, job.Payload{Bytes: want}, payload, body)
+			if retained := j.(amboy.RetainedJob).Retention(); retained.Failed != 0 {
+				assert.Equal(t, time.Hour, retained.Failed, body)
+			}
+		}
+	}
+}
+
+func TestStoredPayloadsThatAreNoJSONAreMalformed(t *testing.T) {
+	for _, body := range []string{
+		`{"outside":true,"bytes":"AAEC`, `{"outside":true,"bytes":"AAEC"`, `{"outside":true,"bytes":"AAEC"}}`,
+		"{\"outside\":true,\"bytes\":\"AA\nEC\"}", `{"outside":true,"bytes":"AAE"}`, `{"outside":true,"bytes":5}`, `{"outside":true,"bytes":null}`,
+		`{"outside":true,"bytes":"AAEC","override":7}`, `{"outside":true,"bytes":"AAEC","override":{}x}`, `{"outside":true,"bytes":"AAEC","override":}`,
+		`{"outside":true,"bytes":"AAEC",}`,
+	} {
+		_, err := decodeOutside(body)
+		var malformed *registry.MalformedError
+		assert.ErrorAs(t, err, &malformed, body)
+	}
+}
