@@ -135,7 +135,10 @@ func (i *inspector) ChangeSchedule(ctx context.Context, queue, name string, spec
 	if err := i.check(validSchedule(queue, name), spec.Validate()); err != nil {
 		return StoredSchedule{}, fmt.Errorf("changing a schedule: %w", err)
 	}
-	changed, err := i.changeSchedule(ctx, queue, name, func(ScheduleSpec) (ScheduleSpec, error) {
+	changed, err := i.changeSchedule(ctx, queue, name, func(old ScheduleSpec) (ScheduleSpec, error) {
+		if spec.Type == old.Type && spec.Args == nil && spec.Bytes == nil {
+			spec.Args, spec.Bytes = old.Args, old.Bytes
+		}
 		_, err := i.openToSchedule(ctx, queue, spec)
 		return spec, err
 	})

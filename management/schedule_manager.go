@@ -28,7 +28,8 @@ type ScheduleManager interface {
 	// outside of Go. The error wraps ErrUnsupported if this process can't open the queue.
 	CreateSchedule(ctx context.Context, queue, name string, spec ScheduleSpec) (StoredSchedule, error)
 	// ChangeSchedule replaces the specification of a schedule. If that changes its ticks, they
-	// count from now; ticks whose jobs were not put yet are dropped.
+	// count from now; ticks whose jobs were not put yet are dropped. If the type stays and there
+	// are neither Args nor Bytes, the arguments stay too, because a caller may not see them.
 	ChangeSchedule(ctx context.Context, queue, name string, spec ScheduleSpec) (StoredSchedule, error)
 	// PauseSchedule pauses or resumes a schedule. The ticks in between are dropped, whatever the
 	// schedule does about missed ones.
@@ -92,8 +93,8 @@ type StoredSchedule struct {
 	Queue string `json:"queue"`
 	Name  string `json:"name"`
 	ScheduleSpec
-	// ArgsHidden is true if the schedule has arguments that the caller may not see.
-	ArgsHidden bool      `json:"args_hidden,omitempty"`
+	// ArgsHidden is why the arguments are not shown; empty if they are.
+	ArgsHidden string    `json:"args_hidden,omitempty"`
 	Created    time.Time `json:"created"`
 	// Changed is when the specification last changed.
 	Changed time.Time `json:"changed"`
