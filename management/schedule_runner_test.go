@@ -230,3 +230,45 @@ func TestNoTickIsLostOrPutTwice(t *testing.T) {
 		t.Logf("%d ticks, %d processes", wanted, lives.Load())
 	})
 }
+
+// reads counts the calls of a runner.
+type reads struct {
+	driver.Driver
+	notes, writes atomic.Int64
+}
+
+func (r *reads) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
+	if req.Kind == "stored-schedule-hint" {
+		r.notes.Add(int64(req.Limit))
+	}
+	return r.Driver.Notes(ctx, req)
+}
+
+func (r *reads) Drop(ctx context.Context, kind string, keys ...string) error {
+	r.writes.Add(1)
+	return r.Driver.Drop(ctx, kind, keys...)
+}
+
+// The cost of schedules that are not due does not grow with their number: a look reads one note.
+func TestAnIdleRunnerReadsOneNote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &reads{Driver: newMemory(t)}
+		w := newScheduleWorld(t, store)
+		w.open("acme")
+		for n := range 500 {
+			spec := everyMinute()
+			spec.Cron = "0 12 1 1 *"
+			w.create("acme", fmt.Sprint("s", n), spec)
+		}
+		r := w.runner()
+		require.NoError(t, r.Start(t.Context()))
+		time.Sleep(time.Hour)
+		r.Close()
+		assert.LessOrEqual(t, store.notes.Load(), int64(722), "one each five seconds")
+		assert.Zero(t, store.writes.Load())
+		time.Sleep(11 * time.Hour)
+		_, err := r.PutDue(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, w.jobs("acme"), 500)
+	})
+}
