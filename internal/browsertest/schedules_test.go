@@ -21,7 +21,7 @@ func TestRunAScheduleNow(t *testing.T) {
 		b.open(s.url)
 		c.follow(b, "Schedules")
 		b.isOn("Schedules")
-		c.follow(b, "Run now: weekly-bills of acme")
+		c.follow(b, "Run now the schedule")
 		b.isOn("weekly-bills@run-")
 		b.isTold("put by its schedule")
 		b.shows("succeeded") // without a reload
