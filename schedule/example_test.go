@@ -123,7 +123,8 @@ func ExampleSkip() {
 	must(err)
 	s, err := schedule.New(q, schedule.Options{})
 	must(err)
-	anHourAgo := schedule.At(time.Now().Add(-time.Hour))
+	anHourAgo, err := schedule.At(time.Now().Add(-time.Hour))
+	must(err)
 	must(schedule.Skip(ctx, q, "cleaning", time.Now().Add(-2*time.Hour))) // since then it was off
 	must(schedule.Skip(ctx, q, "cleaning", time.Now()))                   // now it is on again
 	must(s.Add("cleaning", anHourAgo, schedule.JobOf(report, func(time.Time) period { return period{} }), schedule.CatchUpAll))

@@ -70,7 +70,7 @@ func TestCommandsOfStoredSchedules(t *testing.T) {
 		}
 		list := ask(0, "list")
 		assert.Contains(t, list, "0 18 * * * Europe/Berlin")
-		assert.Contains(t, list, "failing: queue is draining")
+		assert.Contains(t, list, "failing: queue is; draining")
 		show := ask(0, "show", "mail", "digest")
 		assert.Contains(t, show, `{"to":"ada"}`)
 		assert.Contains(t, show, "missed")
