@@ -2,6 +2,7 @@ package management
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -134,17 +135,23 @@ func (r *ScheduleRunner) run(ctx context.Context) {
 // for programs with a loop of their own.
 func (r *ScheduleRunner) PutDue(ctx context.Context) (next time.Time, err error) {
 	request := driver.NoteRequest{Kind: scheduleHintKind, Limit: 1}
+	var errs []error
 	for {
 		notes, err := r.inspector.store.Admin().Notes(ctx, request)
 		if err != nil {
 			return time.Time{}, fmt.Errorf("reading the schedules that are due: %w", err)
 		}
 		due, next := r.dueOf(ctx, notes)
-		if err := r.putAll(ctx, due); err != nil {
-			return time.Time{}, fmt.Errorf("putting the jobs of schedules: %w", err)
+		errs = append(errs, r.putAll(ctx, due)...)
+		if ctx.Err() != nil {
+			return time.Time{}, fmt.Errorf("putting the jobs of schedules: %w", context.Cause(ctx))
 		}
 		if !next.IsZero() || len(notes) < request.Limit {
-			return next, nil
+			err = errors.Join(errs...)
+			if err != nil {
+				err = fmt.Errorf("putting the jobs of schedules: %w", err)
+			}
+			return next, err
 		}
 		request.From, request.Limit = notes[len(notes)-1].Key+"\x00", hintsAtOnce
 	}
@@ -168,11 +175,10 @@ func (r *ScheduleRunner) dueOf(ctx context.Context, notes []driver.Note) (due []
 }
 
 // putAll works on hints concurrently. The processes on a store do so in different orders, so that
-// each finds that much is done already.
-func (r *ScheduleRunner) putAll(ctx context.Context, due []scheduleHint) error {
+// each finds that much is done already. An error of one does not affect the others.
+func (r *ScheduleRunner) putAll(ctx context.Context, due []scheduleHint) (errs []error) {
 	rand.Shuffle(len(due), func(a, b int) { due[a], due[b] = due[b], due[a] })
 	var mu sync.Mutex // guards errs
-	var errs []error
 	var workers sync.WaitGroup
 	waiting := make(chan scheduleHint)
 	for range min(workersAtOnce, len(due)) {
@@ -191,10 +197,7 @@ func (r *ScheduleRunner) putAll(ctx context.Context, due []scheduleHint) error {
 	}
 	close(waiting)
 	workers.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // follow does what is due for the schedule of a hint, and replaces the hint. It returns the errors
@@ -207,15 +210,27 @@ func (r *ScheduleRunner) follow(ctx context.Context, hint scheduleHint, mayBeDon
 			return err
 		}
 	}
-	var d scheduleDefinition
-	found, err := i.readNote(ctx, scheduleKind, hint.key, &d)
-	switch {
-	case err != nil:
+	note, found, err := i.note(ctx, scheduleKind, hint.key)
+	if err != nil {
 		return err
-	case !found || d.Spec.Paused:
-		if hint.isProbe {
-			return i.store.Admin().Drop(ctx, scheduleHintKind, hint.noteKey())
+	}
+	var d scheduleDefinition
+	if found {
+		if err := json.Unmarshal(note.Value, &d); err != nil {
+			logUnreadableNote(ctx, note, err)
+			return nil
 		}
+	}
+	switch {
+	case !found && hint.isProbe:
+		// A runner may have stored the state after the schedule was deleted.
+		return errors.Join(
+			i.store.Admin().Drop(ctx, scheduleHintKind, hint.noteKey()),
+			i.store.Admin().Drop(ctx, scheduleStateKind, hint.key),
+		)
+	case d.Spec.Paused && hint.isProbe:
+		return i.store.Admin().Drop(ctx, scheduleHintKind, hint.noteKey())
+	case !found, d.Spec.Paused:
 		return i.dropHint(ctx, hint, r.now())
 	case !i.covers(d.Queue):
 		return nil

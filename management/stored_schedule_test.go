@@ -500,6 +500,28 @@ func TestStoredScheduleOfATypeThatOnlyANewProcessKnows(t *testing.T) {
 	})
 }
 
+// A definition that this version can't read must not keep others from running.
+func TestAnUnreadableScheduleDoesNotStopOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newScheduleWorld(t, newMemory(t))
+		w.open("acme")
+		const all = 300 // more than are read at once
+		for n := range all {
+			w.create("acme", fmt.Sprint("s", n), everyMinute())
+		}
+		store, ok := queue.StoreOfGroup(w.group)
+		require.True(t, ok)
+		notes, err := store.Admin().Notes(t.Context(), driver.NoteRequest{Kind: "stored-schedule", Limit: 1})
+		require.NoError(t, err)
+		notes[0].Value = []byte("{")
+		require.NoError(t, store.Admin().Keep(t.Context(), notes...))
+		time.Sleep(time.Minute)
+		_, err = w.runner().PutDue(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, w.jobs("acme"), all-1)
+	})
+}
+
 func TestNewScheduleRunnerNeedsAnInspectorWithQueues(t *testing.T) {
 	_, err := management.NewScheduleRunner(nil)
 	require.ErrorIs(t, err, management.ErrUnsupported)
