@@ -25,7 +25,8 @@ type AuditEntry struct {
 	Time time.Time `json:"time"`
 	// Actor is who acted; empty if unknown.
 	Actor string `json:"actor,omitempty"`
-	// What is the action: an ActionKind, "create", "control", or WhatRefused.
+	// What is the action: an ActionKind, "create", "control", WhatCreateSchedule and the like, or
+	// WhatRefused.
 	What string `json:"what"`
 	// Queue and JobID name the queue and the job, if the action concerned one. For an
 	// action by a filter, Queue is set if the filter names exactly one queue.

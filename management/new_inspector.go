@@ -30,6 +30,7 @@ type store interface {
 	Measure() queue.ProcessMeasures
 	TypeCounts(ctx context.Context) (queue.TypeCounts, error)
 	Decode(r *driver.Record) (*driver.Record, error)
+	HasCodec(queue string) bool
 }
 
 // inspector is the Inspector of this package.

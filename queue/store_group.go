@@ -20,6 +20,7 @@ func (g *queueGroup) store() *Store {
 		now:        time.Now,
 		complete:   g.markComplete,
 		open:       g.open,
+		openNew:    g.openNew,
 		refresh:    func(ctx context.Context) error { return g.announcer.refresh(ctx, g) },
 		measure:    g.measure,
 		setWorkers: g.setWorkers,

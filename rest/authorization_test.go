@@ -30,6 +30,8 @@ type sample struct {
 	body   string
 	// all is true if the request concerns all queues.
 	all bool
+	// also is another right that the request needs.
+	also rest.Action
 	// sum is a part of the answer for one queue, if the answer contains a sum over queues.
 	sum string
 }
@@ -60,32 +62,52 @@ var samples = map[string][]sample{
 	"POST /v2/leases/acknowledge": {{action: rest.ActionWork, target: "/v2/leases/acknowledge", body: `{"acknowledge":[{"token":"TOKEN","complete":{}}]}`}},
 	"POST /v2/leases/heartbeat":   {{action: rest.ActionWork, target: "/v2/leases/heartbeat", body: `{"heartbeats":[{"token":"TOKEN"}]}`}},
 
-	"GET /v2/scopes":       {{action: rest.ActionRead, target: "/v2/scopes", all: true}, {action: rest.ActionRead, target: "/v2/scopes?queue=QUEUE"}},
-	"GET /v2/processes":    {{action: rest.ActionRead, target: "/v2/processes", all: true}},
-	"GET /v2/activity":     {{action: rest.ActionRead, target: "/v2/activity", all: true, sum: `"succeeded":1,"failed":0`}, {action: rest.ActionRead, target: "/v2/activity?queue=QUEUE"}},
-	"GET /v2/diagnosis":    {{action: rest.ActionRead, target: "/v2/diagnosis", all: true}},
-	"GET /v2/schedules":    {{action: rest.ActionRead, target: "/v2/schedules", all: true}},
+	"GET /v2/scopes":                          {{action: rest.ActionRead, target: "/v2/scopes", all: true}, {action: rest.ActionRead, target: "/v2/scopes?queue=QUEUE"}},
+	"GET /v2/processes":                       {{action: rest.ActionRead, target: "/v2/processes", all: true}},
+	"GET /v2/activity":                        {{action: rest.ActionRead, target: "/v2/activity", all: true, sum: `"succeeded":1,"failed":0`}, {action: rest.ActionRead, target: "/v2/activity?queue=QUEUE"}},
+	"GET /v2/diagnosis":                       {{action: rest.ActionRead, target: "/v2/diagnosis", all: true}},
+	"GET /v2/schedules":                       {{action: rest.ActionRead, target: "/v2/schedules", all: true}},
+	"GET /v2/schedules/stored":                {{action: rest.ActionRead, target: "/v2/schedules/stored", all: true}, {action: rest.ActionRead, target: "/v2/schedules/stored?queue=QUEUE"}},
+	"POST /v2/queues/{queue}/schedules":       {{action: rest.ActionSchedule, also: rest.ActionCreate, target: "/v2/queues/QUEUE/schedules", body: `{"name":"nightly","type":"resize","cron":"@daily"}`}},
+	"GET /v2/queues/{queue}/schedules/{name}": {{action: rest.ActionRead, target: "/v2/queues/QUEUE/schedules/nightly"}},
+	"PUT /v2/queues/{queue}/schedules/{name}": {{action: rest.ActionSchedule, also: rest.ActionCreate, target: "/v2/queues/QUEUE/schedules/nightly", body: `{"type":"resize","cron":"@daily"}`}},
+	"PATCH /v2/queues/{queue}/schedules/{name}": {
+		{action: rest.ActionSchedule, target: "/v2/queues/QUEUE/schedules/nightly", body: `{"paused":true}`},
+		{action: rest.ActionSchedule, also: rest.ActionCreate, target: "/v2/queues/QUEUE/schedules/nightly", body: `{"paused":false}`},
+	},
+	"DELETE /v2/queues/{queue}/schedules/{name}":       {{action: rest.ActionSchedule, target: "/v2/queues/QUEUE/schedules/nightly"}},
+	"POST /v2/queues/{queue}/schedules/{name}/trigger": {{action: rest.ActionTrigger, also: rest.ActionCreate, target: "/v2/queues/QUEUE/schedules/nightly/trigger"}},
+
 	"GET /v2/audit":        {{action: rest.ActionRead, target: "/v2/audit", all: true}, {action: rest.ActionRead, target: "/v2/audit?queue=QUEUE"}},
 	"GET /v2/events":       {{action: rest.ActionRead, target: "/v2/events", all: true}},
 	"GET /v2/openapi.json": {{action: rest.ActionRead, target: "/v2/openapi.json", all: true}},
 
-	"GET /{$}":                      {{action: rest.ActionRead, target: "/", all: true}},
-	"GET /jobs":                     {{action: rest.ActionRead, target: "/jobs", all: true}, {action: rest.ActionRead, target: "/jobs?queue=QUEUE"}},
-	"GET /find":                     {{action: rest.ActionRead, target: "/find?id=x", all: true}},
-	"GET /errors":                   {{action: rest.ActionRead, target: "/errors", all: true}, {action: rest.ActionRead, target: "/errors?queue=QUEUE"}},
-	"GET /queues":                   {{action: rest.ActionRead, target: "/queues", all: true}},
-	"GET /queues/{queue}":           {{action: rest.ActionRead, target: "/queues/QUEUE"}},
-	"GET /queues/{queue}/jobs/{id}": {{action: rest.ActionRead, target: "/queues/QUEUE/jobs/one"}},
-	"GET /workers":                  {{action: rest.ActionRead, target: "/workers", all: true}},
-	"GET /diagnosis":                {{action: rest.ActionRead, target: "/diagnosis", all: true}},
-	"GET /schedules":                {{action: rest.ActionRead, target: "/schedules", all: true}},
-	"GET /scopes":                   {{action: rest.ActionRead, target: "/scopes", all: true}},
-	"GET /audit":                    {{action: rest.ActionRead, target: "/audit", all: true}},
-	"GET /live":                     {{action: rest.ActionRead, target: "/live", all: true}},
-	"GET /assets/{path...}":         {{target: "/assets/app.css"}},
-	"POST /theme":                   {{target: "/theme", body: "theme=dark&back=jobs"}},
-	"POST /queues/{queue}/control":  {{action: rest.ActionControl, target: "/queues/QUEUE/control", body: "paused=true"}},
-	"POST /jobs/actions":            append(bulkForm("step=do&which=all", true), bulkForm("step=do&which=all&queue=QUEUE", false)...),
+	"GET /{$}":                             {{action: rest.ActionRead, target: "/", all: true}},
+	"GET /jobs":                            {{action: rest.ActionRead, target: "/jobs", all: true}, {action: rest.ActionRead, target: "/jobs?queue=QUEUE"}},
+	"GET /find":                            {{action: rest.ActionRead, target: "/find?id=x", all: true}},
+	"GET /errors":                          {{action: rest.ActionRead, target: "/errors", all: true}, {action: rest.ActionRead, target: "/errors?queue=QUEUE"}},
+	"GET /queues":                          {{action: rest.ActionRead, target: "/queues", all: true}},
+	"GET /queues/{queue}":                  {{action: rest.ActionRead, target: "/queues/QUEUE"}},
+	"GET /queues/{queue}/jobs/{id}":        {{action: rest.ActionRead, target: "/queues/QUEUE/jobs/one"}},
+	"GET /workers":                         {{action: rest.ActionRead, target: "/workers", all: true}},
+	"GET /diagnosis":                       {{action: rest.ActionRead, target: "/diagnosis", all: true}},
+	"GET /schedules":                       {{action: rest.ActionRead, target: "/schedules", all: true}},
+	"GET /schedules/new":                   {{action: rest.ActionRead, target: "/schedules/new", all: true}},
+	"POST /schedules":                      {{action: rest.ActionSchedule, also: rest.ActionCreate, target: "/schedules", body: "queue=QUEUE&name=nightly&type=resize&cron=@daily"}},
+	"GET /queues/{queue}/schedules/{name}": {{action: rest.ActionRead, target: "/queues/QUEUE/schedules/nightly"}},
+	"POST /queues/{queue}/schedules/{name}": {
+		{action: rest.ActionTrigger, also: rest.ActionCreate, target: "/queues/QUEUE/schedules/nightly", body: "do=trigger"},
+		{action: rest.ActionSchedule, target: "/queues/QUEUE/schedules/nightly", body: "do=pause"},
+		{action: rest.ActionSchedule, also: rest.ActionCreate, target: "/queues/QUEUE/schedules/nightly", body: "do=resume"},
+		{action: rest.ActionSchedule, target: "/queues/QUEUE/schedules/nightly", body: "do=delete&confirmed=yes"},
+	},
+	"GET /scopes":                  {{action: rest.ActionRead, target: "/scopes", all: true}},
+	"GET /audit":                   {{action: rest.ActionRead, target: "/audit", all: true}},
+	"GET /live":                    {{action: rest.ActionRead, target: "/live", all: true}},
+	"GET /assets/{path...}":        {{target: "/assets/app.css"}},
+	"POST /theme":                  {{target: "/theme", body: "theme=dark&back=jobs"}},
+	"POST /queues/{queue}/control": {{action: rest.ActionControl, target: "/queues/QUEUE/control", body: "paused=true"}},
+	"POST /jobs/actions":           append(bulkForm("step=do&which=all", true), bulkForm("step=do&which=all&queue=QUEUE", false)...),
 	"POST /queues/{queue}/jobs/{id}/actions": each(func(kind management.ActionKind) sample {
 		return sample{action: rest.Action(kind), target: "/queues/QUEUE/jobs/one/actions", body: "confirmed=1&" + actionForm(kind)}
 	}),
@@ -231,7 +253,7 @@ type role struct {
 }
 
 func newRoles() []role {
-	actions := []rest.Action{rest.ActionRead, rest.ActionCreate, rest.ActionControl, rest.ActionWork}
+	actions := []rest.Action{rest.ActionRead, rest.ActionCreate, rest.ActionControl, rest.ActionWork, rest.ActionSchedule, rest.ActionTrigger}
 	for _, kind := range management.ActionKinds() {
 		actions = append(actions, rest.Action(kind))
 	}
@@ -272,7 +294,7 @@ func TestAuthorization(t *testing.T) {
 						assert.Less(t, got.status, 400, what)
 					case tenant != "" && asked != tenant:
 						assert.Equal(t, http.StatusNotFound, got.status, what)
-					case !role.may(s.action, asked, all):
+					case !role.may(s.action, asked, all), s.also != "" && !role.may(s.also, asked, all):
 						assert.Equal(t, http.StatusForbidden, got.status, what)
 						assert.NotContains(t, got.body, errNo.Error())
 					default:

@@ -71,11 +71,13 @@ func duplicateError(kind web.Kind, detail string, details *web.Duplicate) error 
 // sentinelOf wraps the sentinel error for a kind of problem. It returns nil if there is none.
 func sentinelOf(kind web.Kind, detail string) error {
 	sentinel, known := map[web.Kind]error{
-		web.KindUnknownQueue:  management.ErrUnknownQueue,
-		web.KindUnsupported:   management.ErrUnsupported,
-		web.KindQueueDraining: amboy.ErrQueueDraining,
-		web.KindQueueClosed:   amboy.ErrQueueClosed,
-		web.KindNotStarted:    amboy.ErrQueueNotStarted,
+		web.KindUnknownQueue:    management.ErrUnknownQueue,
+		web.KindUnsupported:     management.ErrUnsupported,
+		web.KindUnknownSchedule: management.ErrUnknownSchedule,
+		web.KindScheduleExists:  management.ErrScheduleExists,
+		web.KindQueueDraining:   amboy.ErrQueueDraining,
+		web.KindQueueClosed:     amboy.ErrQueueClosed,
+		web.KindNotStarted:      amboy.ErrQueueNotStarted,
 	}[kind]
 	if !known {
 		return nil

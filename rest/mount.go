@@ -37,6 +37,12 @@ const (
 	// ActionReveal ("reveal") shows the arguments and the result of an encrypted job; see
 	// RevealEncrypted.
 	ActionReveal = guard.Reveal
+	// ActionSchedule ("schedule") creates, changes, pauses, resumes and deletes the schedules that
+	// are stored for a queue. All but pausing and deleting also needs ActionCreate for the type of
+	// their jobs, which CreateTypes must allow.
+	ActionSchedule = guard.Schedule
+	// ActionTrigger ("trigger") puts a job of such a schedule now. It also needs ActionCreate.
+	ActionTrigger = guard.Trigger
 )
 
 // Access describes what a request is about to do. Its fields are
@@ -47,8 +53,9 @@ const (
 //   - ID: the ID of the job, if it concerns one. It is empty for lists, for actions on the jobs
 //     that a filter selects, even if the filter names IDs, and for a new job whose ID the
 //     service will generate. A function that denies access to some IDs must deny these too;
-//   - Type: the type of the job for ActionCreate, and each type that a worker asks for. It may
-//     be any text, and is empty for other actions.
+//   - Type: the type of the job for ActionCreate, the type of the jobs of the schedule for
+//     ActionSchedule and ActionTrigger, and each type that a worker asks for. It may be any text,
+//     and is empty for other actions.
 //
 // Its String method describes it for an error or a log.
 type Access = guard.Access
@@ -151,7 +158,7 @@ func TenantOf(queue func(r *http.Request) string) Option {
 }
 
 // MaskArgs sets the function that redacts the arguments and the result of a job: it
-// returns JSON, or nil to hide them. If it panics, or returns invalid JSON, they are
+// returns JSON, or nil to hide them. For the arguments of a schedule, the job has no ID. If it panics, or returns invalid JSON, they are
 // hidden too. It must be safe for concurrent use.
 func MaskArgs(mask func(job management.JobRef, jobType string, args json.RawMessage) json.RawMessage) Option {
 	if mask == nil {

@@ -115,3 +115,21 @@ func ExampleScheduler_List() {
 	// centenary: at 2130-01-01T09:00:00Z, catch up latest, next in the future: true
 	// quarterly: cron 0 6 L jan/3 *, America/New_York, catch up all, next in the future: true
 }
+
+// A schedule that was turned off for a while does not catch up with what it missed.
+func ExampleSkip() {
+	ctx := context.Background()
+	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
+	must(err)
+	s, err := schedule.New(q, schedule.Options{})
+	must(err)
+	anHourAgo, err := schedule.At(time.Now().Add(-time.Hour))
+	must(err)
+	must(schedule.Skip(ctx, q, "cleaning", time.Now().Add(-2*time.Hour))) // since then it was off
+	must(schedule.Skip(ctx, q, "cleaning", time.Now()))                   // now it is on again
+	must(s.Add("cleaning", anHourAgo, schedule.JobOf(report, func(time.Time) period { return period{} }), schedule.CatchUpAll))
+	_, err = s.PutDue(ctx)
+	must(err)
+	fmt.Println(q.Stats(ctx).Total, "jobs")
+	// Output: 0 jobs
+}

@@ -36,6 +36,8 @@ var pages = []struct{ name, path string }{
 	{"job-running", "queues/globex/jobs/bill-0"},
 	{"workers", "workers"},
 	{"schedules", "schedules"},
+	{"schedule", "queues/globex/schedules/weekly-bills"},
+	{"schedule-new", "schedules/new?queue=globex"},
 	{"diagnosis", "diagnosis"},
 	{"scopes", "scopes"},
 	{"audit", "audit"},

@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -90,6 +91,7 @@ func newServiceKeeping(t *testing.T, finished int) *service {
 		rest.Authorize(func(*http.Request, rest.Access) error { return nil }),
 		rest.Actor(func(*http.Request) string { return "Ada" }),
 		rest.Title("Invoices"),
+		rest.CreateTypes("invoice", "step"),
 	)))
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
@@ -156,7 +158,26 @@ func newBusyService(t *testing.T) *service {
 		require.NoError(t, err)
 	}
 	s.keepSchedule("globex")
+	s.storeSchedules("globex", "weekly-bills", "hourly-check")
 	return s
+}
+
+// storeSchedules stores schedules of bills. The first has run, and the others are paused.
+func (s *service) storeSchedules(tenant string, names ...string) {
+	s.t.Helper()
+	s.queue(tenant)
+	manager := s.inspector.(management.ScheduleManager)
+	for n, name := range names {
+		spec := management.ScheduleSpec{
+			Cron: "30 8 * * MON-FRI", Zone: "Europe/Berlin", Paused: n > 0,
+			ScheduledJob: management.ScheduledJob{Type: step.Type().Name, Args: json.RawMessage(`{"name":"Grace"}`)},
+		}
+		_, err := manager.CreateSchedule(s.t.Context(), tenant, name, spec)
+		require.NoError(s.t, err)
+	}
+	run, err := manager.TriggerSchedule(s.t.Context(), tenant, names[0], "")
+	require.NoError(s.t, err)
+	require.NoError(s.t, step.Wait(s.t.Context(), s.queue(tenant), run.ID))
 }
 
 // keepSchedule schedules bills to be printed each night. Another schedule fails, so that the

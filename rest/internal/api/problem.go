@@ -119,4 +119,6 @@ var titles = map[web.Kind]string{
 	web.KindLeaseLost:       "Lease lost",
 	web.KindRanTooLong:      "Time to run is over",
 	web.KindBadToken:        "Invalid token",
+	web.KindUnknownSchedule: "Unknown schedule",
+	web.KindScheduleExists:  "Schedule exists",
 }

@@ -19,7 +19,7 @@ func Routes() []Route {
 	for _, kind := range management.ActionKinds() {
 		acts = append(acts, guard.Action(kind))
 	}
-	return []Route{
+	return append(scheduleRoutes(), []Route{
 		{Method: http.MethodGet, Pattern: "/v2/queues", Actions: read, Name: "listQueues", Summary: "Lists a page of the queues that a filter selects, by name", Input: new(queuesInput), Answers: answers(management.QueuePage{}), serve: listQueues},
 		{Method: http.MethodGet, Pattern: "/v2/totals", Actions: read, Name: "sumQueues", Summary: "Adds up all queues, and describes the busiest", Input: new(none), Answers: answers(management.QueueTotals{}), serve: sumQueues},
 		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}", Actions: read, Name: "getQueue", Summary: "Describes a queue", Input: new(queuePath), Answers: answers(management.Queue{}), serve: getQueue},
@@ -46,7 +46,7 @@ func Routes() []Route {
 		{Method: http.MethodGet, Pattern: "/v2/audit", Actions: read, Name: "listAudit", Summary: "Lists a page of the audit list, the latest entry first", Input: new(auditInput), Answers: answers(management.AuditPage{}), serve: listAudit},
 		{Method: http.MethodGet, Pattern: "/v2/events", Actions: read, Name: "watchQueues", Summary: "Sends the queues, or the busiest of more than 1000, now and after changes, as server-sent events with the name \"queues\" and a QueuePage as data", Input: new(eventsInput), Answers: map[int]any{http.StatusOK: nil}, serve: watchQueues},
 		{Method: http.MethodGet, Pattern: "/v2/openapi.json", Actions: read, Name: "getDescription", Summary: "Describes this interface", Input: new(none), Answers: map[int]any{http.StatusOK: nil}, serve: describe},
-	}
+	}...)
 }
 
 func answers(value any) map[int]any { return map[int]any{http.StatusOK: value} }

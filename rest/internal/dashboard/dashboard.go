@@ -18,8 +18,8 @@ type Options struct {
 	// do. It is required. The inspectors of one handler should wrap one Share, so that
 	// many open pages cost little.
 	Inspector func(r *http.Request) management.Inspector
-	// Allowed reports whether a request may perform an action (a management.ActionKind, or
-	// "control") in a queue, so that pages offer only what works. It protects nothing;
+	// Allowed reports whether a request may perform an action (a management.ActionKind,
+	// "control", "schedule" or "trigger") in a queue, so that pages offer only what works. It protects nothing;
 	// Inspector does. Default: everything is offered.
 	Allowed func(r *http.Request, action, queue string) bool
 	// Title is the title of the site. Default: "Amboy".
@@ -47,8 +47,8 @@ func New(options Options) *Dashboard {
 type Route struct {
 	// Method and Pattern are as http.ServeMux takes them.
 	Method, Pattern string
-	// Actions are the actions that the route can lead to: "read", "control" or one of
-	// management.ActionKinds. A route without actions is open to every client.
+	// Actions are the actions that the route can lead to: "read", "control", "schedule",
+	// "trigger" or one of management.ActionKinds. A route without actions is open to every client.
 	Actions []string
 	// Description describes the route.
 	Description string
@@ -65,7 +65,7 @@ func (d *Dashboard) Routes() []Route {
 	for _, kind := range management.ActionKinds() {
 		acts = append(acts, string(kind))
 	}
-	return []Route{
+	return append(d.scheduleRoutes(), []Route{
 		{"GET", "/{$}", read, "overview of all queues", d.page(d.overview)},
 		{"GET", "/jobs", read, "jobs that a filter selects", d.page(d.jobs)},
 		{"GET", "/find", read, "the job with an ID", d.page(d.find)},
@@ -74,7 +74,6 @@ func (d *Dashboard) Routes() []Route {
 		{"GET", "/queues/{queue}", read, "one queue", d.page(d.queue)},
 		{"GET", "/queues/{queue}/jobs/{id}", read, "one job", d.page(d.job)},
 		{"GET", "/workers", read, "processes and what they run", d.page(d.workers)},
-		{"GET", "/schedules", read, "schedules that processes run", d.page(d.schedules)},
 		{"GET", "/diagnosis", read, "what is wrong with the store", d.page(d.diagnosis)},
 		{"GET", "/scopes", read, "scopes that are held", d.page(d.scopes)},
 		{"GET", "/audit", read, "audit list", d.page(d.audit)},
@@ -84,5 +83,5 @@ func (d *Dashboard) Routes() []Route {
 		{"POST", "/queues/{queue}/jobs/{id}/actions", acts, "act on one job", d.form(d.actOnOne)},
 		{"POST", "/queues/{queue}/control", []string{"read", "control"}, "pause, resume, drain, limits", d.form(d.control)},
 		{"POST", "/theme", nil, "light, dark or system colors", d.form(d.theme)},
-	}
+	}...)
 }

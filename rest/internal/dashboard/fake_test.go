@@ -18,6 +18,9 @@ import (
 // fake is an Inspector with invented data. It records the calls, and returns err if that is
 // set.
 type fake struct {
+	// spec is that of the schedule that was last created or changed.
+	spec management.ScheduleSpec
+
 	now time.Time
 	err error
 	// text replaces every text that may come from users.

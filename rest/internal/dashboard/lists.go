@@ -43,18 +43,6 @@ func (d *Dashboard) workers(w http.ResponseWriter, r *http.Request) error {
 	return d.show(w, http.StatusOK, "workers", d.view(r, "workers", "Workers", data))
 }
 
-func (d *Dashboard) schedules(w http.ResponseWriter, r *http.Request) error {
-	err := refuseUnknown(r.URL.Query())
-	if err != nil {
-		return err
-	}
-	schedules, err := d.options.Inspector(r).Schedules(r.Context())
-	if err != nil {
-		return err
-	}
-	return d.show(w, http.StatusOK, "schedules", d.view(r, "schedules", "Schedules", schedules))
-}
-
 // finding is a finding of the page of the diagnosis.
 type finding struct {
 	management.Finding

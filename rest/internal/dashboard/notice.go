@@ -24,6 +24,9 @@ func notice(query url.Values) string {
 	if did == "control" {
 		return "The controls of the queue were changed."
 	}
+	if text, ok := scheduleNotices[did]; ok {
+		return text
+	}
 	texts, found := actionTexts[management.ActionKind(did)]
 	done, err := strconv.Atoi(query.Get("done"))
 	skipped, err2 := strconv.Atoi(query.Get("skipped"))

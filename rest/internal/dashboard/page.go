@@ -213,10 +213,10 @@ var templates = sync.OnceValue(parseTemplates)
 // and the shared parts.
 func parseTemplates() map[string]*template.Template {
 	shared := template.Must(template.New("layout.html").Funcs(functions).
-		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/chart.html"))
+		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/chart.html", "templates/schedule-parts.html"))
 	pages := map[string]*template.Template{}
 	for _, name := range []string{
-		"overview", "jobs", "errors", "act", "confirm", "job", "queues", "queue", "workers", "schedules", "diagnosis", "scopes", "audit", "problem",
+		"overview", "jobs", "errors", "act", "confirm", "job", "queues", "queue", "workers", "schedules", "schedule", "schedule-new", "schedule-delete", "diagnosis", "scopes", "audit", "problem",
 	} {
 		pages[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
 	}

@@ -32,7 +32,7 @@ var addresses = []string{
 	"/queues/billing", "/queues/mail?did=control",
 	"/queues/billing/jobs/failed", "/queues/billing/jobs/running?did=retry&done=1&skipped=0", "/queues/billing/jobs/close-month?distance=5",
 	"/queues/_/jobs/a%2Fb%20c%3Fd%23e", "/queues/billing/jobs/_..", "/queues/billing/jobs/bare",
-	"/workers", "/schedules", "/diagnosis", "/scopes", "/scopes?name=a&queue=b&cursor=c", "/audit", "/audit?cursor=c",
+	"/workers", "/schedules", "/schedules?name=a&queue=b&cursor=c", "/schedules/new", "/schedules/new?queue=mail", "/queues/billing/schedules/a%2Fb", "/diagnosis", "/scopes", "/scopes?name=a&queue=b&cursor=c", "/audit", "/audit?cursor=c",
 }
 
 func TestPages(t *testing.T) {
@@ -44,7 +44,7 @@ func TestPages(t *testing.T) {
 		for _, prefix := range []string{"", "/ops/a-b"} {
 			s := newSite(inspector, prefix)
 			for _, address := range addresses {
-				if strings.HasPrefix(address, "/queues/") && !strings.Contains(address, "/jobs/") && name != "full" {
+				if strings.HasPrefix(address, "/queues/") && !strings.Contains(address, "/jobs/") && !strings.Contains(address, "/schedules/") && name != "full" {
 					continue // the queue does not exist
 				}
 				t.Run(name+" "+prefix+address, func(t *testing.T) {
@@ -190,7 +190,8 @@ func TestEmptyPages(t *testing.T) {
 		"/errors?error=a":    "No failed job matches",
 		"/queues":            "No queues yet",
 		"/workers":           "No process is known",
-		"/schedules":         "No process runs a schedule",
+		"/schedules":         "No schedule is stored",
+		"/schedules?name=a":  "No stored schedule matches",
 		"/diagnosis":         "Nothing is wrong with the store",
 		"/scopes":            "No scope is held",
 		"/scopes?name=a":     "No such scope is held",
@@ -252,6 +253,9 @@ func TestInvalidAddressesAreRefused(t *testing.T) {
 		"/queues/billing?x=1":                 "x",
 		"/workers?x=1":                        "x",
 		"/schedules?x=1":                      "x",
+		"/schedules?queue=_x":                 "queue",
+		"/schedules/new?x=1":                  "x",
+		"/queues/billing/schedules/a?x=1":     "x",
 		"/diagnosis?x=1":                      "x",
 		"/scopes?x=1":                         "x",
 		"/audit?x=1":                          "x",

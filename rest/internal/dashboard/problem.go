@@ -35,16 +35,20 @@ type problem struct {
 // are for failures of other kinds.
 var (
 	kindTitles = map[web.Kind]string{
-		web.KindUnknownQueue: "No such queue",
-		web.KindJobNotFound:  "No such job",
-		web.KindState:        "The job's state does not allow that",
-		web.KindUnsupported:  "That is not supported here",
+		web.KindUnknownQueue:    "No such queue",
+		web.KindJobNotFound:     "No such job",
+		web.KindState:           "The job's state does not allow that",
+		web.KindUnsupported:     "That is not supported here",
+		web.KindUnknownSchedule: "No such schedule",
+		web.KindScheduleExists:  "The schedule exists",
 	}
 	kindHints = map[web.Kind]string{
-		web.KindUnknownQueue: "See the list of queues.",
-		web.KindJobNotFound:  "It may have been deleted, or removed some time after it ended.",
-		web.KindState:        "Nothing was changed. The job may have changed since the page was loaded. Reload it and try again.",
-		web.KindUnsupported:  "Nothing was changed.",
+		web.KindUnknownQueue:    "See the list of queues.",
+		web.KindJobNotFound:     "It may have been deleted, or removed some time after it ended.",
+		web.KindState:           "Nothing was changed. The job may have changed since the page was loaded. Reload it and try again.",
+		web.KindUnsupported:     "Nothing was changed.",
+		web.KindUnknownSchedule: "It may have been deleted. See the list of schedules.",
+		web.KindScheduleExists:  "Nothing was changed. Choose another name, or change the schedule that has it.",
 	}
 	statusTitles = map[int]string{
 		http.StatusBadRequest:            "That is not valid",

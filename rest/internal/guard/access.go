@@ -26,11 +26,15 @@ const (
 	Work Action = "work"
 	// Reveal shows the arguments and the result of an encrypted job.
 	Reveal Action = "reveal"
+	// Schedule creates, changes, pauses, resumes and deletes stored schedules.
+	Schedule Action = "schedule"
+	// Trigger puts a job of a stored schedule now.
+	Trigger Action = "trigger"
 )
 
 // Actions lists all actions.
 func Actions() []Action {
-	actions := []Action{Read, Create, Control, Work, Reveal}
+	actions := []Action{Read, Create, Control, Work, Reveal, Schedule, Trigger}
 	for _, kind := range management.ActionKinds() {
 		actions = append(actions, Action(kind))
 	}
@@ -39,7 +43,8 @@ func Actions() []Action {
 
 // Access describes what a request is about to do. One request may need several.
 type Access struct {
-	// Action is the action: "read", "create", "control", "work", "reveal", or a management.ActionKind.
+	// Action is the action: "read", "create", "control", "work", "reveal", "schedule",
+	// "trigger", or a management.ActionKind.
 	Action Action
 	// Queue is the name of the queue. It identifies the tenant if the program has a queue
 	// for each tenant.
@@ -52,7 +57,8 @@ type Access struct {
 	// denies access to some IDs must deny these too.
 	ID string
 	// Type is the type of the job for Create, and each type of jobs that a worker asks for
-	// in a lease. It may be any text. It is empty otherwise.
+	// in a lease. It may be any text. For Schedule and Trigger it is the type of the jobs of
+	// the schedule; empty if the schedule does not exist. It is empty otherwise.
 	Type string
 }
 

@@ -130,7 +130,7 @@ func TestEmptyAnswersMatchTheDescription(t *testing.T) {
 	d := newDescription(t)
 	for path, methods := range d.Paths {
 		if _, is := methods["get"]; is {
-			target := strings.NewReplacer("{queue}", "one", "{id}", "two").Replace(path)
+			target := strings.NewReplacer("{queue}", "one", "{id}", "two", "{name}", "two").Replace(path)
 			status, err := d.send(t, rest.Handler(&empty{}, everybody), generatedRequest{path: path, method: http.MethodGet, target: target})
 			require.NoError(t, err, path)
 			assert.Equal(t, http.StatusOK, status)
@@ -439,4 +439,30 @@ func (d *description) schema(place string) (*jsonschema.Schema, error) {
 		d.compiled[place] = compiled
 	}
 	return d.compiled[place], nil
+}
+
+func (*empty) StoredSchedules(context.Context, management.ScheduleFilter, management.PageRequest) (management.StoredSchedulePage, error) {
+	return management.StoredSchedulePage{}, nil
+}
+
+func (*empty) StoredSchedule(context.Context, string, string) (management.StoredSchedule, error) {
+	return management.StoredSchedule{}, nil
+}
+
+func (*empty) CreateSchedule(context.Context, string, string, management.ScheduleSpec) (management.StoredSchedule, error) {
+	return management.StoredSchedule{}, nil
+}
+
+func (*empty) ChangeSchedule(context.Context, string, string, management.ScheduleSpec) (management.StoredSchedule, error) {
+	return management.StoredSchedule{}, nil
+}
+
+func (*empty) PauseSchedule(context.Context, string, string, bool) (management.StoredSchedule, error) {
+	return management.StoredSchedule{}, nil
+}
+
+func (*empty) DeleteSchedule(context.Context, string, string) error { return nil }
+
+func (*empty) TriggerSchedule(context.Context, string, string, string) (management.Created, error) {
+	return management.Created{}, nil
 }

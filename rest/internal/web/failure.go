@@ -99,6 +99,8 @@ const (
 	KindLeaseLost       Kind = "lease-lost"
 	KindRanTooLong      Kind = "time-to-run"
 	KindBadToken        Kind = "invalid-token"
+	KindUnknownSchedule Kind = "unknown-schedule"
+	KindScheduleExists  Kind = "schedule-exists"
 )
 
 // ErrTooManyWaitingOfClient is the error of a request that would have to wait for jobs while
@@ -213,6 +215,10 @@ func FailureOf(ctx context.Context, err error) *Failure {
 		return &Failure{Status: http.StatusConflict, Kind: KindState, Text: textOf(state)}
 	case errors.Is(err, management.ErrUnknownQueue):
 		return &Failure{Status: http.StatusNotFound, Kind: KindUnknownQueue, Text: textOf(named(err, management.ErrUnknownQueue))}
+	case errors.Is(err, management.ErrUnknownSchedule):
+		return &Failure{Status: http.StatusNotFound, Kind: KindUnknownSchedule, Text: textOf(named(err, management.ErrUnknownSchedule))}
+	case errors.Is(err, management.ErrScheduleExists):
+		return &Failure{Status: http.StatusConflict, Kind: KindScheduleExists, Text: textOf(named(err, management.ErrScheduleExists))}
 	case errors.Is(err, management.ErrUnsupported):
 		return answer(http.StatusConflict, KindUnsupported)
 	case amboy.IsDuplicateJobScopeError(err):

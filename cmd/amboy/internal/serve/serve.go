@@ -91,6 +91,7 @@ type server struct {
 	pinlater    *pinlater.Server                // nil if it is not served
 	group       amboy.QueueGroup
 	dispatcher  *outside.Dispatcher
+	schedules   *management.ScheduleRunner
 	access      *access
 	// ports are what was started, in that order. ended has room for one error: that of the
 	// first port that ended by itself.
@@ -145,6 +146,9 @@ func (s *server) start(ctx context.Context, out io.Writer) (r *reloading, err er
 	r, err = s.newReloading(ctx, out)
 	if err == nil {
 		err = s.startHTTP()
+	}
+	if err == nil {
+		err = s.schedules.Start(context.WithoutCancel(ctx)) // until stop
 	}
 	if err == nil && s.Workq != "" {
 		err = s.startWorkq() //nolint:contextcheck // Close ends its goroutines.
@@ -214,6 +218,10 @@ func (s *server) startHTTP() error {
 	if err != nil {
 		return err
 	}
+	s.schedules, err = management.NewScheduleRunner(inspector)
+	if err != nil {
+		return err
+	}
 	metrics, err := promamboy.Handler(inspector, promamboy.Options{})
 	if err != nil {
 		return err
@@ -278,6 +286,9 @@ func (s *server) stop(ctx context.Context) (err error) {
 	}
 	if s.pinlater != nil {
 		err = errors.Join(err, s.pinlater.Close(soon)) // it has goroutines before its port
+	}
+	if s.schedules != nil {
+		s.schedules.Close()
 	}
 	if s.dispatcher != nil {
 		err = errors.Join(err, s.dispatcher.Close(ctx))

@@ -299,3 +299,16 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		assert.NotContains(t, err.Error(), "secret")
 	}
 }
+
+func TestStoredSchedulesRunAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	r := started(t, dir)
+	client := &http.Client{Transport: &http.Transport{}}
+	status, body := r.call(client, http.MethodPost, "/v2/queues/hello/schedules", r.token, `{"name":"often","every":"1s","type":"greet","outside":true}`)
+	require.Equal(t, http.StatusCreated, status, body)
+	r.stop()
+	r = started(t, dir)
+	status, body = r.call(client, http.MethodPost, "/v2/leases", r.token, `{"queues":["hello"],"types":["greet"],"wait":"30s"}`)
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, `"often@20`)
+}
