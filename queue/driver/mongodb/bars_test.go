@@ -1,6 +1,7 @@
 package mongodb_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -8,11 +9,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/event"
 	"go.mongodb.org/mongo-driver/mongo"
 
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/registry"
 )
 
 // openAll opens drivers, each with a client of its own as in another process, which have claimed
@@ -74,7 +77,7 @@ func TestASweepOfADeadProcessIsTakenOver(t *testing.T) {
 		}
 		_, err := s.Collection("work.group").DeleteOne(t.Context(), map[string]string{"_id": "queue.holder"})
 		require.NoError(t, err)
-		pass(17 * time.Second)
+		pass(45 * time.Second)
 		assert.Len(t, claimAll(t, drivers[2], request("owner", 1, "queue")), 1)
 	})
 }
@@ -105,6 +108,54 @@ func TestAProcessThatOnlyInsertsHadChangeStreamsAndSwept(t *testing.T) {
 		assert.Zero(t, s.Commands().Total(), s.Commands())
 		putAll(t, d, plainRecord("another"))
 	})
+}
+
+// The sort of the documents that want a scope kept all of their bodies, and so failed with many
+// large ones.
+func TestTheSortOfLargeJobsThatWantAScopeFailed(t *testing.T) {
+	s := mongotest.Open(t, mongotest.StandIn())
+	d := openOn(t, s)
+	wants := func(r *driver.Record) {
+		r.RequiredScopes = []string{"s"}
+		r.Job = registry.NewSealedBody(make([]byte, 1<<20))
+	}
+	putAll(t, d, plainRecord("first", wants))
+	// As if other processes had put them at the same time, all are ready.
+	for i := range 105 {
+		putAll(t, d, plainRecord(fmt.Sprint("large", i), wants))
+	}
+	_, err := s.Collection("work.group").UpdateMany(t.Context(), map[string]any{"line.in": "scope"},
+		map[string]any{"$set": map[string]any{"line.in": "ready"}, "$unset": map[string]any{"line.scope": ""}})
+	require.NoError(t, err)
+	running := claimAll(t, d, request("owner", 1, "queue"))
+	require.Len(t, running, 1)
+	endAll(t, d, running...)
+	assert.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
+}
+
+// A claim that chooses from many candidates read all of their bodies.
+func TestAClaimReadTheBodiesOfAllCandidates(t *testing.T) {
+	s := mongotest.Open(t, mongotest.StandIn())
+	size := 0
+	client, err := mongo.Connect(t.Context(), s.ClientOptions().SetMonitor(&event.CommandMonitor{
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			if e.CommandName == "aggregate" || e.CommandName == "find" {
+				size = max(size, len(e.Reply))
+			}
+		},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+	d := openOn(t, s, func(o *mongodb.Options) { o.Client, o.ClaimWindow = client, 300 })
+	var records []*driver.Record
+	for i := range 300 {
+		records = append(records, plainRecord(fmt.Sprint(i), func(r *driver.Record) { r.Job = registry.NewSealedBody(make([]byte, 10_000)) }))
+	}
+	putAll(t, d, records...)
+	running := claimAll(t, d, request("owner", 1, "queue"))
+	require.Len(t, running, 1)
+	assert.Len(t, running[0].Job.Raw(), 10_000)
+	assert.Less(t, size, 300*1000)
 }
 
 // heard counts the batches of events that drivers receive.

@@ -142,7 +142,7 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	l := &claimQuery{
-		Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, except: c.except,
+		Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, wanted: map[string]int{}, except: c.except,
 		rooms: c.typeRooms,
 	}
 	l.req.Limit -= c.ready

@@ -22,8 +22,10 @@ import (
 
 const (
 	// sweepEvery is the interval of sweeps while a dead process may have left work
-	// undone.
-	sweepEvery = 5 * time.Second
+	// undone, and sweepSeldom the one that it grows to while documents wait and nothing
+	// happens.
+	sweepEvery  = 5 * time.Second
+	sweepSeldom = 30 * time.Second
 	// sweepBatch is the maximum number of ended documents, of jobs that others wait for, and
 	// of interrupted retries that one sweep reads.
 	sweepBatch = 1000
@@ -68,17 +70,20 @@ type sweeper struct {
 	// handovers are the revisions of the next attempts that the last sweep found, by _id.
 	handovers map[string]int64
 	beats     int // makes each state that is written another one
+	// interval is the time until the next sweep, if this one leaves something.
+	interval time.Duration
 }
 
 const (
 	sweepDuty = "sweep"
-	// sweepDutyTime is how long the duty lasts after a sweep began.
+	// sweepDutyTime is how long the duty lasts after a sweep began, and how long others wait
+	// after the next one should have begun before they sweep themselves.
 	sweepDutyTime = 2 * sweepEvery
 	// sweepJitter is the maximum time by which sweeps of processes without the duty are
 	// delayed, so that one of them is first and the others hear of it.
 	sweepJitter = time.Second
 	// deafSweep is the interval of sweeps of a process that does not hear of changes.
-	deafSweep = 30 * time.Second
+	deafSweep = time.Minute
 )
 
 // handoverTime is longer than a retry takes from its first write to its last.
@@ -212,8 +217,8 @@ func (s *sweeper) watch() {
 	}
 }
 
-// again requests another sweep after sweepEvery.
-func (s *sweeper) again() { s.change(func() { s.in(sweepEvery) }) }
+// again requests another sweep after the interval.
+func (s *sweeper) again() { s.change(func() { s.in(s.interval) }) }
 
 // force requests a sweep by this process at once.
 func (s *sweeper) force() { s.change(func() { s.forced = true }) }
@@ -289,14 +294,15 @@ const (
 	sweepLeaves = "leaves" // the owner closes
 )
 
-// hear is called when the duty's document has changed.
-func (s *sweeper) hear(state string) {
+// hear is called when the duty's document has changed. Another sweep follows after an interval
+// unless nothing is left.
+func (s *sweeper) hear(state string, interval time.Duration) {
 	s.change(func() {
 		switch state {
 		case sweepBegins:
 			s.mine = false
 			s.rest()
-			s.takeover = s.after(sweepDutyTime)
+			s.takeover = s.after(interval + sweepDutyTime)
 			s.committed.clear()
 		case sweepDone:
 			s.takeover = time.Time{}
@@ -312,15 +318,17 @@ func (d *Driver) sweepHeard(e event) {
 	if len(e.Document) > 0 {
 		raw = e.Document
 	}
-	beat, _ := raw.Lookup("beat").StringValueOK()
-	if owner, state, ok := strings.Cut(beat, " "); ok && owner != d.barrier.id {
-		state, _, _ = strings.Cut(state, " ")
-		if state == sweepWakes {
-			d.subscribers.Notify(driver.Anywhere)
-			return
-		}
-		d.sweeper.hear(state)
+	text, _ := raw.Lookup("beat").StringValueOK()
+	beat := strings.Fields(text)
+	if len(beat) != 4 || beat[0] == d.barrier.id {
+		return
 	}
+	if beat[1] == sweepWakes {
+		d.subscribers.Notify(driver.Anywhere)
+		return
+	}
+	interval, _ := time.ParseDuration(beat[3])
+	d.sweeper.hear(beat[1], max(interval, sweepEvery))
 }
 
 // takeSweep takes the duty to sweep. It returns false if another process has it.
@@ -369,7 +377,7 @@ func (d *Driver) beatSweep(ctx context.Context, filter bson.D, state string, unt
 	set := field("$set", bson.D{
 		{Key: "owner", Value: d.barrier.id},
 		{Key: "until", Value: until},
-		{Key: "beat", Value: fmt.Sprintf("%s %s %d", d.barrier.id, state, d.sweeper.beats)},
+		{Key: "beat", Value: fmt.Sprintf("%s %s %d %s", d.barrier.id, state, d.sweeper.beats, d.sweeper.interval)},
 	})
 	return attempts(ctx, func() error {
 		_, failure := d.control.UpdateOne(ctx, filter, set, options.Update().SetUpsert(upsert))
@@ -437,6 +445,10 @@ type leftovers struct {
 func (d *Driver) sweepOnce(ctx context.Context) error {
 	s := &d.sweeper
 	what, forced := s.begin()
+	s.interval = min(max(2*s.interval, sweepEvery), sweepSeldom)
+	if what.ready || d.avoided.any() || !s.hears {
+		s.interval = sweepEvery
+	}
 	if what.everything && d.isReplica {
 		won, err := d.takeSweep(ctx)
 		if err != nil {
@@ -515,6 +527,9 @@ func (d *Driver) sweepNow(ctx context.Context, what sweepQuery) (left bool, err 
 		note("waking other processes", d.wakeOthers(ctx))
 	}
 	some := len(found.settle)+len(found.handovers)+len(found.legacy) > 0
+	if some || len(misplaced) > 0 {
+		s.interval = sweepEvery
+	}
 	return some || s.scopes.left || s.awaited.left, errors.Join(failures...)
 }
 
@@ -527,7 +542,7 @@ func (d *Driver) misplaced(ctx context.Context, scopes scopeSet) (scopeSet, erro
 	}
 	holders := map[key][]string{}
 	if len(queries) > 0 {
-		only := options.Find().SetProjection(bson.D{{Key: "scopes", Value: 1}, {Key: "group", Value: 1}})
+		only := options.Find().SetBatchSize(2 * sweepBatch).SetProjection(bson.D{{Key: "scopes", Value: 1}, {Key: "group", Value: 1}})
 		err := d.each(ctx, either(queries...), only, func(doc *document) error {
 			for _, scope := range doc.Scopes {
 				k := key{doc.Group, keyOf(scope)}
