@@ -109,7 +109,7 @@ func compareFields(prefix string, before, after bson.D, updated *bson.D, removed
 // changeStream is the cursor of a change stream on a collection, or on a database.
 type changeStream struct {
 	db, name string // name is empty for a database
-	position int // the number of events of the server that it has passed
+	position int    // the number of events of the server that it has passed
 	lookup   bool
 	closed   bool // by an invalidate event
 	pipeline []stage

@@ -101,7 +101,7 @@ func (c *collection) find(tx *transaction, sel selection) ([]match, error) {
 	found := c.run(tx, q, p, enough)
 	sortStable(found, order, func(m match) bson.D { return m.doc.fields })
 	if len(order) > 0 && !p.ordered {
-		err = checkSort(found[:min(enough, int64(len(found)))])
+		err = checkSort(found[:min(enough, int64(len(found)))], c.sortMemory)
 	}
 	if err != nil {
 		return nil, err
@@ -109,18 +109,14 @@ func (c *collection) find(tx *transaction, sel selection) ([]match, error) {
 	return found[min(sel.skip, int64(len(found))):min(enough, int64(len(found)))], nil
 }
 
-// maxSortMemory is how much a sort without an index may keep in memory. See
-// https://www.mongodb.com/docs/manual/reference/limits/#mongodb-limit-Sort-Operations.
-const maxSortMemory = 100 << 20
-
 // checkSort refuses a sort that has to keep too much.
-func checkSort(kept []match) error {
+func checkSort(kept []match, most int) error {
 	size := 0
 	for _, m := range kept {
 		size += len(m.doc.raw)
 	}
-	if size > maxSortMemory {
-		return errorf(codeQueryExceededMemory, "Executor error during find command :: caused by :: Sort exceeded memory limit of %d bytes, but did not opt in to external sorting.", maxSortMemory)
+	if size > most {
+		return errorf(codeQueryExceededMemory, "Executor error during find command :: caused by :: Sort exceeded memory limit of %d bytes, but did not opt in to external sorting.", most)
 	}
 	return nil
 }

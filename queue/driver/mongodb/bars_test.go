@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/event"
 	"go.mongodb.org/mongo-driver/mongo"
 
@@ -75,7 +76,7 @@ func TestASweepOfADeadProcessIsTakenOver(t *testing.T) {
 		for _, d := range drivers[:2] { // one of them or the third sweeps
 			require.NoError(t, d.Close(t.Context()))
 		}
-		_, err := s.Collection("work.group").DeleteOne(t.Context(), map[string]string{"_id": "queue.holder"})
+		_, err := s.Collection("work.group").DeleteOne(t.Context(), bson.M{"_id": "queue.holder"})
 		require.NoError(t, err)
 		pass(45 * time.Second)
 		assert.Len(t, claimAll(t, drivers[2], request("owner", 1, "queue")), 1)
@@ -113,24 +114,25 @@ func TestAProcessThatOnlyInsertsHadChangeStreamsAndSwept(t *testing.T) {
 // The sort of the documents that want a scope kept all of their bodies, and so failed with many
 // large ones.
 func TestTheSortOfLargeJobsThatWantAScopeFailed(t *testing.T) {
-	s := mongotest.Open(t, mongotest.StandIn())
-	d := openOn(t, s)
+	s := newStoreOf(t, mongotest.Options{SortMemory: 1 << 20})
+	d := s.open()
 	wants := func(r *driver.Record) {
 		r.RequiredScopes = []string{"s"}
-		r.Job = registry.NewSealedBody(make([]byte, 1<<20))
+		r.Job = registry.NewSealedBody(make([]byte, 20_000))
 	}
-	putAll(t, d, plainRecord("first", wants))
-	// As if other processes had put them at the same time, all are ready.
-	for i := range 105 {
-		putAll(t, d, plainRecord(fmt.Sprint("large", i), wants))
+	var records []*driver.Record
+	for i := range 100 {
+		records = append(records, plainRecord(fmt.Sprint(i), wants))
 	}
-	_, err := s.Collection("work.group").UpdateMany(t.Context(), map[string]any{"line.in": "scope"},
-		map[string]any{"$set": map[string]any{"line.in": "ready"}, "$unset": map[string]any{"line.scope": ""}})
+	putAll(t, d, records...)
+	// As if many processes had put them at the same time, all are ready.
+	jobs := s.jobs(true)
+	_, err := jobs.UpdateMany(t.Context(), bson.M{"line.in": "scope"}, bson.M{"$set": bson.M{"line.in": "ready"}, "$unset": bson.M{"line.scope": ""}})
 	require.NoError(t, err)
-	running := claimAll(t, d, request("owner", 1, "queue"))
-	require.Len(t, running, 1)
-	endAll(t, d, running...)
-	assert.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
+	require.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
+	n, err := jobs.CountDocuments(t.Context(), bson.M{"line.in": "scope"})
+	require.NoError(t, err)
+	assert.EqualValues(t, 99, n, "the others wait for the scope")
 }
 
 // A claim that chooses from many candidates read all of their bodies.

@@ -54,7 +54,7 @@ type claimQuery struct {
 	windows map[string]int
 	// wanted are the numbers of records that may be claimed, by queue.
 	wanted map[string]int
-	except  kindSet
+	except kindSet
 	// rooms are what the limits of types leave, by queue that has some.
 	rooms map[string]*typelimit.Room
 	// avoids are the numbers of documents to leave alone, by queue.

@@ -55,6 +55,7 @@ type Driver struct {
 	claimed    queueSet
 	sweeper    sweeper
 	transacted transacted
+	skew       skew
 	announcer  announcer
 
 	subscribers driver.Subscribers
