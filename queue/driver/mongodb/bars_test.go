@@ -223,5 +223,16 @@ func TestEachPutWokeBusyProcesses(t *testing.T) {
 		count()
 		putAll(t, drivers[0], plainRecord("another"))
 		assert.Equal(t, 2, count())
+		// A job that is put before the change stream shows such changes again is heard of too.
+		require.Len(t, claimAll(t, drivers[0], request("owner", 1, "queue")), 1)
+		require.Empty(t, claimAll(t, drivers[3], request("owner", 1, "queue")))
+		count()
+		putAll(t, drivers[4], plainRecord("third"))
+		require.Len(t, claimAll(t, drivers[3], request("owner", 1, "queue")), 1)
+		pass(time.Minute)
+		alone := heard(drivers[3:4])
+		require.Empty(t, claimAll(t, drivers[3], request("owner", 1, "queue")))
+		putAll(t, drivers[4], plainRecord("fourth"))
+		assert.NotZero(t, alone())
 	})
 }
