@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,14 +163,13 @@ func TestAClaimReadTheBodiesOfAllCandidates(t *testing.T) {
 
 // heard counts the batches of events that drivers receive.
 func heard(drivers []*mongodb.Driver) (count func() int) {
-	var n int
+	var n atomic.Int64
 	for _, d := range drivers {
-		d.SubscribeToClaimable(func(driver.Change) { n++ })
+		d.SubscribeToClaimable(func(driver.Change) { n.Add(1) })
 	}
 	return func() int {
 		synctest.Wait()
-		defer func() { n = 0 }()
-		return n
+		return int(n.Swap(0))
 	}
 }
 
@@ -187,17 +187,16 @@ func TestEachEndWokeEveryProcess(t *testing.T) {
 		count()
 		endAll(t, drivers[0], running...)
 		assert.Zero(t, count(), "nobody waits for the end")
-		var ends int
-		defer drivers[1].Subscribe(func(driver.Change) { ends++ })()
+		var ends atomic.Int64
+		defer drivers[1].Subscribe(func(driver.Change) { ends.Add(1) })()
 		pass(time.Second)
-		ends = 0
 		putAll(t, drivers[0], plainRecord("other"))
 		running = claimAll(t, drivers[0], request("owner", 1, "queue"))
 		pass(time.Second)
-		ends = 0
+		ends.Store(0)
 		endAll(t, drivers[0], running...)
 		pass(time.Second)
-		assert.Equal(t, 1, ends)
+		assert.EqualValues(t, 1, ends.Load())
 	})
 }
 
