@@ -1,0 +1,355 @@
+package riverjob
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Claim implements driver.Driver. It takes available jobs whose time has come, by priority, time and
+// id, and makes waiting jobs available whose time has come.
+func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
+	var claimed driver.Claimed
+	for _, demand := range req.Queues {
+		if !slices.Contains(d.opts.Queues, demand.Queue) {
+			return driver.Claimed{}, fmt.Errorf("claiming jobs of queue %q: Options.Queues must name it (has %q)", demand.Queue, d.opts.Queues)
+		}
+	}
+	left := req.Limit
+	wanted := slices.Clone(req.Queues)
+	for promoted := false; ; promoted = true {
+		got, err := d.claimInTurns(ctx, req, wanted, left)
+		if err != nil {
+			return driver.Claimed{}, fmt.Errorf("claiming jobs: %w", err)
+		}
+		claimed.Records = append(claimed.Records, got...)
+		left -= len(got)
+		for i := range wanted {
+			for _, r := range got {
+				if r.Group == wanted[i].Queue {
+					wanted[i].Limit--
+				}
+			}
+		}
+		wanted = slices.DeleteFunc(wanted, func(q driver.Demand) bool { return q.Limit <= 0 })
+		if promoted || left <= 0 || len(wanted) == 0 {
+			break
+		}
+		n, err := d.promote(ctx, namesOf(wanted))
+		if err != nil {
+			// What was claimed must be returned, so that it runs.
+			if len(claimed.Records) > 0 {
+				break
+			}
+			return driver.Claimed{}, fmt.Errorf("making due jobs available: %w", err)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	if left > 0 && len(wanted) > 0 && len(claimed.Records) == 0 {
+		next, err := d.nextDue(ctx, namesOf(wanted), req.Now)
+		if err != nil {
+			return driver.Claimed{}, fmt.Errorf("finding when the next job is due: %w", err)
+		}
+		claimed.Next = next
+	}
+	return claimed, nil
+}
+
+func namesOf(demands []driver.Demand) []string {
+	names := make([]string, len(demands))
+	for i, q := range demands {
+		names[i] = q.Queue
+	}
+	return names
+}
+
+// claimInTurns claims from each queue its share of the limit, again from those that had more, until
+// no queue has.
+func (d *Driver) claimInTurns(ctx context.Context, req driver.ClaimRequest, demands []driver.Demand, limit int) (all []*driver.Record, err error) {
+	open := slices.Clone(demands)
+	for limit > 0 && len(open) > 0 {
+		var more []driver.Demand
+		for i, demand := range open {
+			share := min(demand.Limit, (limit+len(open)-i-1)/(len(open)-i))
+			if share <= 0 {
+				continue
+			}
+			got, err := d.claimOf(ctx, req, demand.Queue, share)
+			if err != nil {
+				if len(all) > 0 {
+					return all, nil // They must run; the next claim meets the error again.
+				}
+				return nil, err
+			}
+			all = append(all, got...)
+			limit -= len(got)
+			demand.Limit -= len(got)
+			if len(got) == share && demand.Limit > 0 {
+				more = append(more, demand)
+			}
+		}
+		open = more
+	}
+	return all, nil
+}
+
+// claimable selects the jobs of a queue that may be claimed.
+const claimable = `state = 'available' AND queue = $1 AND scheduled_at <= clock_timestamp()
+	AND kind <> ALL($2::text[]) AND ($3::text[] IS NULL OR kind = ANY($3::text[]))
+	AND NOT EXISTS (SELECT 1 FROM {s}.river_queue q WHERE q.name = $1 AND q.paused_at IS NOT NULL)`
+
+func (d *Driver) claimOf(ctx context.Context, req driver.ClaimRequest, queue string, limit int) ([]*driver.Record, error) {
+	except := []string{}
+	for _, kind := range req.Except {
+		if version, _ := typeOf(kind.Type); kind.Version == version {
+			except = append(except, kind.Type)
+		}
+	}
+	s := selection{
+		where: claimable, args: []any{queue, except, d.kinds()},
+		order: "priority, scheduled_at, id", limit: limit, skip: true, withArgs: true,
+	}
+	rows, err := d.change(ctx, s, func(r *row) { r.claim(req.Owner, req.LeaseTime) }, discardForKey)
+	records := make([]*driver.Record, 0, len(rows))
+	for _, r := range rows {
+		if r.state != stateRunning {
+			continue // its unique key was taken
+		}
+		record := r.record()
+		if len(record.Metadata) > 0 {
+			d.claimed.Store(driver.LeaseOf(record), maps.Clone(record.Metadata))
+		}
+		records = append(records, record)
+	}
+	if len(records) > 0 {
+		return records, nil // They must run, even if others failed.
+	}
+	return nil, err
+}
+
+func (d *Driver) kinds() []string {
+	if len(d.opts.Kinds) == 0 {
+		return nil
+	}
+	return d.opts.Kinds
+}
+
+// promoteAtOnce is the maximum number of jobs that become available in one transaction.
+const promoteAtOnce = 1000
+
+// promote makes jobs available whose time has come. Of several with one unique key it takes the
+// first; the others, and those whose key another job has, are discarded, as River does.
+func (d *Driver) promote(ctx context.Context, queues []string) (n int, err error) {
+	s := selection{
+		where: `id IN (SELECT due.id FROM unnest($1::text[]) q(name), unnest(ARRAY['scheduled', 'retryable']) st(state), unnest(ARRAY[1, 2, 3, 4]) p(priority),
+			LATERAL (SELECT id FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
+				AND j.scheduled_at <= clock_timestamp() ORDER BY j.scheduled_at, j.id LIMIT ` + strconv.Itoa(promoteAtOnce) + `) due)
+			AND state IN ('scheduled', 'retryable')`,
+		args: []any{queues}, order: "priority, scheduled_at, id", limit: promoteAtOnce, skip: true,
+	}
+	rows, err := d.change(ctx, s, func(r *row) { r.set(stateAvailable) }, discardForKey)
+	return len(rows), err
+}
+
+// discardForKey repairs a job whose unique key another job has in the state that it came to.
+func discardForKey(r *row, cause error) {
+	r.set(stateDiscarded)
+	if isUnstorable(cause) { // can't happen: nothing of the job was changed
+		return
+	}
+	r.put(keyConflict, "scheduler_discarded")
+	if r.counts(stateDiscarded) {
+		r.uniqueKey = nil // or it could not end either
+	}
+}
+
+// nextDue returns when the next job of some queues is due, by the clock of the caller.
+func (d *Driver) nextDue(ctx context.Context, queues []string, now time.Time) (time.Time, error) {
+	if err := d.usable(ctx); err != nil {
+		return time.Time{}, err
+	}
+	var wait *float64
+	err := d.pool.QueryRow(ctx, d.sql(`SELECT extract(epoch FROM min(next.scheduled_at) - clock_timestamp())::float8
+		FROM unnest($1::text[]) q(name), unnest(ARRAY['available', 'scheduled', 'retryable']) st(state), unnest(ARRAY[1, 2, 3, 4]) p(priority),
+			LATERAL (SELECT scheduled_at FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
+				AND j.scheduled_at > clock_timestamp() AND isfinite(j.scheduled_at) ORDER BY j.scheduled_at LIMIT 1) next`), queues).Scan(&wait)
+	if err != nil || wait == nil {
+		return time.Time{}, err
+	}
+	return now.Add(time.Duration(max(0, min(*wait, farAway)) * float64(time.Second))), nil
+}
+
+// farAway bounds the time to the next due job, in seconds.
+const farAway = 24 * 60 * 60
+
+// Work implements driver.Driver.
+func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
+	ready, err := d.namesOf(ctx, `SELECT q.name FROM unnest($1::text[]) q(name) WHERE EXISTS (
+		SELECT 1 FROM unnest(ARRAY['available', 'scheduled', 'retryable']) st(state), unnest(ARRAY[1, 2, 3, 4]) p(priority),
+			LATERAL (SELECT 1 FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
+				AND j.scheduled_at <= clock_timestamp() LIMIT 1) ready) ORDER BY q.name`)
+	if err != nil {
+		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
+	}
+	var work driver.Work
+	for _, name := range ready {
+		work.Queues = append(work.Queues, driver.QueueWork{Queue: name, Ready: true})
+	}
+	work.Next, err = d.nextDue(ctx, d.opts.Queues, now)
+	if err != nil {
+		return driver.Work{}, fmt.Errorf("finding when the next job is due: %w", err)
+	}
+	return work, nil
+}
+
+// Unfinished implements driver.Driver.
+func (d *Driver) Unfinished(ctx context.Context) ([]string, error) {
+	names, err := d.namesOf(ctx, `SELECT q.name FROM unnest($1::text[]) q(name) WHERE EXISTS (
+		SELECT 1 FROM unnest(ARRAY['available', 'pending', 'retryable', 'running', 'scheduled']) st(state),
+			LATERAL (SELECT 1 FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name LIMIT 1) unfinished) ORDER BY q.name`)
+	if err != nil {
+		return nil, fmt.Errorf("querying queues with unfinished jobs: %w", err)
+	}
+	return names, nil
+}
+
+// namesOf returns the names that a statement about the queues of the driver selects.
+func (d *Driver) namesOf(ctx context.Context, text string) ([]string, error) {
+	if err := d.usable(ctx); err != nil {
+		return nil, err
+	}
+	return collectNames(d.pool.Query(ctx, d.sql(text), d.opts.Queues))
+}
+
+// idOf returns the number of the job of a lease. The name of a record ends with it.
+func idOf(l driver.Lease) (int64, bool) {
+	_, text, _ := cutLast(l.Name, ".")
+	id, err := strconv.ParseInt(text, 10, 64)
+	return id, err == nil
+}
+
+// Extend implements driver.Driver.
+func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
+	if err := d.usable(ctx); err != nil {
+		return nil, err
+	}
+	ids, claims := make([]int64, len(leases)), make([]string, len(leases))
+	for i, l := range leases {
+		ids[i], _ = idOf(l) // 0 is no job
+		claims[i] = token{l.Owner, l.Count, leaseTime}.String()
+	}
+	renewed := map[int64]bool{}
+	found, err := d.pool.Query(ctx, d.sql(`UPDATE {s}.river_job j SET attempted_at = clock_timestamp()
+		FROM unnest($1::bigint[], $2::text[]) l(id, claim)
+		WHERE j.id = l.id AND j.state = 'running' AND j.attempted_by[cardinality(j.attempted_by)] = l.claim RETURNING j.id`), ids, claims)
+	if err == nil {
+		var id int64
+		err = scanEach(found, func() { renewed[id] = true }, &id)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("renewing leases: %w", failed(err, false))
+	}
+	for i, l := range leases {
+		if !renewed[ids[i]] {
+			lost = append(lost, l)
+			d.claimed.Delete(l)
+		}
+	}
+	return lost, nil
+}
+
+// CancelRequests implements driver.Driver.
+func (d *Driver) CancelRequests(ctx context.Context, owner string) ([]driver.Lease, error) {
+	rows, err := d.read(ctx, selection{
+		where: `state = 'running' AND queue = ANY($1::text[]) AND metadata ? 'cancel_attempted_at'`, args: []any{d.opts.Queues},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("querying jobs to cancel: %w", err)
+	}
+	var leases []driver.Lease
+	for _, r := range rows {
+		if r.token().owner == owner {
+			leases = append(leases, driver.LeaseOf(r.record()))
+		}
+	}
+	return leases, nil
+}
+
+// rescueAfter is how long River's rescuer lets a job run whose process says nothing.
+const rescueAfter = time.Hour
+
+// isStale reports whether the lease of a running row is over. That of a process of River lasts as
+// long as River's rescuer lets a job run.
+func (r *row) isStale() bool {
+	lease := r.token().lease
+	if lease == 0 {
+		lease = rescueAfter
+	}
+	return r.state == stateRunning && r.now.Sub(r.attemptedAt) > lease
+}
+
+// rescued is the error of an attempt whose process said nothing, in the words of River.
+const rescued = "Stuck job rescued by JobRescuer"
+
+// RecoverStale implements driver.Driver. As in River, the run counts as an attempt that failed.
+func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
+	running, err := d.read(ctx, selection{where: `state = 'running' AND queue = ANY($1::text[])`, args: []any{d.opts.Queues}})
+	if err != nil {
+		return 0, fmt.Errorf("querying running jobs: %w", err)
+	}
+	var stale []int64
+	for _, r := range running {
+		if r.isStale() && !slices.Contains(keep, driver.LeaseOf(r.record())) {
+			stale = append(stale, r.id)
+		}
+	}
+	if len(stale) == 0 {
+		return 0, nil
+	}
+	recovered, err := d.change(ctx, byIDs(stale), func(r *row) {
+		if !r.isStale() || slices.Contains(keep, driver.LeaseOf(r.record())) {
+			return
+		}
+		r.put(keyRescues, r.number(keyRescues)+1)
+		r.fail(r.now, rescued, "", -1)
+	}, releaseKey)
+	if err != nil {
+		return 0, fmt.Errorf("recovering %d jobs: %w", len(stale), err)
+	}
+	d.changed(driver.Anywhere)
+	return len(recovered), nil
+}
+
+// Forget implements driver.Driver. It removes jobs that ended longer ago than Options.KeepCompleted
+// and the like; the retention of definitions and queues does not apply.
+func (d *Driver) Forget(ctx context.Context, _ time.Time, limit int) (int, error) {
+	if err := d.usable(ctx); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, keep := range []struct {
+		state string
+		time  time.Duration
+	}{{stateCompleted, d.opts.KeepCompleted}, {stateCancelled, d.opts.KeepCancelled}, {stateDiscarded, d.opts.KeepDiscarded}} {
+		if keep.time == KeepForever || n >= limit {
+			continue
+		}
+		tag, err := d.pool.Exec(ctx, d.sql(`DELETE FROM {s}.river_job WHERE id IN (
+			SELECT id FROM {s}.river_job WHERE state = $1::text::{s}.river_job_state AND finalized_at < clock_timestamp() - $2::bigint * interval '1 microsecond'
+				AND queue = ANY($3::text[]) ORDER BY finalized_at LIMIT $4 FOR UPDATE SKIP LOCKED)`),
+			keep.state, keep.time.Microseconds(), d.opts.Queues, limit-n)
+		if err != nil {
+			return n, fmt.Errorf("removing jobs that ended: %w", failed(err, false))
+		}
+		n += int(tag.RowsAffected())
+	}
+	return n, nil
+}
+
