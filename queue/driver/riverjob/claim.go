@@ -2,11 +2,14 @@ package riverjob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -22,44 +25,36 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	}
 	left := req.Limit
 	wanted := slices.Clone(req.Queues)
-	for promoted := false; ; promoted = true {
+	for {
 		got, err := d.claimInTurns(ctx, req, wanted, left)
-		if err != nil {
-			return driver.Claimed{}, fmt.Errorf("claiming jobs: %w", err)
-		}
 		claimed.Records = append(claimed.Records, got...)
 		left -= len(got)
-		for i := range wanted {
-			for _, r := range got {
-				if r.Group == wanted[i].Queue {
-					wanted[i].Limit--
-				}
-			}
+		for _, r := range got {
+			wanted[slices.IndexFunc(wanted, func(q driver.Demand) bool { return q.Queue == r.Group })].Limit--
 		}
 		wanted = slices.DeleteFunc(wanted, func(q driver.Demand) bool { return q.Limit <= 0 })
-		if promoted || left <= 0 || len(wanted) == 0 {
-			break
+		if left <= 0 || len(wanted) == 0 {
+			return claimed, wrapClaim(claimed, err)
 		}
-		n, err := d.promote(ctx, namesOf(wanted))
-		if err != nil {
-			// What was claimed must be returned, so that it runs.
-			if len(claimed.Records) > 0 {
-				break
-			}
-			return driver.Claimed{}, fmt.Errorf("making due jobs available: %w", err)
+		due := 0
+		var next time.Time
+		if err == nil {
+			due, next, err = d.promote(ctx, namesOf(wanted), req.Now)
 		}
-		if n == 0 {
-			break
+		if err != nil || due == 0 {
+			claimed.Next = next
+			return claimed, wrapClaim(claimed, err)
 		}
 	}
-	if left > 0 && len(wanted) > 0 && len(claimed.Records) == 0 {
-		next, err := d.nextDue(ctx, namesOf(wanted), req.Now)
-		if err != nil {
-			return driver.Claimed{}, fmt.Errorf("finding when the next job is due: %w", err)
-		}
-		claimed.Next = next
+}
+
+// wrapClaim returns the error of a claim. If it got jobs all the same, they must run; the next claim
+// meets the error again.
+func wrapClaim(claimed driver.Claimed, err error) error {
+	if err == nil || len(claimed.Records) > 0 {
+		return nil
 	}
-	return claimed, nil
+	return fmt.Errorf("claiming jobs: %w", err)
 }
 
 func namesOf(demands []driver.Demand) []string {
@@ -82,13 +77,10 @@ func (d *Driver) claimInTurns(ctx context.Context, req driver.ClaimRequest, dema
 				continue
 			}
 			got, err := d.claimOf(ctx, req, demand.Queue, share)
-			if err != nil {
-				if len(all) > 0 {
-					return all, nil // They must run; the next claim meets the error again.
-				}
-				return nil, err
-			}
 			all = append(all, got...)
+			if err != nil {
+				return all, err
+			}
 			limit -= len(got)
 			demand.Limit -= len(got)
 			if len(got) == share && demand.Limit > 0 {
@@ -128,10 +120,7 @@ func (d *Driver) claimOf(ctx context.Context, req driver.ClaimRequest, queue str
 		}
 		records = append(records, record)
 	}
-	if len(records) > 0 {
-		return records, nil // They must run, even if others failed.
-	}
-	return nil, err
+	return records, err
 }
 
 func (d *Driver) kinds() []string {
@@ -145,8 +134,19 @@ func (d *Driver) kinds() []string {
 const promoteAtOnce = 1000
 
 // promote makes jobs available whose time has come. Of several with one unique key it takes the
-// first; the others, and those whose key another job has, are discarded, as River does.
-func (d *Driver) promote(ctx context.Context, queues []string) (n int, err error) {
+// first; the others, and those whose key another job has, are discarded, as River does. It returns
+// the number of jobs, or if there are none, when the next job is due by the clock of the caller.
+func (d *Driver) promote(ctx context.Context, queues []string, now time.Time) (n int, next time.Time, err error) {
+	wait, err := d.nextDue(ctx, queues)
+	if err != nil {
+		return 0, time.Time{}, fmt.Errorf("querying which jobs are due: %w", err)
+	}
+	if wait == nil || *wait > 0 {
+		if wait != nil {
+			next = now.Add(*wait)
+		}
+		return 0, next, nil
+	}
 	s := selection{
 		where: `id IN (SELECT due.id FROM unnest($1::text[]) q(name), unnest(ARRAY['scheduled', 'retryable']) st(state), unnest(ARRAY[1, 2, 3, 4]) p(priority),
 			LATERAL (SELECT id FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
@@ -155,7 +155,13 @@ func (d *Driver) promote(ctx context.Context, queues []string) (n int, err error
 		args: []any{queues}, order: "priority, scheduled_at, id", limit: promoteAtOnce, skip: true,
 	}
 	rows, err := d.change(ctx, s, func(r *row) { r.set(stateAvailable) }, discardForKey)
-	return len(rows), err
+	if err != nil {
+		return len(rows), time.Time{}, fmt.Errorf("making due jobs available: %w", err)
+	}
+	if len(rows) == 0 {
+		next = now.Add(pollEvery) // another process is at it
+	}
+	return len(rows), next, nil
 }
 
 // discardForKey repairs a job whose unique key another job has in the state that it came to.
@@ -170,24 +176,26 @@ func discardForKey(r *row, cause error) {
 	}
 }
 
-// nextDue returns when the next job of some queues is due, by the clock of the caller.
-func (d *Driver) nextDue(ctx context.Context, queues []string, now time.Time) (time.Time, error) {
+// nextDue returns for how long no waiting job of some queues becomes due, at most a day; 0 if one is
+// due that is not available yet, and nil if there are none.
+func (d *Driver) nextDue(ctx context.Context, queues []string) (*time.Duration, error) {
 	if err := d.usable(ctx); err != nil {
-		return time.Time{}, err
+		return nil, err
 	}
-	var wait *float64
-	err := d.pool.QueryRow(ctx, d.sql(`SELECT extract(epoch FROM min(next.scheduled_at) - clock_timestamp())::float8
+	var seconds float64
+	err := d.pool.QueryRow(ctx, d.sql(`SELECT extract(epoch FROM least(greatest(min(next.scheduled_at), now()), now() + interval '1 day') - now())::float8
 		FROM unnest($1::text[]) q(name), unnest(ARRAY['available', 'scheduled', 'retryable']) st(state), unnest(ARRAY[1, 2, 3, 4]) p(priority),
 			LATERAL (SELECT scheduled_at FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
-				AND j.scheduled_at > clock_timestamp() AND isfinite(j.scheduled_at) ORDER BY j.scheduled_at LIMIT 1) next`), queues).Scan(&wait)
-	if err != nil || wait == nil {
-		return time.Time{}, err
+				AND (st.state <> 'available' OR j.scheduled_at > now()) ORDER BY j.scheduled_at LIMIT 1) next
+		HAVING count(*) > 0`), queues).Scan(&seconds)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil //nolint:nilnil // See above.
 	}
-	return now.Add(time.Duration(max(0, min(*wait, farAway)) * float64(time.Second))), nil
+	if err != nil {
+		return nil, failed(err, false)
+	}
+	return new(time.Duration(seconds * float64(time.Second))), nil
 }
-
-// farAway bounds the time to the next due job, in seconds.
-const farAway = 24 * 60 * 60
 
 // Work implements driver.Driver.
 func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
@@ -202,9 +210,12 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	for _, name := range ready {
 		work.Queues = append(work.Queues, driver.QueueWork{Queue: name, Ready: true})
 	}
-	work.Next, err = d.nextDue(ctx, d.opts.Queues, now)
+	wait, err := d.nextDue(ctx, d.opts.Queues)
 	if err != nil {
-		return driver.Work{}, fmt.Errorf("finding when the next job is due: %w", err)
+		return driver.Work{}, fmt.Errorf("querying when the next job is due: %w", err)
+	}
+	if wait != nil && *wait > 0 {
+		work.Next = now.Add(*wait)
 	}
 	return work, nil
 }
@@ -240,15 +251,17 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 	if err := d.usable(ctx); err != nil {
 		return nil, err
 	}
-	ids, claims := make([]int64, len(leases)), make([]string, len(leases))
+	ids, claims, prefixes := make([]int64, len(leases)), make([]string, len(leases)), make([]string, len(leases))
 	for i, l := range leases {
 		ids[i], _ = idOf(l) // 0 is no job
 		claims[i] = token{l.Owner, l.Count, leaseTime}.String()
+		prefixes[i] = token{l.Owner, l.Count, 0}.prefix()
 	}
 	renewed := map[int64]bool{}
-	found, err := d.pool.Query(ctx, d.sql(`UPDATE {s}.river_job j SET attempted_at = clock_timestamp()
-		FROM unnest($1::bigint[], $2::text[]) l(id, claim)
-		WHERE j.id = l.id AND j.state = 'running' AND j.attempted_by[cardinality(j.attempted_by)] = l.claim RETURNING j.id`), ids, claims)
+	found, err := d.pool.Query(ctx, d.sql(`UPDATE {s}.river_job j SET attempted_at = clock_timestamp(),
+			attempted_by = j.attempted_by[:cardinality(j.attempted_by) - 1] || l.claim
+		FROM unnest($1::bigint[], $2::text[], $3::text[]) l(id, claim, prefix)
+		WHERE j.id = l.id AND j.state = 'running' AND starts_with(j.attempted_by[cardinality(j.attempted_by)], l.prefix) RETURNING j.id`), ids, claims, prefixes)
 	if err == nil {
 		var id int64
 		err = scanEach(found, func() { renewed[id] = true }, &id)

@@ -121,7 +121,7 @@ func (e attemptError) attemptError() amboy.AttemptError {
 	if err != nil {
 		at = time.Time{} // a program that is not River's has written something else
 	}
-	return amboy.AttemptError{Attempt: max(0, e.Attempt-1), At: at, Error: e.Error, Stack: e.Trace}
+	return amboy.AttemptError{Attempt: max(0, e.Attempt-1), At: at.UTC(), Error: e.Error, Stack: e.Trace}
 }
 
 // owners returns the owners of all claims, oldest first.

@@ -138,7 +138,10 @@ type token struct {
 	lease time.Duration // 0 if the claim was not made by this package
 }
 
-func (t token) String() string { return fmt.Sprintf("%s#%d/%s", t.owner, t.count, t.lease) }
+func (t token) String() string { return t.prefix() + t.lease.String() }
+
+// prefix is the part that identifies the claim, whatever the length of its lease.
+func (t token) prefix() string { return fmt.Sprintf("%s#%d/", t.owner, t.count) }
 
 // parseToken reads an entry of attempted_by, the last of n. An entry of a process of River is only
 // a name.

@@ -30,11 +30,14 @@ func TestLine01AnInsertOfPythonRunsWithoutANotificationAndAtOnceWithOne(t *testi
 		return nil
 	})
 	w.start()
-	inSomeRound(t, 1200*time.Millisecond, func() time.Duration {
-		begin := time.Now()
-		w.insert(pythonJob{kind: kind, args: `{"n": 7, "text": "läuft"}`})
-		assert.Equal(t, args{7, "läuft"}, <-got)
-		return time.Since(begin)
+	inSomeRound(t, 1200*time.Millisecond, func() (longest time.Duration) {
+		for range 3 {
+			begin := time.Now()
+			w.insert(pythonJob{kind: kind, args: `{"n": 7, "text": "läuft"}`})
+			assert.Equal(t, args{7, "läuft"}, <-got)
+			longest = max(longest, time.Since(begin))
+		}
+		return longest
 	})
 	inSomeRound(t, 50*time.Millisecond, func() time.Duration {
 		w.insert(pythonJob{kind: kind})

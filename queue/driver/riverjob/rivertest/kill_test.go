@@ -80,7 +80,7 @@ func child(ctx context.Context) error {
 // River work two queues. With -kills=200 it is the long form.
 func TestExactlyOneSystemRunsARowAcrossKills(t *testing.T) {
 	w := newWorld(t)
-	n := 200 + 40**kills
+	n := 200 + 40*(*kills)
 	w.exec(`CREATE TABLE {s}.runs (job bigint, attempt int, process int, ended timestamptz, PRIMARY KEY (job, attempt))`)
 	w.exec(`INSERT INTO {s}.river_job (args, kind, max_attempts) SELECT '{}', $1, 25 FROM generate_series(1, $2)`, killedKind, n)
 	c := w.startRiver()
