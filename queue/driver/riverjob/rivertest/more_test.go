@@ -256,7 +256,10 @@ func TestOpenNamesWhatToDo(t *testing.T) {
 
 	role := w.schema + "_reader"
 	w.exec(`CREATE ROLE ` + role)
-	t.Cleanup(func() { w.exec(`DROP OWNED BY ` + role); w.exec(`DROP ROLE ` + role) })
+	t.Cleanup(func() {
+		_, err := w.pool.Exec(context.WithoutCancel(w.ctx), `DROP OWNED BY `+role+`; DROP ROLE `+role)
+		require.NoError(t, err)
+	})
 	w.exec(`GRANT USAGE ON SCHEMA {s} TO ` + role)
 	w.exec(`GRANT SELECT ON ALL TABLES IN SCHEMA {s} TO ` + role)
 	reader := as(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role })
