@@ -93,7 +93,7 @@ func (d *Driver) claimInTurns(ctx context.Context, req driver.ClaimRequest, dema
 }
 
 // claimable selects the jobs of a queue that may be claimed.
-const claimable = `state = 'available' AND queue = $1 AND scheduled_at <= clock_timestamp()
+const claimable = `state = 'available' AND queue = $1 AND scheduled_at <= now()
 	AND kind <> ALL($2::text[]) AND ($3::text[] IS NULL OR kind = ANY($3::text[]))
 	AND NOT EXISTS (SELECT 1 FROM {s}.river_queue q WHERE q.name = $1 AND q.paused_at IS NOT NULL)`
 
@@ -150,7 +150,7 @@ func (d *Driver) promote(ctx context.Context, queues []string, now time.Time) (n
 	s := selection{
 		where: `id IN (SELECT due.id FROM unnest($1::text[]) q(name), unnest(ARRAY['scheduled', 'retryable']) st(state), unnest(ARRAY[1, 2, 3, 4]) p(priority),
 			LATERAL (SELECT id FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
-				AND j.scheduled_at <= clock_timestamp() ORDER BY j.scheduled_at, j.id LIMIT ` + strconv.Itoa(promoteAtOnce) + `) due)
+				AND j.scheduled_at <= now() ORDER BY j.scheduled_at, j.id LIMIT ` + strconv.Itoa(promoteAtOnce) + `) due)
 			AND state IN ('scheduled', 'retryable')`,
 		args: []any{queues}, order: "priority, scheduled_at, id", limit: promoteAtOnce, skip: true,
 	}
@@ -165,11 +165,8 @@ func (d *Driver) promote(ctx context.Context, queues []string, now time.Time) (n
 }
 
 // discardForKey repairs a job whose unique key another job has in the state that it came to.
-func discardForKey(r *row, cause error) {
+func discardForKey(r *row, _ error) {
 	r.set(stateDiscarded)
-	if isUnstorable(cause) { // can't happen: nothing of the job was changed
-		return
-	}
 	r.put(keyConflict, "scheduler_discarded")
 	if r.counts(stateDiscarded) {
 		r.uniqueKey = nil // or it could not end either
@@ -202,7 +199,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	ready, err := d.namesOf(ctx, `SELECT q.name FROM unnest($1::text[]) q(name) WHERE EXISTS (
 		SELECT 1 FROM unnest(ARRAY['available', 'scheduled', 'retryable']) st(state), unnest(ARRAY[1, 2, 3, 4]) p(priority),
 			LATERAL (SELECT 1 FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
-				AND j.scheduled_at <= clock_timestamp() LIMIT 1) ready) ORDER BY q.name`)
+				AND j.scheduled_at <= now() LIMIT 1) ready) ORDER BY q.name`)
 	if err != nil {
 		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
@@ -365,4 +362,3 @@ func (d *Driver) Forget(ctx context.Context, _ time.Time, limit int) (int, error
 	}
 	return n, nil
 }
-

@@ -64,9 +64,12 @@ func releaseKey(r *row, cause error) {
 	r.set(stateDiscarded)
 }
 
+// leaveAlone keeps a row from being changed.
+func leaveAlone(r *row, _ error) { *r = row{id: r.id} }
+
 // changeHeld changes rows under their leases. The error of an item is that of edit, or ErrLeaseLost if
-// its row does not have that lease.
-func changeHeld[T any](ctx context.Context, d *Driver, items []T, leaseOf func(T) driver.Lease, edit func(*row, T) error) ([]error, error) {
+// its row does not have that lease, or ErrTooLarge if its content can't be stored.
+func changeHeld[T any](ctx context.Context, d *Driver, items []T, leaseOf func(T) driver.Lease, edit func(*row, T) error, repair func(*row, error)) ([]error, error) {
 	byID := map[int64]int{}
 	ids := make([]int64, 0, len(items))
 	errs := make([]error, len(items))
@@ -93,7 +96,7 @@ func changeHeld[T any](ctx context.Context, d *Driver, items []T, leaseOf func(T
 			errs[i] = edit(r, items[i])
 		}
 	}, func(r *row, cause error) {
-		releaseKey(r, cause)
+		repair(r, cause)
 		if isUnstorable(cause) {
 			tooLarge[r.id] = fmt.Errorf("%w: %w", driver.ErrTooLarge, cause)
 		}
@@ -120,7 +123,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 			}
 		}
 	}()
-	errs, err = changeHeld(ctx, d, completions, func(c driver.Completion) driver.Lease { return c.Lease }, d.complete)
+	errs, err = changeHeld(ctx, d, completions, func(c driver.Completion) driver.Lease { return c.Lease }, d.complete, releaseKey)
 	if err != nil {
 		return nil, fmt.Errorf("ending %d attempts: %w", len(completions), err)
 	}
@@ -201,7 +204,7 @@ func waitOf(next amboy.JobTimeInfo, end time.Time) time.Duration {
 
 // Release implements driver.Driver. A job that is to wait until a time was snoozed, in River's words.
 func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
-	errs, err := changeHeld(ctx, d, handBacks, func(h driver.HandBack) driver.Lease { return h.Lease }, release)
+	errs, err := changeHeld(ctx, d, handBacks, func(h driver.HandBack) driver.Lease { return h.Lease }, release, releaseKey)
 	if err != nil {
 		return nil, fmt.Errorf("handing back %d jobs: %w", len(handBacks), err)
 	}
@@ -327,7 +330,7 @@ func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress d
 		}
 		r.putProgress(&progress)
 		return nil
-	})
+	}, leaveAlone)
 	if err != nil {
 		return fmt.Errorf("storing the progress of record %q: %w", lease.Name, err)
 	}

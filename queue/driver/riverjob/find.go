@@ -77,8 +77,8 @@ func (c *conditions) within(column string, times driver.TimeRange) {
 
 // stateConditions are the rows in a state of our model. The states that are left out have no rows.
 var stateConditions = map[amboy.JobState]string{
-	amboy.StateScheduled: "state IN ('available', 'scheduled', 'retryable') AND scheduled_at > clock_timestamp()",
-	amboy.StatePending:   "state IN ('available', 'scheduled', 'retryable') AND scheduled_at <= clock_timestamp()",
+	amboy.StateScheduled: "state IN ('available', 'scheduled', 'retryable') AND scheduled_at > now()",
+	amboy.StatePending:   "state IN ('available', 'scheduled', 'retryable') AND scheduled_at <= now()",
 	amboy.StateParked:    "state = 'pending'",
 	amboy.StateRunning:   "state = 'running'",
 	amboy.StateSucceeded: "state = 'completed'",
@@ -262,7 +262,7 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (acted driver.A
 		locked := s
 		locked.args = append(slices.Clone(s.args), ids)
 		locked.where = fmt.Sprintf("(%s) AND id = ANY($%d::bigint[])", s.where, len(locked.args))
-		done, err := d.change(ctx, locked, func(r *row) { r.act(req.Action) }, func(r *row, _ error) { *r = row{id: r.id} })
+		done, err := d.change(ctx, locked, func(r *row) { r.act(req.Action) }, leaveAlone)
 		if err != nil {
 			return driver.Acted{}, wrapAct(err)
 		}
@@ -378,7 +378,7 @@ func (d *Driver) infos(ctx context.Context, names []string) ([]driver.QueueInfo,
 	}
 	var name, state string
 	var n, due int
-	found, err := d.pool.Query(ctx, d.sql(`SELECT queue, state::text, count(*)::bigint, count(*) FILTER (WHERE scheduled_at <= clock_timestamp())::bigint
+	found, err := d.pool.Query(ctx, d.sql(`SELECT queue, state::text, count(*)::bigint, count(*) FILTER (WHERE scheduled_at <= now())::bigint
 		FROM {s}.river_job WHERE queue = ANY($1::text[]) GROUP BY queue, state`), names)
 	if err == nil {
 		err = scanEach(found, func() { count(of(name), state, n, due) }, &name, &state, &n, &due)
@@ -461,8 +461,8 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 	if err := d.usable(ctx); err != nil {
 		return nil, err
 	}
-	found, err := d.pool.Query(ctx, d.sql(`SELECT queue, kind, count(*) FILTER (WHERE state <> 'running' AND state <> 'pending' AND scheduled_at <= clock_timestamp())::bigint,
-			count(*) FILTER (WHERE state <> 'running' AND state <> 'pending' AND scheduled_at > clock_timestamp())::bigint,
+	found, err := d.pool.Query(ctx, d.sql(`SELECT queue, kind, count(*) FILTER (WHERE state <> 'running' AND state <> 'pending' AND scheduled_at <= now())::bigint,
+			count(*) FILTER (WHERE state <> 'running' AND state <> 'pending' AND scheduled_at > now())::bigint,
 			count(*) FILTER (WHERE state = 'pending')::bigint, count(*) FILTER (WHERE state = 'running')::bigint
 		FROM {s}.river_job WHERE state IN ('available', 'scheduled', 'retryable', 'pending', 'running') AND queue = ANY($1::text[])
 		GROUP BY queue, kind ORDER BY queue COLLATE "C", kind COLLATE "C"`), d.opts.Queues)
@@ -485,7 +485,7 @@ func (d *Driver) OldestReady(ctx context.Context, queues []string, _ time.Time) 
 	found, err := d.pool.Query(ctx, d.sql(`SELECT q.name, min(greatest(first.scheduled_at, first.created_at)) FROM unnest($1::text[]) q(name),
 		unnest(ARRAY['available', 'scheduled', 'retryable']) st(state), unnest(ARRAY[1, 2, 3, 4]) p(priority),
 		LATERAL (SELECT scheduled_at, created_at FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
-			AND j.scheduled_at <= clock_timestamp() AND isfinite(j.scheduled_at) ORDER BY j.scheduled_at LIMIT 1) first GROUP BY q.name`), queues)
+			AND j.scheduled_at <= now() AND isfinite(j.scheduled_at) ORDER BY j.scheduled_at LIMIT 1) first GROUP BY q.name`), queues)
 	oldest := map[string]time.Time{}
 	var name string
 	var since time.Time

@@ -263,13 +263,21 @@ func (r *row) putProgress(p *amboy.JobProgress) {
 	if p == nil {
 		return
 	}
-	r.put(keyProgress, p)
+	stored := p.Clone()
+	stored.Message = storable(stored.Message)
+	for i := range stored.Log {
+		stored.Log[i].Text = storable(stored.Log[i].Text)
+	}
+	if stored.Stuck != nil {
+		stored.Stuck.Cause, stored.Stuck.Stack = storable(stored.Stuck.Cause), storable(stored.Stuck.Stack)
+	}
+	r.put(keyProgress, stored)
 	if len(p.Log) == 0 {
 		return
 	}
 	var text strings.Builder
-	for _, line := range p.Log {
-		text.WriteString(line.Time.UTC().Format(time.RFC3339) + " " + storable(line.Text) + "\n")
+	for _, line := range stored.Log {
+		text.WriteString(line.Time.UTC().Format(time.RFC3339) + " " + line.Text + "\n")
 	}
 	var logs []json.RawMessage
 	if json.Unmarshal(r.metadata[keyLog], &logs) != nil {

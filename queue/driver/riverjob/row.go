@@ -187,7 +187,7 @@ func (r *row) claim(owner string, lease time.Duration) {
 	r.attemptedBy = append(r.attemptedBy, token{owner, count, lease}.String())
 	r.attemptedBy = r.attemptedBy[max(0, len(r.attemptedBy)-maxAttemptedBy):]
 	r.byEdited = true
-	r.attempt++
+	r.attempt = min(r.attempt, math.MaxInt16-1) + 1
 	r.attemptedAt = r.now
 	r.set(stateRunning)
 	// The job was to be cancelled in an earlier life, and was retried since.
@@ -384,10 +384,14 @@ func (d *Driver) change(ctx context.Context, s selection, edit func(*row), repai
 		one.args = append(slices.Clone(s.args), r.id)
 		one.where = fmt.Sprintf("(%s) AND id = $%d", s.where, len(one.args))
 		some, err := d.changeAtOnce(ctx, one, edit)
-		if cause := err; isUnique(cause) || isUnstorable(cause) {
+		var causes []error // at most one of each kind
+		for len(causes) < 2 && (isUnique(err) || isUnstorable(err)) {
+			causes = append(causes, err)
 			some, err = d.changeAtOnce(ctx, one, func(r *row) {
 				edit(r)
-				repair(r, cause)
+				for _, cause := range causes {
+					repair(r, cause)
+				}
 			})
 		}
 		if err != nil {
@@ -473,4 +477,3 @@ func (d *Driver) read(ctx context.Context, s selection) ([]*row, error) {
 	}
 	return rows, nil
 }
-

@@ -308,7 +308,9 @@ type riverArgs struct {
 // Kind implements river.JobArgs.
 func (riverArgs) Kind() string { return "rivers_own" }
 
-type riverWorker struct{ river.WorkerDefaults[riverArgs] }
+type riverWorker struct {
+	river.WorkerDefaults[riverArgs]
+}
 
 func (*riverWorker) Work(context.Context, *river.Job[riverArgs]) error { return nil }
 

@@ -148,6 +148,56 @@ func TestAnOutcomeThatCanNotBeStoredDiscardsTheJob(t *testing.T) {
 	w.awaitCount("default", "completed", 3)
 }
 
+func TestAZeroByteInProgressDoesNoHarm(t *testing.T) {
+	w := newWorld(t)
+	kind := define(t, func(ctx context.Context, _ args) error {
+		job.Log(ctx, "a zero byte: \x00")
+		return job.SetProgress(ctx, 0.5, "half \x00")
+	})
+	id := w.insert(pythonJob{kind: kind})
+	q := w.start()
+	w.await(id, "completed")
+	j, ok := q.Get(w.ctx, fmt.Sprint(id))
+	require.True(t, ok)
+	assert.Equal(t, "half \uFFFD", amboy.ProgressOf(j).Message)
+}
+
+// TestARetryHandlerMayDecideLater makes the calls of a queue whose retry handler is not its own.
+func TestARetryHandlerMayDecideLater(t *testing.T) {
+	w := newWorld(t)
+	d := w.open()
+	fail := func() (id int64, ended *driver.Record) {
+		id = w.insert(pythonJob{kind: "x"})
+		claimed, err := d.Claim(w.ctx, driver.ClaimRequest{Owner: "me", Queues: []driver.Demand{{Queue: "default", Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Minute})
+		require.NoError(t, err)
+		require.Len(t, claimed.Records, 1)
+		ended = claimed.Records[0]
+		lease := driver.LeaseOf(ended)
+		ended.Status.InProgress, ended.Status.Completed = false, true
+		ended.Status.AddError(errDisk, 0, time.Now())
+		ended.RetryInfo.NeedsRetry = true
+		ended.TimeInfo.End = time.Now()
+		errs, err := d.Complete(w.ctx, []driver.Completion{{Lease: lease, Record: ended}})
+		require.NoError(t, err)
+		require.NoError(t, errs[0])
+		assert.Equal(t, "available", w.row(id).State, "it is retried even if the handler never decides")
+		return id, ended
+	}
+	id, ended := fail()
+	next := *ended
+	next.TimeInfo = amboy.JobTimeInfo{Created: time.Now(), WaitUntil: time.Now().Add(time.Hour)}
+	require.NoError(t, d.Retry(w.ctx, ended, &next))
+	r := w.row(id)
+	assert.Equal(t, "retryable", r.State)
+	assert.InDelta(t, 3600, r.ScheduledAt.Sub(r.Now).Seconds(), 60)
+
+	id, ended = fail()
+	require.NoError(t, d.EndRetry(w.ctx, ended))
+	assert.Equal(t, "discarded", w.row(id).State)
+	ended.RetryInfo.CurrentAttempt = 7
+	require.ErrorIs(t, d.EndRetry(w.ctx, ended), driver.ErrLeaseLost)
+}
+
 func TestPollOnlyNeedsNoConnectionThatListens(t *testing.T) {
 	w := newWorld(t)
 	kind := define(t, func(ctx context.Context, _ args) error {
@@ -225,6 +275,38 @@ func TestOperatorsActOnRiversJobs(t *testing.T) {
 	}
 	w.exec(`UPDATE {s}.river_job SET state = 'discarded', finalized_at = now()`)
 	assert.Equal(t, 1, found(driver.Query{Error: "disk FULL", States: []amboy.JobState{amboy.StateFailed}}))
+}
+
+func TestARenewalMayChangeTheLengthOfTheLease(t *testing.T) {
+	w := newWorld(t)
+	d := w.open()
+	id := w.insert(pythonJob{kind: "x"})
+	claimed, err := d.Claim(w.ctx, driver.ClaimRequest{Owner: "me", Queues: []driver.Demand{{Queue: "default", Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Microsecond})
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, 1)
+	lease := driver.LeaseOf(claimed.Records[0])
+	lost, err := d.Extend(w.ctx, []driver.Lease{lease}, time.Hour)
+	require.NoError(t, err)
+	assert.Empty(t, lost)
+	assert.Equal(t, []string{"me#1/1h0m0s"}, w.row(id).AttemptedBy)
+	n, err := d.RecoverStale(w.ctx)
+	require.NoError(t, err)
+	assert.Zero(t, n)
+
+	_, err = d.Extend(w.ctx, []driver.Lease{lease}, time.Microsecond)
+	require.NoError(t, err)
+	n, err = d.RecoverStale(w.ctx, lease)
+	require.NoError(t, err)
+	assert.Zero(t, n, "its run has not returned")
+	n, err = d.RecoverStale(w.ctx)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+	lost, err = d.Extend(w.ctx, []driver.Lease{lease}, time.Hour)
+	require.NoError(t, err)
+	assert.Equal(t, []driver.Lease{lease}, lost)
+	errs, err := d.Complete(w.ctx, []driver.Completion{{Lease: lease, Record: claimed.Records[0]}})
+	require.NoError(t, err)
+	require.ErrorIs(t, errs[0], driver.ErrLeaseLost)
 }
 
 func TestOpenNamesWhatToDo(t *testing.T) {
