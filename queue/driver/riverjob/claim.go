@@ -14,47 +14,25 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Claim implements driver.Driver. It takes available jobs whose time has come, by priority, time and
-// id, and makes waiting jobs available whose time has come.
+// Claim implements driver.Driver. It makes waiting jobs available whose time has come, and takes
+// available jobs by priority, time and id.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
-	var claimed driver.Claimed
 	for _, demand := range req.Queues {
 		if !slices.Contains(d.opts.Queues, demand.Queue) {
 			return driver.Claimed{}, fmt.Errorf("claiming jobs of queue %q: Options.Queues must name it (has %q)", demand.Queue, d.opts.Queues)
 		}
 	}
-	left := req.Limit
-	wanted := slices.Clone(req.Queues)
-	for {
-		got, err := d.claimInTurns(ctx, req, wanted, left)
-		claimed.Records = append(claimed.Records, got...)
-		left -= len(got)
-		for _, r := range got {
-			wanted[slices.IndexFunc(wanted, func(q driver.Demand) bool { return q.Queue == r.Group })].Limit--
-		}
-		wanted = slices.DeleteFunc(wanted, func(q driver.Demand) bool { return q.Limit <= 0 })
-		if left <= 0 || len(wanted) == 0 {
-			return claimed, wrapClaim(claimed, err)
-		}
-		due := 0
-		var next time.Time
-		if err == nil {
-			due, next, err = d.promote(ctx, namesOf(wanted), req.Now)
-		}
-		if err != nil || due == 0 {
-			claimed.Next = next
-			return claimed, wrapClaim(claimed, err)
-		}
+	// What becomes due after this is either claimed or reported as the next time.
+	next, err := d.promote(ctx, namesOf(req.Queues), req.Now)
+	if err != nil {
+		return driver.Claimed{}, fmt.Errorf("claiming jobs: %w", err)
 	}
-}
-
-// wrapClaim returns the error of a claim. If it got jobs all the same, they must run; the next claim
-// meets the error again.
-func wrapClaim(claimed driver.Claimed, err error) error {
-	if err == nil || len(claimed.Records) > 0 {
-		return nil
+	records, err := d.claimInTurns(ctx, req)
+	if err != nil && len(records) == 0 {
+		return driver.Claimed{}, fmt.Errorf("claiming jobs: %w", err)
 	}
-	return fmt.Errorf("claiming jobs: %w", err)
+	// What was claimed must run, even if the next claim failed; it meets the error again.
+	return driver.Claimed{Records: records, Next: next}, nil
 }
 
 func namesOf(demands []driver.Demand) []string {
@@ -67,8 +45,8 @@ func namesOf(demands []driver.Demand) []string {
 
 // claimInTurns claims from each queue its share of the limit, again from those that had more, until
 // no queue has.
-func (d *Driver) claimInTurns(ctx context.Context, req driver.ClaimRequest, demands []driver.Demand, limit int) (all []*driver.Record, err error) {
-	open := slices.Clone(demands)
+func (d *Driver) claimInTurns(ctx context.Context, req driver.ClaimRequest) (all []*driver.Record, err error) {
+	open, limit := slices.Clone(req.Queues), req.Limit
 	for limit > 0 && len(open) > 0 {
 		var more []driver.Demand
 		for i, demand := range open {
@@ -135,17 +113,16 @@ const promoteAtOnce = 1000
 
 // promote makes jobs available whose time has come. Of several with one unique key it takes the
 // first; the others, and those whose key another job has, are discarded, as River does. It returns
-// the number of jobs, or if there are none, when the next job is due by the clock of the caller.
-func (d *Driver) promote(ctx context.Context, queues []string, now time.Time) (n int, next time.Time, err error) {
+// when the next job is due, by the clock of the caller; zero if none is.
+func (d *Driver) promote(ctx context.Context, queues []string, now time.Time) (next time.Time, err error) {
 	wait, err := d.nextDue(ctx, queues)
-	if err != nil {
-		return 0, time.Time{}, fmt.Errorf("querying which jobs are due: %w", err)
-	}
-	if wait == nil || *wait > 0 {
-		if wait != nil {
-			next = now.Add(*wait)
-		}
-		return 0, next, nil
+	switch {
+	case err != nil:
+		return time.Time{}, fmt.Errorf("querying which jobs are due: %w", err)
+	case wait == nil:
+		return time.Time{}, nil
+	case *wait > 0:
+		return now.Add(*wait), nil
 	}
 	s := selection{
 		where: `id IN (SELECT due.id FROM unnest($1::text[]) q(name), unnest(ARRAY['scheduled', 'retryable']) st(state), unnest(ARRAY[1, 2, 3, 4]) p(priority),
@@ -156,12 +133,12 @@ func (d *Driver) promote(ctx context.Context, queues []string, now time.Time) (n
 	}
 	rows, err := d.change(ctx, s, func(r *row) { r.set(stateAvailable) }, discardForKey)
 	if err != nil {
-		return len(rows), time.Time{}, fmt.Errorf("making due jobs available: %w", err)
+		return time.Time{}, fmt.Errorf("making due jobs available: %w", err)
 	}
 	if len(rows) == 0 {
-		next = now.Add(pollEvery) // another process is at it
+		return now.Add(pollEvery), nil // another process is at it
 	}
-	return len(rows), next, nil
+	return now, nil // there may be more
 }
 
 // discardForKey repairs a job whose unique key another job has in the state that it came to.
@@ -196,23 +173,37 @@ func (d *Driver) nextDue(ctx context.Context, queues []string) (*time.Duration, 
 
 // Work implements driver.Driver.
 func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
-	ready, err := d.namesOf(ctx, `SELECT q.name FROM unnest($1::text[]) q(name) WHERE EXISTS (
-		SELECT 1 FROM unnest(ARRAY['available', 'scheduled', 'retryable']) st(state), unnest(ARRAY[1, 2, 3, 4]) p(priority),
-			LATERAL (SELECT 1 FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
-				AND j.scheduled_at <= now() LIMIT 1) ready) ORDER BY q.name`)
-	if err != nil {
-		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
+	if err := d.usable(ctx); err != nil {
+		return driver.Work{}, err
 	}
 	var work driver.Work
-	for _, name := range ready {
-		work.Queues = append(work.Queues, driver.QueueWork{Queue: name, Ready: true})
+	var name string
+	var ready bool
+	var wait *float64
+	// One statement, so that no job is due between what is ready and what is next.
+	found, err := d.pool.Query(ctx, d.sql(`SELECT q.name, coalesce(bool_or(due.is), false),
+			extract(epoch FROM least(min(next.scheduled_at), now() + interval '1 day') - now())::float8
+		FROM unnest($1::text[]) q(name) CROSS JOIN unnest(ARRAY['available', 'scheduled', 'retryable']) st(state) CROSS JOIN unnest(ARRAY[1, 2, 3, 4]) p(priority)
+			LEFT JOIN LATERAL (SELECT true AS is FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
+				AND j.scheduled_at <= now() LIMIT 1) due ON true
+			LEFT JOIN LATERAL (SELECT scheduled_at FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
+				AND j.scheduled_at > now() ORDER BY j.scheduled_at LIMIT 1) next ON true
+		GROUP BY q.name ORDER BY q.name`), d.opts.Queues)
+	if err == nil {
+		err = scanEach(found, func() {
+			if ready {
+				work.Queues = append(work.Queues, driver.QueueWork{Queue: name, Ready: true})
+			}
+			if wait == nil {
+				return
+			}
+			if at := now.Add(time.Duration(*wait * float64(time.Second))); work.Next.IsZero() || at.Before(work.Next) {
+				work.Next = at
+			}
+		}, &name, &ready, &wait)
 	}
-	wait, err := d.nextDue(ctx, d.opts.Queues)
 	if err != nil {
-		return driver.Work{}, fmt.Errorf("querying when the next job is due: %w", err)
-	}
-	if wait != nil && *wait > 0 {
-		work.Next = now.Add(*wait)
+		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", failed(err, false))
 	}
 	return work, nil
 }
@@ -285,7 +276,7 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) ([]driver.Lea
 	}
 	var leases []driver.Lease
 	for _, r := range rows {
-		if r.token().owner == owner {
+		if r.lease().owner == owner {
 			leases = append(leases, driver.LeaseOf(r.record()))
 		}
 	}

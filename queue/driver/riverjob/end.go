@@ -92,7 +92,7 @@ func changeHeld[T any](ctx context.Context, d *Driver, items []T, leaseOf func(T
 		i := byID[r.id]
 		lease := leaseOf(items[i])
 		errs[i] = lost(i)
-		if t := r.token(); r.queue == lease.Queue && t.owner == lease.Owner && t.count == lease.Count {
+		if t := r.lease(); r.queue == lease.Queue && t.owner == lease.Owner && t.count == lease.Count {
 			errs[i] = edit(r, items[i])
 		}
 	}, func(r *row, cause error) {
@@ -258,6 +258,9 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 
 // EndRetry implements driver.Driver.
 func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
+	if ended.RetryInfo.GetRemainingAttempts() == 0 {
+		return d.usable(ctx) // Complete has ended the job, and an operator may have retried it since.
+	}
 	return d.settleRetry(ctx, ended, func(r *row) {
 		if driver.StateOf(ended, ended.TimeInfo.End) == amboy.StateCanceled {
 			r.set(stateCancelled)

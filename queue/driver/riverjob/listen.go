@@ -132,7 +132,7 @@ func (d *Driver) poll(ctx context.Context) {
 		if !pause(ctx, pollEvery-time.Duration(rand.Int64N(int64(pollEvery/10)))) {
 			return
 		}
-		_, _, err := d.promote(ctx, d.opts.Queues, time.Now())
+		_, err := d.promote(ctx, d.opts.Queues, time.Now())
 		if err == nil && time.Since(touched) >= touchEvery {
 			touched = time.Now()
 			err = d.touchQueues(ctx)

@@ -17,7 +17,7 @@ import (
 // version is the current one, because River knows no versions.
 func (r *row) record() *driver.Record {
 	id := strconv.FormatInt(r.id, 10)
-	token := r.token()
+	lease := r.lease()
 	version, timeout := typeOf(r.kind)
 	record := &driver.Record{
 		Type: r.kind, Version: version, Group: r.queue,
@@ -31,7 +31,7 @@ func (r *row) record() *driver.Record {
 		UniqueStates: r.statesOfKey(),
 		RetryInfo:    amboy.JobRetryInfo{Retryable: true, BaseJobID: id, CurrentAttempt: r.currentAttempt(), MaxAttempts: int(r.maxAttempts)},
 		TimeInfo:     amboy.JobTimeInfo{Created: r.createdAt, WaitUntil: r.scheduledAt, End: r.finalizedAt, MaxTime: timeout},
-		Status:       amboy.JobStatusInfo{Owner: token.owner, ModificationCount: token.count, ModificationTime: r.attemptedAt},
+		Status:       amboy.JobStatusInfo{Owner: lease.owner, ModificationCount: lease.count, ModificationTime: r.attemptedAt},
 	}
 	record.Name = driver.RecordName(r.queue, id, record.RetryInfo)
 	if r.args != "" {

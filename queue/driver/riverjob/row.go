@@ -172,6 +172,16 @@ func (r *row) token() token {
 	return parseToken(r.attemptedBy[n-1], n)
 }
 
+// lease returns the claim under which a row may be changed. A row that waits has no owner, so that the
+// one that lost it changes nothing.
+func (r *row) lease() token {
+	t := r.token()
+	if r.state != stateRunning && !r.hasEnded() {
+		t.owner = ""
+	}
+	return t
+}
+
 func (r *row) hasEnded() bool {
 	return r.state == stateCancelled || r.state == stateCompleted || r.state == stateDiscarded
 }

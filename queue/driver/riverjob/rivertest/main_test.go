@@ -224,7 +224,8 @@ func (w *world) eventually(what string, holds func() bool) {
 		select {
 		case <-again.C:
 		case <-deadline.C:
-			w.t.Fatalf("waited too long until %s", what)
+			rows := ask[string](w, `SELECT coalesce(jsonb_agg(to_jsonb(j))::text, '') FROM (SELECT * FROM {s}.river_job ORDER BY id DESC LIMIT 5) j`)
+			w.t.Fatalf("waited too long until %s; the last rows are %s", what, rows)
 		}
 	}
 }

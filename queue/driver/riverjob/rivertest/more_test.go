@@ -198,6 +198,28 @@ func TestARetryHandlerMayDecideLater(t *testing.T) {
 	require.ErrorIs(t, d.EndRetry(w.ctx, ended), driver.ErrLeaseLost)
 }
 
+// A retry by River UI came between the end of the last attempt and the retry handler's.
+func TestAnOperatorsRetryWasUndoneByTheRetryHandler(t *testing.T) {
+	w := newWorld(t)
+	d := w.open()
+	id := w.insert(pythonJob{kind: "x", maxAttempts: 1})
+	claimed, err := d.Claim(w.ctx, driver.ClaimRequest{Owner: "me", Queues: []driver.Demand{{Queue: "default", Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Minute})
+	require.NoError(t, err)
+	ended := claimed.Records[0]
+	lease := driver.LeaseOf(ended)
+	ended.Status.InProgress, ended.Status.Completed = false, true
+	ended.Status.AddError(errDisk, 0, time.Now())
+	ended.RetryInfo.NeedsRetry = true
+	errs, err := d.Complete(w.ctx, []driver.Completion{{Lease: lease, Record: ended}})
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+	require.Equal(t, "discarded", w.row(id).State)
+	_, err = w.client().JobRetry(w.ctx, id)
+	require.NoError(t, err)
+	require.NoError(t, d.EndRetry(w.ctx, ended))
+	assert.Equal(t, "available", w.row(id).State)
+}
+
 func TestPollOnlyNeedsNoConnectionThatListens(t *testing.T) {
 	w := newWorld(t)
 	kind := define(t, func(ctx context.Context, _ args) error {
