@@ -236,7 +236,8 @@ func idOf(l driver.Lease) (int64, bool) {
 
 // Extend implements driver.Driver.
 func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
-	if err := d.usable(ctx); err != nil {
+	err = d.usable(ctx)
+	if err != nil {
 		return nil, err
 	}
 	ids, claims, prefixes := make([]int64, len(leases)), make([]string, len(leases)), make([]string, len(leases))

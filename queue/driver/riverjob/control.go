@@ -46,7 +46,7 @@ func checkControl(change driver.ControlChange) error {
 		"a limit of a type": change.Type != nil && !change.Type.Limit.IsZero(),
 	} {
 		if isSet {
-			return fmt.Errorf("River's tables have no place for %s; only pausing is possible", setting)
+			return fmt.Errorf("only pausing is possible, because River's tables have no place for %s", setting)
 		}
 	}
 	return nil

@@ -30,8 +30,8 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	return errs, nil
 }
 
-// remotely is the error of a job that was cancelled while it ran, in the words of River.
-const remotely = "JobCancelError: job cancelled remotely"
+// remotely is the error of a job that an operator has canceled while it ran, in the words of River.
+const remotely = "JobCancelError: job cancelled remotely" //nolint:misspell // See above.
 
 // fail ends an attempt with an error. The next one is due after a delay, or after that of River's
 // default policy if it is negative.
@@ -112,20 +112,16 @@ func changeHeld[T any](ctx context.Context, d *Driver, items []T, leaseOf func(T
 
 // Complete implements driver.Driver. If neither the definition nor the queue has a retry policy, the
 // next attempt waits as River's default policy says.
-func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) (errs []error, err error) {
+func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
 	if err := driver.RefuseTransaction(ctx); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err == nil {
-			for _, c := range completions {
-				d.claimed.Delete(c.Lease)
-			}
-		}
-	}()
-	errs, err = changeHeld(ctx, d, completions, func(c driver.Completion) driver.Lease { return c.Lease }, d.complete, releaseKey)
+	errs, err := changeHeld(ctx, d, completions, func(c driver.Completion) driver.Lease { return c.Lease }, d.complete, releaseKey)
 	if err != nil {
 		return nil, fmt.Errorf("ending %d attempts: %w", len(completions), err)
+	}
+	for _, c := range completions {
+		d.claimed.Delete(c.Lease)
 	}
 	d.changed(driver.InQueuesOf(completions, func(c driver.Completion) string { return c.Lease.Queue }))
 	return errs, nil
@@ -288,7 +284,7 @@ func (d *Driver) settleRetry(ctx context.Context, ended *driver.Record, edit fun
 			result = nil
 			edit(r)
 		case r.hasEnded():
-			result = nil // it was its last attempt, or it was cancelled
+			result = nil // it was its last attempt, or it was canceled
 		}
 	}, releaseKey)
 	if err != nil {

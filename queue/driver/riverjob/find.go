@@ -87,7 +87,7 @@ var stateConditions = map[amboy.JobState]string{
 }
 
 // selectionOf returns the rows that a query selects, beyond a cursor; false if there can be none.
-func (d *Driver) selectionOf(q driver.Query, after driver.Cursor, newest bool) (s selection, any bool, err error) {
+func (d *Driver) selectionOf(q driver.Query, after driver.Cursor, newest bool) (s selection, some bool, err error) {
 	c := conditions{}
 	queues := q.Queues
 	if len(queues) == 0 {

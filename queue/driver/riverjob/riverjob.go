@@ -252,8 +252,12 @@ func (d *Driver) findTables(ctx context.Context) error {
 func (d *Driver) checkPrivileges(ctx context.Context) error {
 	var missing []string
 	for _, need := range []struct{ table, privilege string }{
-		{"river_job", "SELECT"}, {"river_job", "UPDATE"}, {"river_job", "DELETE"},
-		{"river_queue", "SELECT"}, {"river_queue", "INSERT"}, {"river_queue", "UPDATE"},
+		{"river_job", "SELECT"},
+		{"river_job", "UPDATE"},
+		{"river_job", "DELETE"},
+		{"river_queue", "SELECT"},
+		{"river_queue", "INSERT"},
+		{"river_queue", "UPDATE"},
 	} {
 		var has bool
 		name := pgx.Identifier{d.schema, need.table}.Sanitize()

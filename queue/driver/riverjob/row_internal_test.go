@@ -44,11 +44,13 @@ func TestRetryDelaysAreRivers(t *testing.T) {
 }
 
 func TestWhateverARowHoldsCanBeShown(t *testing.T) {
-	r := &row{id: 7, state: stateDiscarded, queue: "q", kind: "odd", args: "[1]", attempt: 0, uniqueKey: []byte{1, 2}, uniqueStates: "11111111",
+	r := &row{
+		id: 7, state: stateDiscarded, queue: "q", kind: "odd", args: "[1]", attempt: 0, uniqueKey: []byte{1, 2}, uniqueStates: "11111111",
 		errors: []attemptError{decodeError(nil), decodeError(new("7")), decodeError(new(`{"at": "noon", "attempt": -1, "error": "x"}`))},
 		metadata: map[string]json.RawMessage{
 			keyLog: json.RawMessage(`"none"`), keyProgress: json.RawMessage(`7`), keySnoozes: json.RawMessage(`"many"`), keyOutput: json.RawMessage(`null`),
-		}}
+		},
+	}
 	record := r.record()
 	assert.Equal(t, amboy.StateFailed, amboy.StateOf(amboy.JobInfo{Status: record.Status, Time: record.TimeInfo, Retry: record.RetryInfo}, time.Now()))
 	assert.Equal(t, amboy.UniqueUntilForgotten, record.UniqueUntil)

@@ -220,13 +220,14 @@ func TestAnOperatorsRetryWasUndoneByTheRetryHandler(t *testing.T) {
 	assert.Equal(t, "available", w.row(id).State)
 }
 
-func TestPollOnlyNeedsNoConnectionThatListens(t *testing.T) {
+func TestPollOnlyWorksBehindAPoolerInTransactionMode(t *testing.T) {
 	w := newWorld(t)
+	pooler := pgtest.PoolerURL(t)
 	kind := define(t, func(ctx context.Context, _ args) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	w.start(func(s *settings) { s.PollOnly = true })
+	w.start(func(s *settings) { s.URL, s.Pool, s.PollOnly = pooler, nil, true })
 	id := w.insert(pythonJob{kind: kind})
 	w.await(id, "running")
 	_, err := w.client().JobCancel(w.ctx, id)
