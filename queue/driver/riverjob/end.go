@@ -31,7 +31,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 }
 
 // remotely is the error of a job that an operator has canceled while it ran, in the words of River.
-const remotely = "JobCancelError: job cancelled remotely" //nolint:misspell // See above.
+const remotely = "JobCancelError: job cancelled remotely"
 
 // fail ends an attempt with an error. The next one is due after a delay, or after that of River's
 // default policy if it is negative.

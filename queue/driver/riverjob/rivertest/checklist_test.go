@@ -229,7 +229,8 @@ func TestLine11ThreeSnoozesUseUpNoAttempt(t *testing.T) {
 	w := newWorld(t)
 	runs := 0
 	kind := define(t, func(context.Context, args) error {
-		if runs++; runs <= 3 {
+		runs++
+		if runs <= 3 {
 			return job.Snooze(10 * time.Millisecond)
 		}
 		return nil
@@ -633,8 +634,8 @@ func TestLine24AnUnknownKindKeepsItsAttemptsAndIsReported(t *testing.T) {
 	inspector, err := management.NewInspector(q)
 	require.NoError(t, err)
 	w.eventually("the unknown kind is reported", func() bool {
-		queues, err := inspector.Queues(w.ctx)
-		require.NoError(t, err)
+		queues, failure := inspector.Queues(w.ctx)
+		require.NoError(t, failure)
 		return len(queues) == 1 && len(queues[0].Unknown) == 1 && queues[0].Unknown[0].Type == "nobody_knows"
 	})
 	r := w.await(unknown, "available")
@@ -647,7 +648,7 @@ func TestLine24AnUnknownKindKeepsItsAttemptsAndIsReported(t *testing.T) {
 
 func TestLine25UnknownMetadataSurvivesAllAttempts(t *testing.T) {
 	w := newWorld(t)
-	kind := define(t, func(ctx context.Context, a args) error {
+	kind := define(t, func(ctx context.Context, _ args) error {
 		j, _ := job.FromContext(ctx)
 		j.(amboy.MetadataJob).SetMetadata("mine", fmt.Sprint("attempt ", job.AttemptFrom(ctx)))
 		if job.AttemptFrom(ctx) == 0 {
@@ -680,8 +681,8 @@ func TestLine26All22FieldsAreInOurModel(t *testing.T) {
 			ARRAY['{"at": "2026-01-01T00:00:01.000000+00:00", "attempt": 1, "error": "no route", "trace": "stack"}', '{"at": "2026-01-01T00:00:02Z", "attempt": 2, "error": "refused", "trace": ""}']::jsonb[],
 			'2026-01-01T00:00:03Z', 'send', 2, '{"a": "b"}', 3, 'mail', '2026-01-01T00:00:01.5Z', 'discarded', ARRAY['red', 'blue'], $1, B'11110101') RETURNING id`, sum[:])
 	at := func(text string) time.Time {
-		parsed, err := time.Parse(time.RFC3339Nano, text)
-		require.NoError(t, err)
+		parsed, failure := time.Parse(time.RFC3339Nano, text)
+		require.NoError(t, failure)
 		return parsed
 	}
 	j, err := inspector.Job(w.ctx, "mail", fmt.Sprint(full))

@@ -50,14 +50,14 @@ func child(ctx context.Context) error {
 	runs := pgx.Identifier{os.Getenv(envSchema), "runs"}.Sanitize()
 	definition := job.Define(killedKind, 1, func(ctx context.Context, _ args) error {
 		// The unique key on both shows that no two processes ran the same attempt.
-		_, err := pool.Exec(ctx, "INSERT INTO "+runs+" (job, attempt, process) VALUES ($1, $2, $3)", job.IDFrom(ctx), job.AttemptFrom(ctx), os.Getpid())
-		if err == nil {
-			_, err = pool.Exec(ctx, "SELECT pg_sleep(random() / 50)")
+		_, failure := pool.Exec(ctx, "INSERT INTO "+runs+" (job, attempt, process) VALUES ($1, $2, $3)", job.IDFrom(ctx), job.AttemptFrom(ctx), os.Getpid())
+		if failure == nil {
+			_, failure = pool.Exec(ctx, "SELECT pg_sleep(random() / 50)")
 		}
-		if err == nil {
-			_, err = pool.Exec(ctx, "UPDATE "+runs+" SET ended = clock_timestamp() WHERE job = $1 AND attempt = $2", job.IDFrom(ctx), job.AttemptFrom(ctx))
+		if failure == nil {
+			_, failure = pool.Exec(ctx, "UPDATE "+runs+" SET ended = clock_timestamp() WHERE job = $1 AND attempt = $2", job.IDFrom(ctx), job.AttemptFrom(ctx))
 		}
-		return err
+		return failure
 	})
 	if definition.Err() != nil {
 		return definition.Err()

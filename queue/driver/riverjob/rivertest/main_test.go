@@ -158,9 +158,9 @@ func (w *world) insert(j pythonJob) int64 {
 }
 
 // notify sends the notification that River sends for an inserted job.
-func (w *world) notify(queue string) {
+func (w *world) notify(name string) {
 	w.t.Helper()
-	w.exec("SELECT pg_notify($1, $2)", w.schema+".river_insert", fmt.Sprintf(`{"queue":%q}`, queue))
+	w.exec("SELECT pg_notify($1, $2)", w.schema+".river_insert", fmt.Sprintf(`{"queue":%q}`, name))
 }
 
 // row is a row as the tests see it.
@@ -242,10 +242,10 @@ func (w *world) await(id int64, state string) row {
 }
 
 // awaitCount waits until so many jobs of a queue have a state.
-func (w *world) awaitCount(queue, state string, n int) {
+func (w *world) awaitCount(name, state string, n int) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%d jobs of queue %s are %s", n, queue, state), func() bool {
-		return ask[int](w, `SELECT count(*) FROM {s}.river_job WHERE queue = $1 AND state = $2::text::{s}.river_job_state`, queue, state) == n
+	w.eventually(fmt.Sprintf("%d jobs of queue %s are %s", n, name, state), func() bool {
+		return ask[int](w, `SELECT count(*) FROM {s}.river_job WHERE queue = $1 AND state = $2::text::{s}.river_job_state`, name, state) == n
 	})
 }
 

@@ -242,11 +242,11 @@ func TestOperatorsActOnRiversJobs(t *testing.T) {
 	inspector, err := management.NewStoreInspector(d)
 	require.NoError(t, err)
 	act := func(id int64, action management.Action) error {
-		acted, err := inspector.ActOn(w.ctx, "default", fmt.Sprint(id), action)
-		if err == nil {
+		acted, failure := inspector.ActOn(w.ctx, "default", fmt.Sprint(id), action)
+		if failure == nil {
 			assert.Equal(t, 1, acted.Done, action.Kind)
 		}
-		return err
+		return failure
 	}
 	id := w.insert(pythonJob{kind: kind, scheduledAt: time.Now().Add(time.Hour), unique: "x"})
 	require.NoError(t, act(id, management.Action{Kind: management.Retry}))
@@ -284,15 +284,33 @@ func TestOperatorsActOnRiversJobs(t *testing.T) {
 	}
 	w.exec(`UPDATE {s}.river_job SET tags = ARRAY['Red'], errors = ARRAY['{"error": "Disk full"}']::jsonb[] WHERE id = $1`, other)
 	for _, q := range []driver.Query{
-		{}, {Queues: []string{"default"}}, {States: []amboy.JobState{amboy.StateScheduled}}, {Types: []string{kind}}, {ID: fmt.Sprint(other)[:1] + "*"},
-		{IDPart: fmt.Sprint(other)}, {TypePart: kind[1:]}, {TagPart: "RE"}, {Tags: []string{"Red"}}, {Created: driver.TimeRange{From: time.Now().Add(-time.Hour)}},
+		{},
+		{Queues: []string{"default"}},
+		{States: []amboy.JobState{amboy.StateScheduled}},
+		{Types: []string{kind}},
+		{ID: fmt.Sprint(other)[:1] + "*"},
+		{IDPart: fmt.Sprint(other)},
+		{TypePart: kind[1:]},
+		{TagPart: "RE"},
+		{Tags: []string{"Red"}},
+		{Created: driver.TimeRange{From: time.Now().Add(-time.Hour)}},
 		{Due: driver.TimeRange{From: time.Now(), To: time.Now().Add(2 * time.Hour)}},
 	} {
 		assert.Equal(t, 1, found(q), "%+v", q)
 	}
 	for _, q := range []driver.Query{
-		{Queues: []string{"another"}}, {States: []amboy.JobState{amboy.StatePending}}, {States: []amboy.JobState{amboy.StateBlocked}}, {Types: []string{"x"}},
-		{ID: "x*"}, {IDPart: "x"}, {TagPart: "x"}, {Tags: []string{"red"}}, {Scope: "x"}, {Holding: true}, {Error: "disk"}, {Ended: driver.TimeRange{From: time.Now()}},
+		{Queues: []string{"another"}},
+		{States: []amboy.JobState{amboy.StatePending}},
+		{States: []amboy.JobState{amboy.StateBlocked}},
+		{Types: []string{"x"}},
+		{ID: "x*"},
+		{IDPart: "x"},
+		{TagPart: "x"},
+		{Tags: []string{"red"}},
+		{Scope: "x"},
+		{Holding: true},
+		{Error: "disk"},
+		{Ended: driver.TimeRange{From: time.Now()}},
 	} {
 		assert.Zero(t, found(q), "%+v", q)
 	}
