@@ -91,12 +91,14 @@ export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 # The tests make much garbage and keep little. Collecting it less often saves a quarter of
 # the processor time of those of MongoDB; the limit is for tests that keep more.
 processors=$(getconf _NPROCESSORS_ONLN)
-GOGC="${GOGC:-400}" GOMEMLIMIT="${GOMEMLIMIT:-1GiB}" \
-	go test -p $((processors * 2)) -timeout 20m -race -vet=off \
-	-ldflags=-s \
-	-gcflags='all=-dwarf=false -d=checkptr=0' \
-	-gcflags='modernc.org/...=-dwarf=false -race=false' \
-	-gcflags='go.mongodb.org/mongo-driver/bson/bsonrw=-dwarf=false -race=false' \
-	-gcflags='go.mongodb.org/mongo-driver/x/bsonx/bsoncore=-dwarf=false -race=false' \
-	"$@" ./queue/... ./internal/crashtest ./management ./internal/browsertest/... \
+export GOGC="${GOGC:-400}" GOMEMLIMIT="${GOMEMLIMIT:-1GiB}"
+settings=(-p $((processors * 2)) -timeout 20m -race -vet=off
+	-ldflags=-s
+	-gcflags='all=-dwarf=false -d=checkptr=0'
+	-gcflags='modernc.org/...=-dwarf=false -race=false'
+	-gcflags='go.mongodb.org/mongo-driver/bson/bsonrw=-dwarf=false -race=false'
+	-gcflags='go.mongodb.org/mongo-driver/x/bsonx/bsoncore=-dwarf=false -race=false')
+go test "${settings[@]}" "$@" ./queue/... ./internal/crashtest ./management ./internal/browsertest/... \
 	./examples/... ./cmd/amboy/... ./rest/internal/openapi/... ./...
+# River has a workspace of its own, so it needs a call of its own.
+go test -C queue/driver/riverjob/rivertest "${settings[@]}" -short "$@" ./...

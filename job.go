@@ -73,6 +73,21 @@ func (u UniqueUntil) IsValid() bool {
 	}
 }
 
+// Counts reports whether a job in a state holds its unique key. A job that started once does not hold
+// a key for UniqueUntilStarted any more, even if it waits for another attempt.
+func (u UniqueUntil) Counts(state JobState) bool {
+	switch u {
+	case UniqueUntilForgotten:
+		return true
+	case UniqueUntilFailed:
+		return !state.IsFinal() || state == StateSucceeded
+	case UniqueUntilStarted:
+		return !state.IsFinal() && state != StateRunning && state != StateRetrying
+	default:
+		return !state.IsFinal()
+	}
+}
+
 // UniqueKeyOf returns the unique key of a job and how long the job holds it; both are empty
 // if the job has none.
 func UniqueKeyOf(j Job) (key string, until UniqueUntil) {

@@ -1,6 +1,7 @@
 package amboy_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -47,6 +48,26 @@ func TestUniqueUntilIsValid(t *testing.T) {
 		assert.True(t, until.IsValid(), "%q", until)
 	}
 	assert.False(t, amboy.UniqueUntil("tomorrow").IsValid())
+}
+
+func TestStatesInWhichAUniqueKeyCounts(t *testing.T) {
+	waiting := []amboy.JobState{amboy.StateScheduled, amboy.StatePending, amboy.StateBlocked, amboy.StateParked}
+	unfinished := slices.Concat(waiting, []amboy.JobState{amboy.StateRunning, amboy.StateRetrying})
+	for until, want := range map[amboy.UniqueUntil][]amboy.JobState{
+		"":                         unfinished,
+		amboy.UniqueUntilEnded:     unfinished,
+		amboy.UniqueUntilStarted:   waiting,
+		amboy.UniqueUntilFailed:    slices.Concat(unfinished, []amboy.JobState{amboy.StateSucceeded}),
+		amboy.UniqueUntilForgotten: amboy.JobStates(),
+	} {
+		var counted []amboy.JobState
+		for _, state := range amboy.JobStates() {
+			if until.Counts(state) {
+				counted = append(counted, state)
+			}
+		}
+		assert.Equal(t, want, counted, "%q", until)
+	}
 }
 
 func TestTagsOf(t *testing.T) {

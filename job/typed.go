@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/outsideform"
@@ -64,6 +65,9 @@ func (j *typed[A]) ForOutside() bool { return j.Outside }
 
 // RunsHere reports whether the definition has a function in this process.
 func (j *typed[A]) RunsHere() bool { return j.definition.runsHere() }
+
+// DefaultTimeout returns the timeout of the definition's jobs, for stores whose jobs have none.
+func (j *typed[A]) DefaultTimeout() time.Duration { return j.definition.settings.timeout }
 
 // RetryPolicy returns the delay that the last run asked for, the job's own policy, or
 // otherwise that of its definition.

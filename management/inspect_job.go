@@ -46,6 +46,7 @@ func (i *inspector) job(ctx context.Context, queue, id string) (Job, error) {
 	for _, a := range attempts {
 		job.Attempts = append(job.Attempts, attemptOf(a, driver.StateOf(a, now)))
 	}
+	job.AttemptedBy = attemptedBy(r, attempts)
 	job.Timeline = timeline(r, job.Attempts, now)
 	if job.Scopes, err = i.scopesOf(ctx, r); err != nil {
 		return Job{}, fmt.Errorf("finding the holders of its scopes: %w", err)
@@ -73,6 +74,8 @@ func (i *inspector) described(ctx context.Context, r *driver.Record) Job {
 		Log:           []amboy.LogLine{},
 		Interruptions: r.Status.Interruptions,
 		Metadata:      r.Metadata,
+		UniqueKey:     r.UniqueKey,
+		UniqueStates:  uniqueStates(r),
 	}
 	i.describeContent(ctx, r, &job)
 	if r.Progress != nil {
@@ -82,6 +85,33 @@ func (i *inspector) described(ctx context.Context, r *driver.Record) Job {
 		job.DroppedLines = r.Progress.DroppedLines
 	}
 	return job
+}
+
+// attemptedBy returns the owners of the runs of a job, the oldest first.
+func attemptedBy(r *driver.Record, attempts []*driver.Record) []string {
+	if r.AttemptedBy != nil {
+		return r.AttemptedBy
+	}
+	var owners []string
+	for _, a := range attempts {
+		if a.Status.Interruptions != nil {
+			for _, run := range a.Status.Interruptions.Latest {
+				owners = append(owners, run.Owner)
+			}
+		}
+		if a.Status.Owner != "" && !a.TimeInfo.Start.IsZero() {
+			owners = append(owners, a.Status.Owner)
+		}
+	}
+	return owners
+}
+
+// uniqueStates returns the states in which the unique key of a job counts.
+func uniqueStates(r *driver.Record) []amboy.JobState {
+	if r.UniqueKey == "" || r.UniqueStates != nil {
+		return r.UniqueStates
+	}
+	return slices.DeleteFunc(amboy.JobStates(), func(state amboy.JobState) bool { return !r.UniqueUntil.Counts(state) })
 }
 
 // describeContent sets the arguments and the result, or why they are hidden.

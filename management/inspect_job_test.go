@@ -57,6 +57,22 @@ func TestJobThatSucceeded(t *testing.T) {
 	})
 }
 
+func TestUniqueKeyIsShownWithTheStatesInWhichItCounts(t *testing.T) {
+	inspectEach(t, allViews, func(f *inspected) {
+		_, err := post.Put(f.ctx, f.queue, letter{To: "ann"}, job.ID("letter"), job.Unique(job.Uniqueness{Key: "ann's"}))
+		require.NoError(f, err)
+		f.wait("letter")
+		j := f.job("letter")
+		assert.NotEmpty(f, j.UniqueKey)
+		assert.Equal(f, []amboy.JobState{
+			amboy.StateScheduled, amboy.StatePending, amboy.StateBlocked, amboy.StateParked, amboy.StateRunning, amboy.StateRetrying,
+		}, j.UniqueStates)
+		if j.Owner != "" {
+			assert.Equal(f, []string{j.Owner}, j.AttemptedBy)
+		}
+	})
+}
+
 // withoutTime removes a time that one format writes even if it is zero.
 func withoutTime(f *inspected, args json.RawMessage) string {
 	f.Helper()
@@ -131,6 +147,7 @@ func TestJobThatWasRetried(t *testing.T) {
 		assert.Equal(f, "succeeded (attempt 2)", whats[len(whats)-1])
 		if f.stored {
 			require.Len(f, got.Attempts, 2)
+			assert.Len(f, got.AttemptedBy, 2)
 			assert.Equal(f, amboy.StateFailed, got.Attempts[0].State)
 			assert.Equal(f, amboy.StateSucceeded, got.Attempts[1].State)
 			assert.Equal(f, []string{"put", "started (attempt 1)", "error (attempt 1)", "failed (attempt 1)"}, whats[:4])

@@ -480,6 +480,13 @@ type Job struct {
 	// hidden unless the context is one of WithReveal.
 	Encrypted bool              `json:"encrypted,omitempty"`
 	Metadata  map[string]string `json:"metadata,omitempty"`
+	// AttemptedBy are the owners of its runs, the oldest first: of all of them in a store that
+	// keeps them with the job (River's), otherwise of the stored attempts and interruptions.
+	AttemptedBy []string `json:"attempted_by,omitempty"`
+	// UniqueKey is its unique key, and UniqueStates are the states in which it keeps another job
+	// with this key out of the queue.
+	UniqueKey    string           `json:"unique_key,omitempty"`
+	UniqueStates []amboy.JobState `json:"unique_states,omitempty"`
 	// Scopes are the scopes that it needs.
 	Scopes []ScopeUse `json:"scopes"`
 	// DependsOn are the jobs that it waits for, or waited for, at most MaxLimit.

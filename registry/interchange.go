@@ -71,6 +71,11 @@ type JobInterchange struct {
 	// LeaseTime is the length of the lease of a job that is put as running. It is not
 	// encoded.
 	LeaseTime time.Duration `bson:"-" json:"-" yaml:"-"`
+	// AttemptedBy are the owners of all claims, oldest first, in a store that keeps them with the
+	// job. UniqueStates are the states in which the unique key counts, in a store that keeps them;
+	// in others they follow from UniqueUntil. They are not encoded.
+	AttemptedBy  []string         `bson:"-" json:"-" yaml:"-"`
+	UniqueStates []amboy.JobState `bson:"-" json:"-" yaml:"-"`
 }
 
 // DependencyInterchange is the stored form of a dependency manager.

@@ -159,7 +159,11 @@ func (c *Core) find(lease driver.Lease) *Run {
 // storeChanged schedules a query for runs to cancel, and claims if the change allows it.
 func (c *Core) storeChanged(change driver.Change) {
 	c.cancels++
-	if len(c.held) > 0 {
+	switch {
+	case len(c.held) == 0:
+	case change.Cancels && !c.calls.busy(cancelCall):
+		c.checkCancels()
+	default:
 		c.checkCancelsSoon()
 	}
 	switch {

@@ -20,6 +20,9 @@ type Change struct {
 	// InOneQueue is true if everything new is in Queue. Otherwise it may be in any queue.
 	InOneQueue bool
 	Queue      string
+	// Cancels is true if a request to cancel a running job may be new, and its process should ask
+	// for it at once (see Driver.CancelRequests). Otherwise it asks a little later.
+	Cancels bool
 }
 
 // ClaimSubscriber is implemented by a Driver that saves work if it does not have to notify of all
@@ -40,14 +43,17 @@ func In(queue string) Change { return Change{MayClaim: true, InOneQueue: true, Q
 
 // With returns one change that stands for both.
 func (c Change) With(other Change) Change {
+	cancels := c.Cancels || other.Cancels
+	c.Cancels, other.Cancels = false, false
+	both := Anywhere
 	switch {
 	case !other.MayClaim || c == other:
-		return c
+		both = c
 	case !c.MayClaim:
-		return other
-	default:
-		return Anywhere
+		both = other
 	}
+	both.Cancels = cancels
+	return both
 }
 
 // InQueuesOf returns the change of several items, each of which belongs to a queue: In if all

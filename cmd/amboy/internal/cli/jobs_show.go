@@ -65,6 +65,15 @@ func jobHead(out *page, j management.Job) {
 	out.row("priority", strconv.Itoa(j.Priority))
 	optional("tags", strings.Join(j.Tags, ", "))
 	optional("owner", j.Owner)
+	if len(j.AttemptedBy) > 1 {
+		out.row("run by", strings.Join(j.AttemptedBy, ", "))
+	}
+	optional("unique key", j.UniqueKey)
+	states := make([]string, len(j.UniqueStates))
+	for i, state := range j.UniqueStates {
+		states[i] = string(state)
+	}
+	optional("unique while", strings.Join(states, ", "))
 	for _, t := range []struct {
 		name string
 		at   time.Time

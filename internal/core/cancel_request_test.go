@@ -1,0 +1,22 @@
+package core_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+func TestARequestToCancelIsAskedForAtOnce(t *testing.T) {
+	s := newStory(t)
+	request := driver.Change{Cancels: true}
+	assert.Empty(t, all[core.CheckCancels](s.tell(core.StoreChanged{Change: request})), "nothing runs")
+	r := s.run()
+	assert.Empty(t, all[core.CheckCancels](s.tell(core.StoreChanged{Change: driver.Change{}})), "other changes are asked about later")
+	check := only[core.CheckCancels](t, s.tell(core.StoreChanged{Change: request}))
+	assert.Empty(t, all[core.CheckCancels](s.tell(core.StoreChanged{Change: request})), "one call at a time")
+	canceled := only[core.Cancel](t, s.tell(core.CancelsFound{Call: check.Call, Leases: []driver.Lease{r.Lease}}))
+	assert.Same(t, r, canceled.Run)
+}
