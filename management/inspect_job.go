@@ -73,6 +73,8 @@ func (i *inspector) described(ctx context.Context, r *driver.Record) Job {
 		Log:           []amboy.LogLine{},
 		Interruptions: r.Status.Interruptions,
 		Metadata:      r.Metadata,
+		Editable:      i.editable(r),
+		Revision:      revisionOf(r),
 	}
 	i.describeContent(ctx, r, &job)
 	if r.Progress != nil {

@@ -88,6 +88,14 @@ type Inspector interface {
 	// it depends on.
 	Act(ctx context.Context, req ActRequest) (Acted, error)
 
+	// EditJob changes the arguments, the priority and the time of a job that has not started, in
+	// one step: a job that is claimed or changed meanwhile is not edited. Only jobs of job.Define,
+	// job.Declare and job.NewOutside have arguments that can be edited, in a process that knows
+	// the type; those of an encrypted job only if the context is one of WithReveal. Otherwise the
+	// error wraps ErrUnsupported. The type, and scopes, tags and a unique key that were made from
+	// the arguments, stay. If nothing would change, EditJob does nothing.
+	EditJob(ctx context.Context, queue, id string, edit JobEdit) (JobEdited, error)
+
 	// Scopes lists the scopes that are held, with their holders and the number of waiters.
 	Scopes(ctx context.Context, filter ScopeFilter, page PageRequest) (ScopePage, error)
 	// Processes lists the processes that are alive, or were until recently.
@@ -492,6 +500,10 @@ type Job struct {
 	Timeline []Moment `json:"timeline"`
 	// Actions are the actions that its state allows.
 	Actions []ActionKind `json:"actions"`
+	// Editable are the fields that EditJob can change: FieldArgs, FieldPriority and FieldDue.
+	Editable []string `json:"editable"`
+	// Revision changes with each change of the job, except of its progress and its priority.
+	Revision string `json:"revision"`
 }
 
 // Attempt is a stored attempt of a job.

@@ -34,7 +34,6 @@ func argsOf(r *driver.Record, byReference bool) (args json.RawMessage, hidden st
 
 // The fields of the stored form of a job made by a definition of package job.
 const (
-	fieldArgs     = "args"
 	fieldBytes    = "bytes" // of a job for outside workers: base64
 	fieldOverride = "override"
 )
@@ -47,14 +46,14 @@ func argsField(doc json.RawMessage) json.RawMessage {
 		return nil
 	}
 	for name := range fields {
-		if name != fieldArgs && name != fieldOverride && name != fieldBytes && name != outsideform.Field {
+		if name != FieldArgs && name != fieldOverride && name != fieldBytes && name != outsideform.Field {
 			return nil
 		}
 	}
 	if _, isOutside := fields[outsideform.Field]; isOutside && fields[fieldBytes] != nil {
 		return fields[fieldBytes]
 	}
-	return fields[fieldArgs]
+	return fields[FieldArgs]
 }
 
 // resultField is the field of the stored document that contains the result.

@@ -37,6 +37,11 @@ const (
 	// ActionReveal ("reveal") shows the arguments and the result of an encrypted job; see
 	// RevealEncrypted.
 	ActionReveal = guard.Reveal
+	// ActionEdit ("edit") changes the arguments, the priority or the time of a job that has not
+	// started. The arguments can be changed only if the request may read them all, which means
+	// ActionReveal for an encrypted job and no redaction by MaskArgs, and if CreateTypes or
+	// CreateOutside allows the type of the job.
+	ActionEdit = guard.Edit
 )
 
 // Access describes what a request is about to do. Its fields are
@@ -317,6 +322,10 @@ func pagesOf(o options) *dashboard.Dashboard {
 		Allowed: func(r *http.Request, action, queue string) bool {
 			return g.May(r, guard.Action(action), queue)
 		},
+		MayPut: func(r *http.Request, action, queue, jobType string) bool {
+			return g.MayPut(r, guard.Action(action), queue, jobType)
+		},
+		CreateTypes: o.guard.CreateTypes, CreateOutside: o.guard.CreateOutside,
 		Title: o.title,
 	})
 }

@@ -156,6 +156,13 @@ func (i *tenants) ActOn(ctx context.Context, queue, _ string, action management.
 	return management.Acted{Done: 1}, nil
 }
 
+func (i *tenants) EditJob(ctx context.Context, queue, _ string, edit management.JobEdit) (management.JobEdited, error) {
+	if !edit.DryRun {
+		i.do(ctx, string(management.Edit), queue)
+	}
+	return management.JobEdited{Changes: []management.FieldChange{}, Revision: "1"}, nil
+}
+
 func (i *tenants) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
 	for _, queue := range queuesOf(req.Filter.Queues) {
 		if !req.DryRun {

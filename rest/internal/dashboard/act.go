@@ -89,7 +89,7 @@ func (d *Dashboard) actOnOne(w http.ResponseWriter, r *http.Request) error {
 	if action.Kind == management.Delete {
 		back = "jobs"
 	}
-	redirect(w, r, withNotice(back, string(action.Kind), acted.Done, acted.Skipped))
+	redirect(w, r, withNotice(w, r, back, string(action.Kind), acted.Done, acted.Skipped))
 	return nil
 }
 
@@ -297,7 +297,7 @@ func (d *Dashboard) doMany(w http.ResponseWriter, r *http.Request, filters []man
 		return &partError{run.done, err}
 	}
 	if run.ended() {
-		redirect(w, r, withNotice("jobs", string(data.Action.Kind), run.done, run.skipped)+filterQuery(data))
+		redirect(w, r, withNotice(w, r, "jobs", string(data.Action.Kind), run.done, run.skipped)+filterQuery(data))
 		return nil
 	}
 	data.Done, data.Skipped, data.More, data.Going = run.done, run.skipped, true, true

@@ -18,10 +18,17 @@ type Options struct {
 	// do. It is required. The inspectors of one handler should wrap one Share, so that
 	// many open pages cost little.
 	Inspector func(r *http.Request) management.Inspector
-	// Allowed reports whether a request may perform an action (a management.ActionKind, or
-	// "control") in a queue, so that pages offer only what works. It protects nothing;
+	// Allowed reports whether a request may perform an action (a management.ActionKind,
+	// "control" or "edit") in a queue, so that pages offer only what works. It protects nothing;
 	// Inspector does. Default: everything is offered.
 	Allowed func(r *http.Request, action, queue string) bool
+	// MayPut reports whether a request may choose the arguments of jobs of a type in a queue:
+	// action is "create" or "edit". It protects nothing either. Default: everything is offered.
+	MayPut func(r *http.Request, action, queue, jobType string) bool
+	// CreateTypes are the types of jobs that may be put, and CreateOutside is true if jobs for
+	// outside workers may be put, of any type that is not registered.
+	CreateTypes   []string
+	CreateOutside bool
 	// Title is the title of the site. Default: "Amboy".
 	Title string
 }
@@ -40,6 +47,9 @@ func New(options Options) *Dashboard {
 	if options.Allowed == nil {
 		options.Allowed = func(*http.Request, string, string) bool { return true }
 	}
+	if options.MayPut == nil {
+		options.MayPut = func(*http.Request, string, string, string) bool { return true }
+	}
 	return &Dashboard{options: options}
 }
 
@@ -47,8 +57,8 @@ func New(options Options) *Dashboard {
 type Route struct {
 	// Method and Pattern are as http.ServeMux takes them.
 	Method, Pattern string
-	// Actions are the actions that the route can lead to: "read", "control" or one of
-	// management.ActionKinds. A route without actions is open to every client.
+	// Actions are the actions that the route can lead to: "read", "control", "edit", "create" or one
+	// of management.ActionKinds. A route without actions is open to every client.
 	Actions []string
 	// Description describes the route.
 	Description string
@@ -73,6 +83,8 @@ func (d *Dashboard) Routes() []Route {
 		{"GET", "/queues", read, "list of queues", d.page(d.queues)},
 		{"GET", "/queues/{queue}", read, "one queue", d.page(d.queue)},
 		{"GET", "/queues/{queue}/jobs/{id}", read, "one job", d.page(d.job)},
+		{"GET", "/queues/{queue}/jobs/{id}/edit", read, "form for a job that has not started", d.page(d.edit)},
+		{"GET", "/queues/{queue}/create", read, "form for a new job", d.page(d.create)},
 		{"GET", "/workers", read, "processes and what they run", d.page(d.workers)},
 		{"GET", "/schedules", read, "schedules that processes run", d.page(d.schedules)},
 		{"GET", "/diagnosis", read, "what is wrong with the store", d.page(d.diagnosis)},
@@ -82,6 +94,8 @@ func (d *Dashboard) Routes() []Route {
 		{"GET", "/assets/{path...}", nil, "style and script", http.HandlerFunc(d.asset)},
 		{"POST", "/jobs/actions", acts, "preview, and act on, many jobs", d.form(d.actOnMany)},
 		{"POST", "/queues/{queue}/jobs/{id}/actions", acts, "act on one job", d.form(d.actOnOne)},
+		{"POST", "/queues/{queue}/jobs/{id}/edit", []string{"read", "edit"}, "preview, and make, a change of a job", d.form(d.doEdit)},
+		{"POST", "/queues/{queue}/create", []string{"create"}, "put a job", d.form(d.doCreate)},
 		{"POST", "/queues/{queue}/control", []string{"read", "control"}, "pause, resume, drain, limits", d.form(d.control)},
 		{"POST", "/theme", nil, "light, dark or system colors", d.form(d.theme)},
 	}

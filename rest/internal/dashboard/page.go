@@ -144,7 +144,7 @@ func (d *Dashboard) view(r *http.Request, section, title string, data any) view 
 		Base:      base(r.URL.EscapedPath()),
 		Here:      here(r),
 		Theme:     themeOf(r),
-		Notice:    notice(r.URL.Query()),
+		Notice:    notice(r),
 		Every:     refreshIdle,
 		Still:     r.Method == http.MethodPost || section == "",
 		Now:       time.Now(),
@@ -216,7 +216,7 @@ func parseTemplates() map[string]*template.Template {
 		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/chart.html"))
 	pages := map[string]*template.Template{}
 	for _, name := range []string{
-		"overview", "jobs", "errors", "act", "confirm", "job", "queues", "queue", "workers", "schedules", "diagnosis", "scopes", "audit", "problem",
+		"overview", "jobs", "errors", "act", "confirm", "job", "edit", "create", "queues", "queue", "workers", "schedules", "diagnosis", "scopes", "audit", "problem",
 	} {
 		pages[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
 	}

@@ -26,11 +26,13 @@ const (
 	Work Action = "work"
 	// Reveal shows the arguments and the result of an encrypted job.
 	Reveal Action = "reveal"
+	// Edit changes the arguments, the priority or the time of a job that has not started.
+	Edit Action = "edit"
 )
 
 // Actions lists all actions.
 func Actions() []Action {
-	actions := []Action{Read, Create, Control, Work, Reveal}
+	actions := []Action{Read, Create, Control, Work, Reveal, Edit}
 	for _, kind := range management.ActionKinds() {
 		actions = append(actions, Action(kind))
 	}
@@ -39,7 +41,7 @@ func Actions() []Action {
 
 // Access describes what a request is about to do. One request may need several.
 type Access struct {
-	// Action is the action: "read", "create", "control", "work", "reveal", or a management.ActionKind.
+	// Action is the action: "read", "create", "control", "work", "reveal", "edit", or a management.ActionKind.
 	Action Action
 	// Queue is the name of the queue. It identifies the tenant if the program has a queue
 	// for each tenant.

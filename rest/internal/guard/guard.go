@@ -127,6 +127,19 @@ func (g *Guard) May(r *http.Request, action Action, queue string) bool {
 	return request.allow(r.Context(), action, queue) == nil
 }
 
+// MayPut reports whether a request may choose the arguments of jobs of a type in a queue: whether
+// it may put them, if the action is Create, or edit them. It is for showing what is possible.
+func (g *Guard) MayPut(r *http.Request, action Action, queue, jobType string) bool {
+	asked, access := g.of(r), Access{Action: action, Queue: queue, Type: jobType}
+	if asked.allowType(access, true) != nil {
+		return false
+	}
+	if action == Edit {
+		access.Type = ""
+	}
+	return asked.allowJob(r.Context(), access) == nil
+}
+
 // of returns the Inspector of a request.
 func (g *Guard) of(r *http.Request) *guarded {
 	request := &guarded{Guard: g, request: r, inner: g.opts.Inspector}
@@ -232,9 +245,15 @@ func (g *guarded) allowCreate(ctx context.Context, job management.NewJob) error 
 	if job.Type == "" {
 		return &management.InvalidArgumentError{Field: "type", Rule: "must not be empty"}
 	}
-	isOutside := g.opts.CreateOutside && !isRegistered(job.Type)
+	return g.allowType(access, job.Outside)
+}
+
+// allowType returns an error if the program does not let clients choose the arguments of jobs of a
+// type.
+func (g *guarded) allowType(access Access, outside bool) error {
+	isOutside := g.opts.CreateOutside && !isRegistered(access.Type)
 	switch {
-	case slices.Contains(g.opts.CreateTypes, job.Type), isOutside && job.Outside:
+	case slices.Contains(g.opts.CreateTypes, access.Type), isOutside && outside:
 		return nil
 	case isOutside:
 		return &DeniedError{Access: access, Reason: errType, Cause: `the service does not know this type; if workers outside of Go run it, set "outside" (on the command line --outside)`}
