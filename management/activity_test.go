@@ -224,3 +224,32 @@ func TestPagesOfScopesDoNotSplitAJob(t *testing.T) {
 		assert.Equal(f, "three", found.Scopes[0].Holder.ID)
 	})
 }
+
+// The average over the chosen period showed 0.2 jobs per minute while 100 ran.
+func TestCurrentThroughputIsThatOfTheLastMinute(t *testing.T) {
+	now := time.Now().UTC()
+	minute := now.Truncate(time.Minute)
+	row := rowOf("", "alpha", 600, 0)
+	for range 600 {
+		row.Wait.Record(2 * time.Second)
+	}
+	var notes []driver.Note
+	for _, bucket := range []activity.Bucket{
+		bucketOf(minute.Add(-time.Minute), false, row), bucketOf(minute, false, row), bucketOf(minute.Add(-2*time.Minute), false, rowOf("", "alpha", 10_000, 0)),
+		bucketOf(now.Truncate(time.Hour), true, row),
+	} {
+		note, err := bucket.Note("one")
+		require.NoError(t, err)
+		notes = append(notes, note)
+	}
+	i := newInspectorOfNotes(t, notes...)
+	for _, last := range []time.Duration{15 * time.Minute, 48 * time.Hour} {
+		got, err := i.Activity(t.Context(), management.ActivityRequest{Last: last})
+		require.NoError(t, err)
+		// The running minute counts in full, and the minute before in part.
+		assert.GreaterOrEqual(t, got.Sum.Current, 10.0)
+		assert.LessOrEqual(t, got.Sum.Current, 20.0)
+		assert.InDelta(t, got.Sum.Current, got.Rows[0].Current, 0.001)
+		assert.InDelta(t, 2, got.Points[len(got.Points)-1].WaitP99, 0.1)
+	}
+}

@@ -46,7 +46,11 @@ func (i *inspector) job(ctx context.Context, queue, id string) (Job, error) {
 	for _, a := range attempts {
 		job.Attempts = append(job.Attempts, attemptOf(a, driver.StateOf(a, now)))
 	}
-	job.Timeline = timeline(r, job.Attempts, now)
+	acts, err := i.operatorMoments(ctx, r)
+	if err != nil {
+		return Job{}, fmt.Errorf("finding the actions of operators: %w", err)
+	}
+	job.Timeline = timeline(r, job.Attempts, acts, now)
 	if job.Scopes, err = i.scopesOf(ctx, r); err != nil {
 		return Job{}, fmt.Errorf("finding the holders of its scopes: %w", err)
 	}
@@ -55,6 +59,9 @@ func (i *inspector) job(ctx context.Context, queue, id string) (Job, error) {
 	}
 	if job.Dependents, job.MoreDependents, err = i.dependents(ctx, r); err != nil {
 		return Job{}, fmt.Errorf("finding the jobs that depend on it: %w", err)
+	}
+	if job.State == amboy.StateBlocked {
+		job.Blocked = i.blocked(&job, r, acts)
 	}
 	if job.Actions, err = i.allows(ctx, r); err != nil {
 		return Job{}, fmt.Errorf("finding the actions that it allows: %w", err)

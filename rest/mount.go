@@ -322,6 +322,7 @@ func pagesOf(o options) *dashboard.Dashboard {
 		Allowed: func(r *http.Request, action, queue string) bool {
 			return g.May(r, guard.Action(action), queue)
 		},
+		Readable: g.Readable,
 		MayPut: func(r *http.Request, action, queue, jobType string) bool {
 			return g.MayPut(r, guard.Action(action), queue, jobType)
 		},

@@ -352,7 +352,7 @@ func complete(job management.Job) management.Job {
 	job = numbering.ShowJob(job)
 	job.Errors, job.Attempts, job.Log = notNil(job.Errors), notNil(job.Attempts), notNil(job.Log)
 	job.Scopes, job.DependsOn, job.Dependents = notNil(job.Scopes), notNil(job.DependsOn), notNil(job.Dependents)
-	job.Timeline, job.Actions = notNil(job.Timeline), notNil(job.Actions)
+	job.Timeline, job.Actions, job.Editable = notNil(job.Timeline), notNil(job.Actions), notNil(job.Editable)
 	return job
 }
 
@@ -372,6 +372,7 @@ func editJob(c *call) (answer, error) {
 		return answer{}, err
 	}
 	edited, err := c.EditJob(c.r.Context(), string(in.Queue), string(in.ID), edit)
+	edited.Changes = notNil(edited.Changes)
 	return ok(edited), err
 }
 

@@ -22,6 +22,9 @@ type Options struct {
 	// "control" or "edit") in a queue, so that pages offer only what works. It protects nothing;
 	// Inspector does. Default: everything is offered.
 	Allowed func(r *http.Request, action, queue string) bool
+	// Readable returns the queues, at most 100, that a request may read which may not read all.
+	// Default: such a request gets only the pages that it knows the addresses of.
+	Readable func(r *http.Request) []string
 	// MayPut reports whether a request may choose the arguments of jobs of a type in a queue:
 	// action is "create" or "edit". It protects nothing either. Default: everything is offered.
 	MayPut func(r *http.Request, action, queue, jobType string) bool
@@ -76,11 +79,11 @@ func (d *Dashboard) Routes() []Route {
 		acts = append(acts, string(kind))
 	}
 	return []Route{
-		{"GET", "/{$}", read, "overview of all queues", d.page(d.overview)},
-		{"GET", "/jobs", read, "jobs that a filter selects", d.page(d.jobs)},
+		{"GET", "/{$}", read, "overview of all queues", d.page(d.home(d.overview))},
+		{"GET", "/jobs", read, "jobs that a filter selects", d.page(d.list(d.jobs))},
 		{"GET", "/find", read, "the job with an ID", d.page(d.find)},
-		{"GET", "/errors", read, "jobs grouped by error", d.page(d.errors)},
-		{"GET", "/queues", read, "list of queues", d.page(d.queues)},
+		{"GET", "/errors", read, "jobs grouped by error", d.page(d.list(d.errors))},
+		{"GET", "/queues", read, "list of queues", d.page(d.home(d.queues))},
 		{"GET", "/queues/{queue}", read, "one queue", d.page(d.queue)},
 		{"GET", "/queues/{queue}/jobs/{id}", read, "one job", d.page(d.job)},
 		{"GET", "/queues/{queue}/jobs/{id}/edit", read, "form for a job that has not started", d.page(d.edit)},
@@ -88,8 +91,8 @@ func (d *Dashboard) Routes() []Route {
 		{"GET", "/workers", read, "processes and what they run", d.page(d.workers)},
 		{"GET", "/schedules", read, "schedules that processes run", d.page(d.schedules)},
 		{"GET", "/diagnosis", read, "what is wrong with the store", d.page(d.diagnosis)},
-		{"GET", "/scopes", read, "scopes that are held", d.page(d.scopes)},
-		{"GET", "/audit", read, "audit list", d.page(d.audit)},
+		{"GET", "/scopes", read, "scopes that are held", d.page(d.list(d.scopes))},
+		{"GET", "/audit", read, "audit list", d.page(d.list(d.audit))},
 		{"GET", "/live", read, "server-sent events after changes", d.page(d.live)},
 		{"GET", "/assets/{path...}", nil, "style and script", http.HandlerFunc(d.asset)},
 		{"POST", "/jobs/actions", acts, "preview, and act on, many jobs", d.form(d.actOnMany)},

@@ -54,14 +54,14 @@ type queueRow struct {
 // recent is the recent activity of several types or queues.
 type recent struct {
 	Ended, Failed int
-	PerSecond     float64
+	Current       float64 // attempts per second in the last minute
 	FailureRate   float64
 }
 
 func (d *recent) add(row management.ActivityRow) {
 	d.Ended += row.Succeeded + row.Failed + row.Retried
 	d.Failed += row.Failed + row.Retried
-	d.PerSecond += row.PerSecond
+	d.Current += row.Current
 	if d.Ended > 0 {
 		d.FailureRate = float64(d.Failed) / float64(d.Ended)
 	}

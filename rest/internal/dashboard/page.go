@@ -106,6 +106,9 @@ type view struct {
 	// Here is the address of the page, relative to Base.
 	Here  string
 	Theme string
+	// Own is the query that selects the queues that the request may read, if it may not read all;
+	// empty otherwise.
+	Own string
 	// Notice reports what the last form did.
 	Notice string
 	// Every is the number of seconds after which the page is loaded again even if nothing
@@ -137,7 +140,12 @@ func base(escaped string) string {
 }
 
 func (d *Dashboard) view(r *http.Request, section, title string, data any) view {
+	own := ""
+	if queues := d.ownQueues(r); len(queues) > 0 {
+		own = withQueues(queues)
+	}
 	return view{
+		Own:       own,
 		Site:      d.options.Title,
 		Title:     title,
 		Section:   section,
@@ -216,7 +224,7 @@ func parseTemplates() map[string]*template.Template {
 		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/chart.html"))
 	pages := map[string]*template.Template{}
 	for _, name := range []string{
-		"overview", "jobs", "errors", "act", "confirm", "job", "edit", "create", "queues", "queue", "workers", "schedules", "diagnosis", "scopes", "audit", "problem",
+		"overview", "jobs", "errors", "act", "confirm", "job", "edit", "create", "own", "queues", "queue", "workers", "schedules", "diagnosis", "scopes", "audit", "problem",
 	} {
 		pages[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
 	}

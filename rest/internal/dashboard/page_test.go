@@ -29,7 +29,7 @@ var addresses = []string{
 	"/jobs", "/jobs?state=failed&state=running&type=a&tag=b&tag=c&id=d&id_pattern=x*&error=e&scope=s&created_from=2026-01-02T03:04&ended_to=2026-01-02T03:04:05Z&order=oldest&limit=100&cursor=c",
 	"/errors", "/errors?error=e&queue=q&type=t&cursor=c",
 	"/queues", "/queues?name=ten&sort=oldest&last=6h",
-	"/queues/billing", "/queues/mail?did=control",
+	"/queues/billing", "/queues/mail?did=control&told=x", "/queues/billing/create", "/queues/billing/jobs/close-month/edit",
 	"/queues/billing/jobs/failed", "/queues/billing/jobs/running?did=retry&done=1&skipped=0", "/queues/billing/jobs/close-month?distance=5",
 	"/queues/_/jobs/a%2Fb%20c%3Fd%23e", "/queues/billing/jobs/_..", "/queues/billing/jobs/bare",
 	"/workers", "/schedules", "/diagnosis", "/scopes", "/scopes?name=a&queue=b&cursor=c", "/audit", "/audit?cursor=c",

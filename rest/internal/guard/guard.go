@@ -127,6 +127,33 @@ func (g *Guard) May(r *http.Request, action Action, queue string) bool {
 	return request.allow(r.Context(), action, queue) == nil
 }
 
+// maxReadable is the maximum number of queues that Readable returns, and askedQueues that of the
+// queues that it asks about.
+const (
+	maxReadable = management.MaxFilterValues
+	askedQueues = management.MaxLimit
+)
+
+// Readable returns the queues that a request may read, if it may not read all: of the first 1,000
+// queues by name, at most 100.
+func (g *Guard) Readable(r *http.Request) []string {
+	asked := g.of(r)
+	if asked.ofTenant {
+		return nil // allow does it
+	}
+	page, err := g.opts.Inspector.FindQueues(r.Context(), management.QueueFilter{}, management.PageRequest{Limit: askedQueues})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, queue := range page.Queues {
+		if len(names) < maxReadable && asked.ask(r.Context(), Access{Action: Read, Queue: queue.Name}) == nil {
+			names = append(names, queue.Name)
+		}
+	}
+	return names
+}
+
 // MayPut reports whether a request may choose the arguments of jobs of a type in a queue: whether
 // it may put them, if the action is Create, or edit them. It is for showing what is possible.
 func (g *Guard) MayPut(r *http.Request, action Action, queue, jobType string) bool {

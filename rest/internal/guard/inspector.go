@@ -216,6 +216,9 @@ func (g *guarded) Job(ctx context.Context, queue, id string) (management.Job, er
 	queueOf := func(d management.Dependency) string { return d.Queue }
 	job.DependsOn = onlyOwn(g, job.DependsOn, queueOf)
 	job.Dependents = onlyOwn(g, job.Dependents, queueOf)
+	if g.ofTenant { // who acts on all queues is none of a tenant's business
+		job.Timeline = slices.DeleteFunc(slices.Clone(job.Timeline), func(m management.Moment) bool { return m.AllQueues })
+	}
 	job.Scopes = slices.Clone(job.Scopes)
 	for i, scope := range job.Scopes {
 		if scope.Holder != nil && !g.isOwn(scope.Holder.Queue) {
