@@ -16,6 +16,8 @@ const (
 	defaultActivity = time.Hour
 	// maxInDetail is the longest time that is reported by the minute.
 	maxInDetail = 2 * time.Hour
+	// maxByHour is the longest time that is reported by the hour.
+	maxByHour = 48 * time.Hour
 	// maxActivityRows is the maximum number of rows. The rows with the most attempts are kept.
 	maxActivityRows = 1000
 )
@@ -109,7 +111,10 @@ func newActivitySum(last time.Duration, now time.Time) *activitySum {
 		kind: activity.MinuteKind, step: time.Minute, now: now.UTC(),
 		rows: map[activityKey]*activity.Row{}, current: map[activityKey]float64{},
 	}
-	if last > maxInDetail {
+	switch {
+	case last > maxByHour:
+		s.kind, s.step = activity.SixHoursKind, 6*time.Hour
+	case last > maxInDetail:
 		s.kind, s.step = activity.HourKind, time.Hour
 	}
 	steps := int((last + s.step - 1) / s.step)

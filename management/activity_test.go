@@ -53,7 +53,11 @@ func newInspectorOfNotes(t *testing.T, notes ...driver.Note) management.Inspecto
 }
 
 func bucketOf(start time.Time, hour bool, rows ...activity.Row) activity.Bucket {
-	return activity.Bucket{Start: start, Hour: hour, Rows: rows}
+	step := activity.Minute
+	if hour {
+		step = activity.Hour
+	}
+	return activity.Bucket{Start: start, Step: step, Rows: rows}
 }
 
 func rowOf(name, jobType string, succeeded, failed int, run ...time.Duration) activity.Row {
@@ -111,7 +115,7 @@ func TestActivityOfProcesses(t *testing.T) {
 	got, err = i.Activity(t.Context(), management.ActivityRequest{Types: []string{"beta"}})
 	require.NoError(t, err)
 	assert.Equal(t, 1, got.Sum.Succeeded)
-	got, err = i.Activity(t.Context(), management.ActivityRequest{Last: management.MaxActivity})
+	got, err = i.Activity(t.Context(), management.ActivityRequest{Last: 48 * time.Hour})
 	require.NoError(t, err)
 	assert.Equal(t, 50, got.Sum.Succeeded)
 	assert.Len(t, got.Points, 48)
@@ -252,4 +256,23 @@ func TestCurrentThroughputIsThatOfTheLastMinute(t *testing.T) {
 		assert.InDelta(t, got.Sum.Current, got.Rows[0].Current, 0.001)
 		assert.InDelta(t, 2, got.Points[len(got.Points)-1].WaitP99, 0.1)
 	}
+}
+
+func TestActivityOfThirtyDaysIsInStepsOfSixHours(t *testing.T) {
+	now := time.Now().UTC()
+	six := now.Truncate(6 * time.Hour)
+	var notes []driver.Note
+	for _, days := range []int{0, 12, 29} {
+		note, err := activity.Bucket{Start: six.AddDate(0, 0, -days), Step: activity.SixHours, Rows: []activity.Row{rowOf("", "alpha", 1, 0)}}.Note("one")
+		require.NoError(t, err)
+		notes = append(notes, note)
+	}
+	i := newInspectorOfNotes(t, notes...)
+	got, err := i.Activity(t.Context(), management.ActivityRequest{Last: management.MaxActivity})
+	require.NoError(t, err)
+	assert.Equal(t, 3, got.Sum.Succeeded)
+	assert.Len(t, got.Points, 120)
+	assert.InDelta(t, 6*3600, got.Step, 0)
+	_, err = i.Activity(t.Context(), management.ActivityRequest{Last: management.MaxActivity + 1})
+	require.Error(t, err)
 }

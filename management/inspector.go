@@ -690,12 +690,13 @@ type ActivityRequest struct {
 	Queues []string `json:"queues,omitempty"`
 	Types  []string `json:"types,omitempty"`
 	// Last is the length of the period up to now, from a minute to MaxActivity. Default:
-	// an hour. Up to two hours are reported by the minute, and longer periods by the hour.
+	// an hour. Up to two hours are reported by the minute, up to 48 hours by the hour, and longer
+	// periods by six hours.
 	Last time.Duration `json:"last,omitempty"`
 }
 
 // MaxActivity is how long activity is kept.
-const MaxActivity = 48 * time.Hour
+const MaxActivity = 30 * 24 * time.Hour
 
 // Activity is what queues did in a period.
 type Activity struct {

@@ -182,7 +182,7 @@ type auditInput struct {
 type activityInput struct {
 	Queue []string `query:"queue" maxItems:"100" description:"Any of these queues"`
 	Type  []string `query:"type" maxItems:"100" description:"Any of these types"`
-	Last  Duration `query:"last" description:"The length of the period up to now, at most 48h; the default is 1h"`
+	Last  Duration `query:"last" description:"The length of the period up to now, at most 720h; the default is 1h"`
 }
 
 type eventsInput struct {

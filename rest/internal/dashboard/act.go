@@ -109,10 +109,10 @@ const (
 
 // actData is the data of a preview, and of the progress of an action.
 type actData struct {
-	Action  management.Action
-	Filter  []field
+	Action management.Action
+	Filter []field
 	// Back is the address of the list that the form was on, relative to the top of the site.
-	Back string
+	Back    string
 	Picks   []management.JobRef
 	Fields  []field // to send again
 	Done    int

@@ -75,7 +75,7 @@ func TestRetryAllFailedJobsOfAType(t *testing.T) {
 		done++
 	}
 	assert.Equal(t, 3, done, "the action is done in steps")
-	assert.Contains(t, s.get(landed + "&told=" + s.told).Body.String(), "1,084 jobs were scheduled to run again; 120 jobs were left unchanged.")
+	assert.Contains(t, s.get(landed+"&told="+s.told).Body.String(), "1,084 jobs were scheduled to run again; 120 jobs were left unchanged.")
 }
 
 func TestActOnSelectedJobs(t *testing.T) {
@@ -176,7 +176,7 @@ func TestActOnAJob(t *testing.T) {
 		landed := lands(t, s, address, s.post(address, c.form))
 		assert.Equal(t, fmt.Sprintf("/queues/billing/jobs/a%%2Fb?did=%s&done=1&skipped=0", c.want.Kind), landed)
 		assert.Equal(t, []management.Action{c.want}, f.actions)
-		assert.Len(t, parse(t, s.get(landed + "&told=" + s.told).Body.String()).all("p", "id", "notice"), 1)
+		assert.Len(t, parse(t, s.get(landed+"&told="+s.told).Body.String()).all("p", "id", "notice"), 1)
 	}
 }
 

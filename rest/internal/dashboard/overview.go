@@ -24,6 +24,7 @@ var windows = []window{
 	{"1h", "1 hour", time.Hour},
 	{"6h", "6 hours", 6 * time.Hour},
 	{"48h", "48 hours", 48 * time.Hour},
+	{"30d", "30 days", 30 * 24 * time.Hour},
 }
 
 // windowOf returns the window of a request. The default is an hour.
@@ -34,7 +35,7 @@ func windowOf(r *http.Request) (window, error) {
 	}
 	i := slices.IndexFunc(windows, func(w window) bool { return w.Name == name })
 	if i < 0 {
-		return window{}, invalid("last", name, "must be 15m, 1h, 6h or 48h")
+		return window{}, invalid("last", name, "must be 15m, 1h, 6h, 48h or 30d")
 	}
 	return windows[i], nil
 }
