@@ -236,7 +236,7 @@ type role struct {
 }
 
 func newRoles() []role {
-	actions := []rest.Action{rest.ActionRead, rest.ActionCreate, rest.ActionControl, rest.ActionWork}
+	actions := []rest.Action{rest.ActionRead, rest.ActionCreate, rest.ActionControl, rest.ActionWork, rest.ActionEdit}
 	for _, kind := range management.ActionKinds() {
 		actions = append(actions, rest.Action(kind))
 	}
@@ -277,6 +277,9 @@ func TestAuthorization(t *testing.T) {
 						assert.Less(t, got.status, 400, what)
 					case tenant != "" && asked != tenant:
 						assert.Equal(t, http.StatusNotFound, got.status, what)
+					case all && method == http.MethodGet && role.may(s.action, mine, false) && !role.may(s.action, "", true) && got.status == http.StatusSeeOther:
+						// a page leads to that of the only queue that the role may read
+						assert.NotContains(t, got.header.Get("Location"), theirs, what)
 					case !role.may(s.action, asked, all):
 						assert.Equal(t, http.StatusForbidden, got.status, what)
 						assert.NotContains(t, got.body, errNo.Error())

@@ -124,6 +124,7 @@ func (i *tenants) Job(_ context.Context, queue, id string) (management.Job, erro
 		JobSummary: management.JobSummary{JobRef: management.JobRef{Queue: queue, ID: id}, Type: "resize", State: amboy.StateFailed, Args: json.RawMessage(`{"password":"secret"}`)},
 		Result:     json.RawMessage(`"secret"`),
 		Actions:    management.ActionKinds(),
+		Editable:   []string{management.FieldPriority},
 	}
 	job.DependsOn = of(func(queue string) management.Dependency { return management.Dependency{JobRef: ref(queue)} })
 	job.Dependents = job.DependsOn

@@ -20,7 +20,8 @@ type editData struct {
 	Fields []string
 	// Args and Due are the texts in the form.
 	Args, Due string
-	// Changes are those of the preview; nil in the form. Resent are the fields to send again.
+	// Preview is true in the preview, which shows the Changes. Resent are the fields to send again.
+	Preview bool
 	Changes []management.FieldChange
 	Resent  []field
 }
@@ -97,7 +98,7 @@ func (d *Dashboard) doEdit(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		data := editData{Job: job, Changes: edited.Changes}
+		data := editData{Job: job, Preview: true, Changes: edited.Changes}
 		for _, name := range editFields {
 			if form.Has(name) {
 				data.Resent = append(data.Resent, field{Name: name, Value: form.Get(name)})

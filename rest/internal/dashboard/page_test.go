@@ -172,8 +172,8 @@ func TestOverview(t *testing.T) {
 	assert.Contains(t, text, "Oldest pending 52 min in reports")
 	assert.Contains(t, page.one(t, "tr", "id", "queue-reports").words(), "paused")
 	assert.Contains(t, page.one(t, "p", "class", "notice warn").words(), `No process can run job type "digest" version 2: 12 jobs of mail wait for one that does.`)
-	assert.Len(t, page.all("svg", "role", "img"), 2)
-	assert.Len(t, page.all("desc"), 2)
+	assert.Len(t, page.all("svg", "role", "img"), 3)
+	assert.Len(t, page.all("desc"), 3)
 	link := page.all("a", "href", "./jobs?queue=billing&state=failed&type=send-invoice")
 	require.NotEmpty(t, link, "a failing type must link to its jobs")
 }
