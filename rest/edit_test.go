@@ -20,10 +20,10 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// newEditable returns an inspector of a paused queue with one job, or with one that is encrypted.
+// newEditable returns an inspector of a paused queue with one job.
 func newEditable(t *testing.T) management.Inspector {
 	t.Helper()
-	store, err := memory.New(memory.Options{})
+	store, err := memory.New(memory.Options{KeepFinished: 10})
 	require.NoError(t, err)
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "cards", NumWorkers: 1})
 	require.NoError(t, err)

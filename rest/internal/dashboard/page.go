@@ -141,8 +141,10 @@ func base(escaped string) string {
 
 func (d *Dashboard) view(r *http.Request, section, title string, data any) view {
 	own := ""
-	if queues := d.ownQueues(r); len(queues) > 0 {
-		own = withQueues(queues)
+	if section != "" { // the menu of an error leads to all, and is redirected
+		if queues := d.ownQueues(r); len(queues) > 0 {
+			own = withQueues(queues)
+		}
 	}
 	return view{
 		Own:       own,
