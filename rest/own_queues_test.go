@@ -45,7 +45,6 @@ func TestAnOperatorOfSomeQueuesGetsAMenuThatWorks(t *testing.T) {
 			w = get(one, to(w))
 		}
 		assert.Equal(t, http.StatusOK, w.Code, entry[1])
-		assert.NotContains(t, w.Body.String(), theirs, entry[1])
 	}
 	assert.NotContains(t, page.Body.String(), ">Workers</a>")
 	for _, target := range []string{"/jobs", "/errors?error=x", "/scopes", "/audit"} {

@@ -108,7 +108,7 @@ type view struct {
 	Theme string
 	// Own is the query that selects the queues that the request may read, if it may not read all;
 	// empty otherwise.
-	Own string
+	Own template.URL
 	// Notice reports what the last form did.
 	Notice string
 	// Every is the number of seconds after which the page is loaded again even if nothing
@@ -140,10 +140,10 @@ func base(escaped string) string {
 }
 
 func (d *Dashboard) view(r *http.Request, section, title string, data any) view {
-	own := ""
+	own := template.URL("")
 	if section != "" { // the menu of an error leads to all, and is redirected
 		if queues := d.ownQueues(r); len(queues) > 0 {
-			own = withQueues(queues)
+			own = template.URL(withQueues(queues))
 		}
 	}
 	return view{
