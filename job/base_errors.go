@@ -48,6 +48,7 @@ func (b *Base) report(err error, retry bool) {
 	defer b.mu.Unlock()
 	info := b.retryInfo()
 	b.status.AddError(err, info.CurrentAttempt, time.Now())
+	b.status.Attempts[len(b.status.Attempts)-1].Started = b.times.Start
 	r := b.ensureExtras()
 	r.causes = append(r.causes, err)
 	var canceled *amboy.CancelError

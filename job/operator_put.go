@@ -17,6 +17,24 @@ func (j *typed[A]) DecodeArgs(args []byte) error {
 	return decoder.Decode(&j.Arguments)
 }
 
+// ReplaceArgs replaces the arguments of a job that was put by JSON that an operator wrote. It
+// refuses unknown fields. Scopes, tags and a unique key that were made from the arguments stay
+// as they are. Package management calls it.
+func (j *typed[A]) ReplaceArgs(args []byte) error {
+	replaced := typed[A]{}
+	if err := replaced.DecodeArgs(args); err != nil {
+		return err
+	}
+	j.Arguments, j.payload = replaced.Arguments, nil
+	if j.Outside {
+		j.payload = args
+	}
+	return nil
+}
+
+// ReplaceArgs replaces the payload by JSON that an operator wrote.
+func (j *outsideJob) ReplaceArgs(args []byte) error { return j.setPayload(Payload{JSON: args}) }
+
 // FillIn completes a job whose arguments were decoded and which is about to be put in a
 // queue. It sets the ID, the times, and everything else that New sets for a job with
 // options. Package management calls both methods for jobs that operators put.

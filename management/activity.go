@@ -16,6 +16,8 @@ const (
 	defaultActivity = time.Hour
 	// maxInDetail is the longest time that is reported by the minute.
 	maxInDetail = 2 * time.Hour
+	// maxByHour is the longest time that is reported by the hour.
+	maxByHour = 48 * time.Hour
 	// maxActivityRows is the maximum number of rows. The rows with the most attempts are kept.
 	maxActivityRows = 1000
 )
@@ -49,9 +51,21 @@ func (i *inspector) activity(ctx context.Context, req ActivityRequest) (Activity
 		return Activity{}, err
 	}
 	s := newActivitySum(cmp.Or(req.Last, defaultActivity), i.store.Now())
-	for note, err := range i.notes(ctx, s.kind, activity.KeyOf(s.from)) {
+	err = i.eachRow(ctx, s.kind, s.from, queues, req.Types, s.add)
+	if err == nil && s.kind != activity.MinuteKind {
+		err = i.eachRow(ctx, activity.MinuteKind, s.now.Truncate(time.Minute).Add(-time.Minute), queues, req.Types, s.addCurrent)
+	}
+	if err != nil {
+		return Activity{}, err
+	}
+	return s.result(), nil
+}
+
+// eachRow calls visit for the stored rows of some queues and types since a time.
+func (i *inspector) eachRow(ctx context.Context, kind string, from time.Time, queues, types []string, visit func(time.Time, activity.Row)) error {
+	for note, err := range i.notes(ctx, kind, activity.KeyOf(from)) {
 		if err != nil {
-			return Activity{}, err
+			return err
 		}
 		bucket, err := activity.Decode(note.Value)
 		if err != nil {
@@ -59,12 +73,12 @@ func (i *inspector) activity(ctx context.Context, req ActivityRequest) (Activity
 			continue
 		}
 		for _, row := range bucket.Rows {
-			if isNamed(queues, row.Queue) && isNamed(req.Types, row.Type) {
-				s.add(bucket.Start, row)
+			if isNamed(queues, row.Queue) && isNamed(types, row.Type) {
+				visit(bucket.Start, row)
 			}
 		}
 	}
-	return s.result(), nil
+	return nil
 }
 
 // isNamed reports whether a list contains a name. An empty list contains all names.
@@ -76,26 +90,38 @@ func isNamed(names []string, name string) bool {
 type activitySum struct {
 	kind     string
 	from, to time.Time
+	now      time.Time
 	step     time.Duration
 	// seconds is how much of the span has passed.
 	seconds float64
 	points  []ActivityPoint
+	waits   []activity.Histogram // of the points
 	rows    map[activityKey]*activity.Row
 	sum     activity.Row
+	// current counts the attempts of the last minute. Those of the minute before the running one
+	// count in part.
+	current map[activityKey]float64
 }
 
 type activityKey struct{ queue, jobType string }
 
 // newActivitySum returns the sum of the time up to now, in whole steps.
 func newActivitySum(last time.Duration, now time.Time) *activitySum {
-	s := &activitySum{kind: activity.MinuteKind, step: time.Minute, rows: map[activityKey]*activity.Row{}}
-	if last > maxInDetail {
+	s := &activitySum{
+		kind: activity.MinuteKind, step: time.Minute, now: now.UTC(),
+		rows: map[activityKey]*activity.Row{}, current: map[activityKey]float64{},
+	}
+	switch {
+	case last > maxByHour:
+		s.kind, s.step = activity.SixHoursKind, 6*time.Hour
+	case last > maxInDetail:
 		s.kind, s.step = activity.HourKind, time.Hour
 	}
 	steps := int((last + s.step - 1) / s.step)
 	s.to = now.UTC().Truncate(s.step).Add(s.step)
 	s.from = s.to.Add(-time.Duration(steps) * s.step)
 	s.seconds = max(now.Sub(s.from).Seconds(), 1) // the step may just have begun
+	s.waits = make([]activity.Histogram, steps)
 	for n := range steps {
 		s.points = append(s.points, ActivityPoint{Time: s.from.Add(time.Duration(n) * s.step)})
 	}
@@ -111,18 +137,43 @@ func (s *activitySum) add(start time.Time, row activity.Row) {
 	point.Succeeded += row.Succeeded
 	point.Failed += row.Failed
 	point.Retried += row.Retried
+	s.waits[n].Merge(row.Wait)
 	s.sum.Add(row)
 	key := activityKey{row.Queue, row.Type}
 	if s.rows[key] == nil {
 		s.rows[key] = &activity.Row{Queue: row.Queue, Type: row.Type}
 	}
 	s.rows[key].Add(row)
+	if s.kind == activity.MinuteKind {
+		s.addCurrent(start, row)
+	}
+}
+
+// addCurrent adds a row of a minute to the attempts of the last minute.
+func (s *activitySum) addCurrent(start time.Time, row activity.Row) {
+	attempts, minute := float64(row.Succeeded+row.Failed+row.Retried), s.now.Truncate(time.Minute)
+	switch {
+	case start.Equal(minute):
+	case start.Equal(minute.Add(-time.Minute)):
+		attempts *= 1 - s.now.Sub(minute).Minutes()
+	default:
+		return
+	}
+	s.current[activityKey{row.Queue, row.Type}] += attempts
 }
 
 func (s *activitySum) result() Activity {
+	for n := range s.points {
+		s.points[n].WaitP99 = s.waits[n].Percentile(99).Seconds()
+	}
 	a := Activity{From: s.from, To: s.to, Step: s.step.Seconds(), Points: s.points, Rows: []ActivityRow{}, Sum: s.row(&s.sum)}
-	for _, row := range s.rows {
-		a.Rows = append(a.Rows, s.row(row))
+	for key, row := range s.rows {
+		r := s.row(row)
+		r.Current = s.current[key] / time.Minute.Seconds()
+		a.Rows = append(a.Rows, r)
+	}
+	for _, attempts := range s.current {
+		a.Sum.Current += attempts / time.Minute.Seconds()
 	}
 	if len(a.Rows) > maxActivityRows {
 		slices.SortFunc(a.Rows, func(x, y ActivityRow) int { return cmp.Compare(y.attempts(), x.attempts()) })

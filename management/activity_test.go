@@ -53,7 +53,11 @@ func newInspectorOfNotes(t *testing.T, notes ...driver.Note) management.Inspecto
 }
 
 func bucketOf(start time.Time, hour bool, rows ...activity.Row) activity.Bucket {
-	return activity.Bucket{Start: start, Hour: hour, Rows: rows}
+	step := activity.Minute
+	if hour {
+		step = activity.Hour
+	}
+	return activity.Bucket{Start: start, Step: step, Rows: rows}
 }
 
 func rowOf(name, jobType string, succeeded, failed int, run ...time.Duration) activity.Row {
@@ -111,7 +115,7 @@ func TestActivityOfProcesses(t *testing.T) {
 	got, err = i.Activity(t.Context(), management.ActivityRequest{Types: []string{"beta"}})
 	require.NoError(t, err)
 	assert.Equal(t, 1, got.Sum.Succeeded)
-	got, err = i.Activity(t.Context(), management.ActivityRequest{Last: management.MaxActivity})
+	got, err = i.Activity(t.Context(), management.ActivityRequest{Last: 48 * time.Hour})
 	require.NoError(t, err)
 	assert.Equal(t, 50, got.Sum.Succeeded)
 	assert.Len(t, got.Points, 48)
@@ -223,4 +227,52 @@ func TestPagesOfScopesDoNotSplitAJob(t *testing.T) {
 		require.Len(f, found.Scopes, 1)
 		assert.Equal(f, "three", found.Scopes[0].Holder.ID)
 	})
+}
+
+// The average over the chosen period showed 0.2 jobs per minute while 100 ran.
+func TestCurrentThroughputIsThatOfTheLastMinute(t *testing.T) {
+	now := time.Now().UTC()
+	minute := now.Truncate(time.Minute)
+	row := rowOf("", "alpha", 600, 0)
+	for range 600 {
+		row.Wait.Record(2 * time.Second)
+	}
+	var notes []driver.Note
+	for _, bucket := range []activity.Bucket{
+		bucketOf(minute.Add(-time.Minute), false, row), bucketOf(minute, false, row), bucketOf(minute.Add(-2*time.Minute), false, rowOf("", "alpha", 10_000, 0)),
+		bucketOf(now.Truncate(time.Hour), true, row),
+	} {
+		note, err := bucket.Note("one")
+		require.NoError(t, err)
+		notes = append(notes, note)
+	}
+	i := newInspectorOfNotes(t, notes...)
+	for _, last := range []time.Duration{15 * time.Minute, 48 * time.Hour} {
+		got, err := i.Activity(t.Context(), management.ActivityRequest{Last: last})
+		require.NoError(t, err)
+		// The running minute counts in full, and the minute before in part.
+		assert.GreaterOrEqual(t, got.Sum.Current, 10.0)
+		assert.LessOrEqual(t, got.Sum.Current, 20.0)
+		assert.InDelta(t, got.Sum.Current, got.Rows[0].Current, 0.001)
+		assert.InDelta(t, 2, got.Points[len(got.Points)-1].WaitP99, 0.1)
+	}
+}
+
+func TestActivityOfThirtyDaysIsInStepsOfSixHours(t *testing.T) {
+	now := time.Now().UTC()
+	six := now.Truncate(6 * time.Hour)
+	var notes []driver.Note
+	for _, days := range []int{0, 12, 29} {
+		note, err := activity.Bucket{Start: six.AddDate(0, 0, -days), Step: activity.SixHours, Rows: []activity.Row{rowOf("", "alpha", 1, 0)}}.Note("one")
+		require.NoError(t, err)
+		notes = append(notes, note)
+	}
+	i := newInspectorOfNotes(t, notes...)
+	got, err := i.Activity(t.Context(), management.ActivityRequest{Last: management.MaxActivity})
+	require.NoError(t, err)
+	assert.Equal(t, 3, got.Sum.Succeeded)
+	assert.Len(t, got.Points, 120)
+	assert.InDelta(t, 6*3600, got.Step, 0)
+	_, err = i.Activity(t.Context(), management.ActivityRequest{Last: management.MaxActivity + 1})
+	require.Error(t, err)
 }

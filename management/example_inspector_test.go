@@ -2,6 +2,7 @@ package management_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -191,6 +192,38 @@ func ExampleInspector_countStates() {
 	// Output:
 	// succeeded 1
 	// failed 2
+}
+
+// Correct the arguments of a job before it starts.
+func ExampleInspector_editJob() {
+	ctx := context.Background()
+	q, err := queue.NewLocalLimitedSizeSerializable(1, 100)
+	must(err)
+	defer q.Close(ctx)
+	must(q.Start(ctx))
+	_, err = brokenMail.Put(ctx, q, "nobody", job.ID("mail"), job.In(time.Hour))
+	must(err)
+
+	i, err := management.NewInspector(q)
+	must(err)
+	queues, err := i.Queues(ctx)
+	must(err)
+	read, err := i.Job(ctx, queues[0].Name, "mail")
+	must(err)
+	edit := management.JobEdit{Args: json.RawMessage(`"ann"`), Due: new(time.Now()), Revision: read.Revision, DryRun: true}
+	preview, err := i.EditJob(ctx, read.Queue, read.ID, edit)
+	must(err)
+	fmt.Println("args:", string(preview.Changes[0].From), "->", string(preview.Changes[0].To))
+	edit.DryRun = false
+	_, err = i.EditJob(ctx, read.Queue, read.ID, edit)
+	must(err)
+	amboy.Wait(ctx, q)
+	_, err = i.EditJob(ctx, read.Queue, read.ID, edit)
+	var refused *management.StateError
+	fmt.Println(errors.As(err, &refused), refused.State, refused.Rule)
+	// Output:
+	// args: "nobody" -> "ann"
+	// true succeeded requires a job that has not started
 }
 
 // Run a job although the one that it depends on has failed.

@@ -47,7 +47,11 @@ func (i *inspector) job(ctx context.Context, queue, id string) (Job, error) {
 		job.Attempts = append(job.Attempts, attemptOf(a, driver.StateOf(a, now)))
 	}
 	job.AttemptedBy = attemptedBy(r, attempts)
-	job.Timeline = timeline(r, job.Attempts, now)
+	acts, err := i.operatorMoments(ctx, r)
+	if err != nil {
+		return Job{}, fmt.Errorf("finding the actions of operators: %w", err)
+	}
+	job.Timeline = timeline(r, job.Attempts, acts, now)
 	if job.Scopes, err = i.scopesOf(ctx, r); err != nil {
 		return Job{}, fmt.Errorf("finding the holders of its scopes: %w", err)
 	}
@@ -56,6 +60,9 @@ func (i *inspector) job(ctx context.Context, queue, id string) (Job, error) {
 	}
 	if job.Dependents, job.MoreDependents, err = i.dependents(ctx, r); err != nil {
 		return Job{}, fmt.Errorf("finding the jobs that depend on it: %w", err)
+	}
+	if job.State == amboy.StateBlocked {
+		job.Blocked = i.blocked(&job, r, acts)
 	}
 	if job.Actions, err = i.allows(ctx, r); err != nil {
 		return Job{}, fmt.Errorf("finding the actions that it allows: %w", err)
@@ -76,6 +83,8 @@ func (i *inspector) described(ctx context.Context, r *driver.Record) Job {
 		Metadata:      r.Metadata,
 		UniqueKey:     r.UniqueKey,
 		UniqueStates:  uniqueStates(r),
+		Editable:      i.editable(r),
+		Revision:      revisionOf(r),
 	}
 	i.describeContent(ctx, r, &job)
 	if r.Progress != nil {

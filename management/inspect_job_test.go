@@ -186,7 +186,10 @@ func TestJobThatIsRunning(t *testing.T) {
 
 		waiting := f.job("waits")
 		assert.Equal(f, amboy.StateBlocked, waiting.State)
-		assert.Equal(f, []management.ScopeUse{{Name: "ledger", Holder: &long}}, waiting.Scopes)
+		assert.Equal(f, []management.ScopeUse{{
+			Name: "ledger", Holder: &long, HolderState: amboy.StateRunning, HolderSince: waiting.Scopes[0].HolderSince,
+		}}, waiting.Scopes)
+		assert.WithinDuration(f, got.Started, waiting.Scopes[0].HolderSince, time.Millisecond)
 		assert.Equal(f, []string{"put", "blocked"}, whats(waiting.Timeline))
 		assert.Contains(f, waiting.Timeline[1].Detail, "ledger")
 

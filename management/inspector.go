@@ -88,6 +88,14 @@ type Inspector interface {
 	// it depends on.
 	Act(ctx context.Context, req ActRequest) (Acted, error)
 
+	// EditJob changes the arguments, the priority and the time of a job that has not started, in
+	// one step: a job that is claimed or changed meanwhile is not edited. Only jobs of job.Define,
+	// job.Declare and job.NewOutside have arguments that can be edited, in a process that knows
+	// the type; those of an encrypted job only if the context is one of WithReveal. Otherwise the
+	// error wraps ErrUnsupported. The type, and scopes, tags and a unique key that were made from
+	// the arguments, stay. If nothing would change, EditJob does nothing.
+	EditJob(ctx context.Context, queue, id string, edit JobEdit) (JobEdited, error)
+
 	// Scopes lists the scopes that are held, with their holders and the number of waiters.
 	Scopes(ctx context.Context, filter ScopeFilter, page PageRequest) (ScopePage, error)
 	// Processes lists the processes that are alive, or were until recently.
@@ -495,10 +503,16 @@ type Job struct {
 	// Dependents are the jobs that wait, or waited, for it, at most DefaultLimit.
 	Dependents     []Dependency `json:"dependents"`
 	MoreDependents bool         `json:"more_dependents,omitempty"`
+	// Blocked describes what a blocked job waits for; nil in another state.
+	Blocked *Block `json:"blocked,omitempty"`
 	// Timeline contains past and expected events, the oldest first.
 	Timeline []Moment `json:"timeline"`
 	// Actions are the actions that its state allows.
 	Actions []ActionKind `json:"actions"`
+	// Editable are the fields that EditJob can change: FieldArgs, FieldPriority and FieldDue.
+	Editable []string `json:"editable"`
+	// Revision changes with each change of the job, except of its progress and its priority.
+	Revision string `json:"revision"`
 }
 
 // Attempt is a stored attempt of a job.
@@ -517,8 +531,12 @@ type ScopeUse struct {
 	Name string `json:"name"`
 	// Held is true if this job holds it.
 	Held bool `json:"held"`
-	// Holder is the job that holds it; nil if none does.
+	// Holder is the job that holds it, or one of several; nil if none does.
 	Holder *JobRef `json:"holder,omitempty"`
+	// HolderState is the state of the holder, and HolderSince when it started, or was put if it
+	// has not started. They are empty if this job is the holder.
+	HolderState amboy.JobState `json:"holder_state,omitempty"`
+	HolderSince time.Time      `json:"holder_since,omitzero"`
 }
 
 // Dependency is a job that another job depends on, or that depends on it.
@@ -538,8 +556,31 @@ type Moment struct {
 	What string `json:"what"`
 	// Detail adds details, for instance an error.
 	Detail string `json:"detail,omitempty"`
+	// Actor is who acted, if the event is the action of an operator. The last 200 entries of the
+	// audit list of the queue, and of those of no queue, are searched.
+	Actor string `json:"actor,omitempty"`
+	// AllQueues is true for an action by a filter that names no queue or several.
+	AllQueues bool `json:"all_queues,omitempty"`
 	// Future is true for an expected event.
 	Future bool `json:"future,omitempty"`
+}
+
+// Block describes what a blocked job waits for.
+type Block struct {
+	// Since is since when the job could have run but for the block.
+	Since time.Time `json:"since,omitzero"`
+	// By are the jobs that it waits for, and the scopes that others hold.
+	By []Blocker `json:"by"`
+}
+
+// Blocker is a job that another one waits for, directly or because it holds a scope.
+type Blocker struct {
+	// Scope is the scope; empty if the job waits for the other one itself.
+	Scope string         `json:"scope,omitempty"`
+	Job   *JobRef        `json:"job,omitempty"`
+	State amboy.JobState `json:"state"`
+	// Since is when the holder of the scope started, or was put if it has not started.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Graph contains a job and the jobs it is connected to by dependencies. An edge leads from
@@ -656,12 +697,13 @@ type ActivityRequest struct {
 	Queues []string `json:"queues,omitempty"`
 	Types  []string `json:"types,omitempty"`
 	// Last is the length of the period up to now, from a minute to MaxActivity. Default:
-	// an hour. Up to two hours are reported by the minute, and longer periods by the hour.
+	// an hour. Up to two hours are reported by the minute, up to 48 hours by the hour, and longer
+	// periods by six hours.
 	Last time.Duration `json:"last,omitempty"`
 }
 
 // MaxActivity is how long activity is kept.
-const MaxActivity = 48 * time.Hour
+const MaxActivity = 30 * 24 * time.Hour
 
 // Activity is what queues did in a period.
 type Activity struct {
@@ -685,6 +727,8 @@ type ActivityPoint struct {
 	Succeeded int       `json:"succeeded"`
 	Failed    int       `json:"failed"`
 	Retried   int       `json:"retried"`
+	// WaitP99 is the 99th percentile of how long the ended attempts had waited, in seconds.
+	WaitP99 float64 `json:"wait_p99"`
 }
 
 // ActivityRow is what happened to the jobs of one type in one queue. If a process runs too
@@ -699,7 +743,10 @@ type ActivityRow struct {
 	Retried int `json:"retried"`
 	// PerSecond is the number of ended attempts per second, and FailureRate the fraction
 	// of them that failed, from 0 to 1.
-	PerSecond   float64 `json:"per_second"`
+	PerSecond float64 `json:"per_second"`
+	// Current is the number of attempts per second that ended in the last minute, whatever the
+	// period. Processes report every ten seconds.
+	Current     float64 `json:"current"`
 	FailureRate float64 `json:"failure_rate"`
 	// Wait is how long the ended attempts had waited since they could start, and Run how
 	// long they ran.

@@ -2,6 +2,7 @@ package management
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/registry"
 )
 
 // store is what an Inspector needs of a *queue.Store.
@@ -31,6 +33,8 @@ type store interface {
 	TypeCounts(ctx context.Context) (queue.TypeCounts, error)
 	Decode(r *driver.Record) (*driver.Record, error)
 	HasCodec(queue string) bool
+	CheckArgs(r *driver.Record) error
+	ReplaceArgs(r *driver.Record, args json.RawMessage) (registry.Body, error)
 }
 
 // inspector is the Inspector of this package.

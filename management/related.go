@@ -21,7 +21,9 @@ func (i *inspector) scopesOf(ctx context.Context, r *driver.Record) ([]ScopeUse,
 			if err != nil {
 				return nil, err
 			}
-			use.Holder = holder
+			if holder != nil {
+				use.Holder, use.HolderState, use.HolderSince = new(refOf(holder)), driver.StateOf(holder, i.store.Now()), heldSince(holder)
+			}
 		}
 		uses = append(uses, use)
 	}
@@ -39,14 +41,14 @@ func neededScopes(r *driver.Record) []string {
 }
 
 // holder returns the job that holds a scope; nil if none does.
-func (i *inspector) holder(ctx context.Context, queue, scope string) (*JobRef, error) {
+func (i *inspector) holder(ctx context.Context, queue, scope string) (*driver.Record, error) {
 	query := driver.Query{Queues: []string{queue}, Scope: scope, Holding: true, Latest: true}
 	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: pageSize}) {
 		if err != nil {
 			return nil, err
 		}
 		if slices.Contains(r.Scopes, scope) { // the job may hold only other scopes
-			return new(refOf(r)), nil
+			return r, nil
 		}
 	}
 	return nil, nil

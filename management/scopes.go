@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -110,16 +111,20 @@ func (i *inspector) scope(ctx context.Context, holder *driver.Record, name strin
 	if err != nil {
 		return Scope{}, fmt.Errorf("counting the jobs that wait for scope %q of queue %q: %w", name, holder.Group, err)
 	}
-	since := holder.TimeInfo.Start
-	if since.IsZero() {
-		since = holder.TimeInfo.Created
-	}
 	return Scope{
 		Queue:   holder.Group,
 		Name:    name,
 		Holder:  refOf(holder),
 		State:   driver.StateOf(holder, i.store.Now()),
-		Since:   since,
+		Since:   heldSince(holder),
 		Waiting: waiting,
 	}, nil
+}
+
+// heldSince returns when the holder of a scope started, or was put if it has not started.
+func heldSince(holder *driver.Record) time.Time {
+	if holder.TimeInfo.Start.IsZero() {
+		return holder.TimeInfo.Created
+	}
+	return holder.TimeInfo.Start
 }

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
+	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
 
@@ -34,7 +37,6 @@ func argsOf(r *driver.Record, byReference bool) (args json.RawMessage, hidden st
 
 // The fields of the stored form of a job made by a definition of package job.
 const (
-	fieldArgs     = "args"
 	fieldBytes    = "bytes" // of a job for outside workers: base64
 	fieldOverride = "override"
 )
@@ -47,14 +49,14 @@ func argsField(doc json.RawMessage) json.RawMessage {
 		return nil
 	}
 	for name := range fields {
-		if name != fieldArgs && name != fieldOverride && name != fieldBytes && name != outsideform.Field {
+		if name != FieldArgs && name != fieldOverride && name != fieldBytes && name != outsideform.Field {
 			return nil
 		}
 	}
 	if _, isOutside := fields[outsideform.Field]; isOutside && fields[fieldBytes] != nil {
 		return fields[fieldBytes]
 	}
-	return fields[fieldArgs]
+	return fields[FieldArgs]
 }
 
 // resultField is the field of the stored document that contains the result.
@@ -74,8 +76,10 @@ func resultOf(r *driver.Record) (json.RawMessage, error) {
 	return fields[resultField], err
 }
 
-// jsonOf returns a stored document as JSON. Values without a JSON form become objects, as
-// in MongoDB's relaxed extended JSON.
+// jsonOf returns a stored document as JSON that encoding/json decodes again into the Go types it
+// came from: integers are exact, dates are RFC 3339, and bytes are base64. Other values without a
+// JSON form, such as the ObjectID {"$oid": "…"}, become objects, as in MongoDB's relaxed extended
+// JSON.
 func jsonOf(body registry.Body) (doc json.RawMessage, err error) {
 	raw := body.Raw()
 	if body.IsJSON() {
@@ -93,8 +97,30 @@ func jsonOf(body registry.Body) (doc json.RawMessage, err error) {
 		return nil, fmt.Errorf("not valid BSON: %w", err)
 	}
 	doc, err = bson.MarshalExtJSON(bson.Raw(raw), false, false)
+	doc = plainJSON(doc)
 	if err == nil && !json.Valid(doc) {
 		err = errors.New("not representable in JSON")
 	}
 	return doc, err
+}
+
+// extended finds dates and bytes in extended JSON. Within a JSON string they can't occur, because
+// the quotes of a string are escaped.
+var extended = regexp.MustCompile(`\{"\$(?:date":(?:"([^"\\]*)"|\{"\$numberLong":"(-?\d+)"\})|binary":\{"base64":"([^"\\]*)","subType":"00"\})\}`)
+
+// plainJSON replaces the dates and bytes of extended JSON by strings.
+func plainJSON(doc []byte) []byte {
+	return extended.ReplaceAllFunc(doc, func(value []byte) []byte {
+		parts := extended.FindSubmatch(value)
+		text := string(parts[1]) + string(parts[3])
+		if len(parts[2]) > 0 { // a year before 1970 or after 9999
+			ms, err := strconv.ParseInt(string(parts[2]), 10, 64)
+			at := time.UnixMilli(ms).UTC()
+			if err != nil || at.Year() < 0 || at.Year() > 9999 {
+				return value // not possible in RFC 3339
+			}
+			text = at.Format(time.RFC3339Nano)
+		}
+		return []byte(`"` + text + `"`)
+	})
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// timeline builds the timeline of a job from its latest record and its attempts.
-func timeline(r *driver.Record, attempts []Attempt, now time.Time) []Moment {
-	t := &moments{now: now, state: driver.StateOf(r, now), retries: r.RetryInfo.Retryable, list: []Moment{}}
+// timeline builds the timeline of a job from its latest record, its attempts and the actions of
+// operators.
+func timeline(r *driver.Record, attempts []Attempt, acts []Moment, now time.Time) []Moment {
+	t := &moments{now: now, state: driver.StateOf(r, now), retries: r.RetryInfo.Retryable, list: slices.Clone(acts)}
 	for _, e := range r.Status.Attempts {
 		if !slices.ContainsFunc(attempts, func(a Attempt) bool { return a.Number == e.Attempt }) {
-			t.addError(e)
+			t.addError(e, time.Time{})
 		}
 	}
 	for _, a := range attempts {
@@ -52,7 +53,12 @@ func (t *moments) withAttempt(what string, attempt int) string {
 	return fmt.Sprintf("%s (attempt %d)", what, attempt+1)
 }
 
-func (t *moments) addError(e amboy.AttemptError) {
+// addError adds an error, and the start of the run that reported it if that is not the last one,
+// which began at lastStart: an operator's retry runs the same attempt again.
+func (t *moments) addError(e amboy.AttemptError, lastStart time.Time) {
+	if !e.Started.IsZero() && !sameTime(e.Started, lastStart) && !slices.ContainsFunc(t.list, func(m Moment) bool { return sameTime(m.Time, e.Started) }) {
+		t.add(e.Started, t.withAttempt("started", e.Attempt), "")
+	}
 	what := "error"
 	if e.Bookkeeping {
 		what = "error of the queue"
@@ -82,7 +88,7 @@ func (t *moments) addAttempt(a Attempt, r *driver.Record) {
 	t.add(started, t.withAttempt("started", a.Number), detail)
 	for _, e := range r.Status.Attempts {
 		if e.Attempt == a.Number {
-			t.addError(e)
+			t.addError(e, a.Started)
 		}
 	}
 	if a.State.IsFinal() || a.State == amboy.StateRetrying {

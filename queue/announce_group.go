@@ -82,7 +82,7 @@ type noteName struct{ kind, key string }
 // changed after a time.
 func (c *groupNotes) add(ctx context.Context, s *Store, name string, after time.Time) error {
 	inner := s.Queues()[0]
-	for kind, span := range map[string]time.Duration{activity.MinuteKind: 3 * time.Minute, activity.HourKind: 2 * time.Hour} {
+	for kind, span := range map[string]time.Duration{activity.MinuteKind: 3 * time.Minute, activity.HourKind: 2 * time.Hour, activity.SixHoursKind: 12 * time.Hour} {
 		request := driver.NoteRequest{Kind: kind}
 		if !after.IsZero() {
 			request.From = activity.KeyOf(after.Add(-span))

@@ -256,7 +256,7 @@ func TestActivityIsReported(t *testing.T) {
 		}
 		assert.GreaterOrEqual(t, told, 6)
 		assert.LessOrEqual(t, told, 8)
-		for _, kind := range []string{activity.MinuteKind, activity.HourKind} {
+		for _, kind := range []string{activity.MinuteKind, activity.HourKind, activity.SixHoursKind} {
 			sum := activityIn(t, k, kind)[[2]string{"q", failing.Type().Name}]
 			assert.Equal(t, 30, sum.Succeeded)
 			assert.Equal(t, 1, sum.Failed)
@@ -368,7 +368,7 @@ func TestRefreshStoresAtOnce(t *testing.T) {
 			require.NoError(t, store.Refresh(t.Context()))
 		}
 		calls, _ := k.taken()
-		assert.Equal(t, [][]string{{activity.HourKind, activity.MinuteKind}}, calls)
+		assert.Equal(t, [][]string{{activity.SixHoursKind, activity.HourKind, activity.MinuteKind}}, calls)
 		assert.Equal(t, 1, activityIn(t, k, activity.MinuteKind)[[2]string{"q", j.Type().Name}].Succeeded)
 	})
 }
@@ -435,7 +435,7 @@ func TestALocalGroupReportsItsQueues(t *testing.T) {
 
 		pass(2 * time.Second)
 		require.NoError(t, store.Refresh(t.Context()))
-		for _, kind := range []string{activity.MinuteKind, activity.HourKind} {
+		for _, kind := range []string{activity.MinuteKind, activity.HourKind, activity.SixHoursKind} {
 			done := activityIn(t, store.Admin(), kind)
 			assert.Len(t, done, 2)
 			assert.Equal(t, 1, done[[2]string{"a", first.Type().Name}].Succeeded)

@@ -207,6 +207,7 @@ var allowedActs = map[driver.ActionKind][]string{
 	driver.Reschedule: {"scope", "edge", "scheduled", "pending"},
 	driver.Prioritize: {"running", "scope", "edge", "scheduled", "pending", "parked"},
 	driver.Park:       {"scope", "edge", "scheduled", "pending"},
+	driver.Edit:       {"scope", "edge", "scheduled", "pending", "parked"},
 	driver.Unpark:     {"parked"},
 	driver.Restart:    {"failed", "canceled", "expired"},
 	driver.Delete:     {"succeeded", "failed", "canceled", "expired"},
@@ -236,6 +237,9 @@ func TestActionsOnLocalAndStoredQueuesAreEqual(t *testing.T) {
 				action := driver.Action{Kind: kind, At: time.Now().Add(30 * time.Minute), Priority: 7, Reason: "somebody wants it"}
 				for _, state := range everyStates {
 					id := state.id
+					r, err := a.admin.Get(a.t.Context(), a.name, id)
+					require.NoError(a.t, err)
+					action.Edit = &driver.EditedFields{Count: r.Status.ModificationCount, Priority: new(7), WaitUntil: &action.At}
 					dry, err := a.admin.Act(a.t.Context(), driver.ActRequest{Query: a.jobs(id), Action: action, Limit: 1, DryRun: true})
 					require.NoError(a.t, err)
 					acted := a.act(a.jobs(id), action)

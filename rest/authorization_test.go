@@ -55,6 +55,7 @@ var samples = map[string][]sample{
 	"POST /v2/queues/{queue}/jobs/{id}/actions": each(func(kind management.ActionKind) sample {
 		return sample{action: rest.Action(kind), target: "/v2/queues/QUEUE/jobs/one/actions", body: "{" + actionJSON(kind) + "}"}
 	}),
+	"PATCH /v2/queues/{queue}/jobs/{id}": {{action: rest.ActionEdit, target: "/v2/queues/QUEUE/jobs/one", body: `{"priority":3}`}},
 	"POST /v2/leases": {
 		{action: rest.ActionWork, target: "/v2/leases", body: `{"queues":["QUEUE"],"types":["resize"]}`},
 		{action: rest.ActionWork, target: "/v2/leases", body: `{"queues":["QUEUE"],"types":["resize"],"acknowledge":[{"token":"TOKEN","complete":{}}]}`},
@@ -89,6 +90,10 @@ var samples = map[string][]sample{
 	"GET /queues":                          {{action: rest.ActionRead, target: "/queues", all: true}},
 	"GET /queues/{queue}":                  {{action: rest.ActionRead, target: "/queues/QUEUE"}},
 	"GET /queues/{queue}/jobs/{id}":        {{action: rest.ActionRead, target: "/queues/QUEUE/jobs/one"}},
+	"GET /queues/{queue}/jobs/{id}/edit":   {{action: rest.ActionRead, target: "/queues/QUEUE/jobs/one/edit"}},
+	"GET /queues/{queue}/create":           {{action: rest.ActionRead, target: "/queues/QUEUE/create"}},
+	"POST /queues/{queue}/create":          {{action: rest.ActionCreate, target: "/queues/QUEUE/create", body: "type=resize"}},
+	"POST /queues/{queue}/jobs/{id}/edit":  {{action: rest.ActionEdit, target: "/queues/QUEUE/jobs/one/edit", body: "step=do&priority=3"}},
 	"GET /workers":                         {{action: rest.ActionRead, target: "/workers", all: true}},
 	"GET /diagnosis":                       {{action: rest.ActionRead, target: "/diagnosis", all: true}},
 	"GET /schedules":                       {{action: rest.ActionRead, target: "/schedules", all: true}},
@@ -253,7 +258,7 @@ type role struct {
 }
 
 func newRoles() []role {
-	actions := []rest.Action{rest.ActionRead, rest.ActionCreate, rest.ActionControl, rest.ActionWork, rest.ActionSchedule, rest.ActionTrigger}
+	actions := []rest.Action{rest.ActionRead, rest.ActionCreate, rest.ActionControl, rest.ActionWork, rest.ActionSchedule, rest.ActionTrigger, rest.ActionEdit}
 	for _, kind := range management.ActionKinds() {
 		actions = append(actions, rest.Action(kind))
 	}
@@ -294,6 +299,9 @@ func TestAuthorization(t *testing.T) {
 						assert.Less(t, got.status, 400, what)
 					case tenant != "" && asked != tenant:
 						assert.Equal(t, http.StatusNotFound, got.status, what)
+					case all && method == http.MethodGet && role.may(s.action, mine, false) && !role.may(s.action, "", true) && got.status == http.StatusSeeOther:
+						// a page leads to that of the only queue that the role may read
+						assert.NotContains(t, got.header.Get("Location"), theirs, what)
 					case !role.may(s.action, asked, all), s.also != "" && !role.may(s.also, asked, all):
 						assert.Equal(t, http.StatusForbidden, got.status, what)
 						assert.NotContains(t, got.body, errNo.Error())

@@ -54,7 +54,7 @@ func TestInvalidRequestsChangeNothing(t *testing.T) {
 		{target: "/v2/jobs/count?most=1000000000", field: "most"},
 		{target: "/v2/activity?last=0s", field: "last"},
 		{target: "/v2/activity?last=-1h", field: "last"},
-		{target: "/v2/activity?last=49h", field: "last"},
+		{target: "/v2/activity?last=721h", field: "last"},
 		{target: "/v2/activity?last=soon", field: "last"},
 		{target: "/v2/events?every=1ms", field: "every"},
 		{target: "/v2/events?every=2h", field: "every"},

@@ -42,7 +42,7 @@ func problemCause(p *api.Problem) error {
 		}
 		return &amboy.InvalidJobError{Field: p.Errors[0].Field, Value: p.Errors[0].Value, Rule: p.Errors[0].Rule}
 	case web.KindState:
-		e := &management.StateError{State: p.State, Action: p.Action, Rule: p.Rule}
+		e := &management.StateError{State: p.State, Action: management.ActionKind(p.Action), Rule: p.Rule}
 		if p.Job != nil {
 			e.Job = *p.Job
 		}

@@ -288,6 +288,18 @@ func (c *Client) Act(ctx context.Context, req management.ActRequest) (management
 	return send[management.Acted](ctx, c, http.MethodPost, "/v2/jobs/actions", req)
 }
 
+// EditJob changes the arguments, the priority or the time of a job that has not started.
+func (c *Client) EditJob(ctx context.Context, queue, id string, edit management.JobEdit) (management.JobEdited, error) {
+	path, err := jobPath(queue, id)
+	if err != nil {
+		return management.JobEdited{}, err
+	}
+	if len(edit.Args) > 0 && !json.Valid(edit.Args) { // the request could not be encoded
+		return management.JobEdited{}, &management.InvalidArgumentError{Field: "args", Value: string(edit.Args), Rule: "must be valid JSON"}
+	}
+	return send[management.JobEdited](ctx, c, http.MethodPatch, path, edit)
+}
+
 // Scopes lists the scopes that are held.
 func (c *Client) Scopes(ctx context.Context, filter management.ScopeFilter, page management.PageRequest) (management.ScopePage, error) {
 	q := query{}

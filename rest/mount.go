@@ -43,6 +43,11 @@ const (
 	ActionSchedule = guard.Schedule
 	// ActionTrigger ("trigger") puts a job of such a schedule now. It also needs ActionCreate.
 	ActionTrigger = guard.Trigger
+	// ActionEdit ("edit") changes the arguments, the priority or the time of a job that has not
+	// started. The arguments can be changed only if the request may read them all, which means
+	// ActionReveal for an encrypted job and no redaction by MaskArgs, and if CreateTypes or
+	// CreateOutside allows the type of the job.
+	ActionEdit = guard.Edit
 )
 
 // Access describes what a request is about to do. Its fields are
@@ -324,6 +329,11 @@ func pagesOf(o options) *dashboard.Dashboard {
 		Allowed: func(r *http.Request, action, queue string) bool {
 			return g.May(r, guard.Action(action), queue)
 		},
+		Readable: g.Readable,
+		MayPut: func(r *http.Request, action, queue, jobType string) bool {
+			return g.MayPut(r, guard.Action(action), queue, jobType)
+		},
+		CreateTypes: o.guard.CreateTypes, CreateOutside: o.guard.CreateOutside,
 		Title: o.title,
 	})
 }

@@ -124,6 +124,7 @@ func (i *tenants) Job(_ context.Context, queue, id string) (management.Job, erro
 		JobSummary: management.JobSummary{JobRef: management.JobRef{Queue: queue, ID: id}, Type: "resize", State: amboy.StateFailed, Args: json.RawMessage(`{"password":"secret"}`)},
 		Result:     json.RawMessage(`"secret"`),
 		Actions:    management.ActionKinds(),
+		Editable:   []string{management.FieldPriority},
 	}
 	job.DependsOn = of(func(queue string) management.Dependency { return management.Dependency{JobRef: ref(queue)} })
 	job.Dependents = job.DependsOn
@@ -154,6 +155,13 @@ func (i *tenants) CreateJob(ctx context.Context, job management.NewJob) (managem
 func (i *tenants) ActOn(ctx context.Context, queue, _ string, action management.Action) (management.Acted, error) {
 	i.do(ctx, string(action.Kind), queue)
 	return management.Acted{Done: 1}, nil
+}
+
+func (i *tenants) EditJob(ctx context.Context, queue, _ string, edit management.JobEdit) (management.JobEdited, error) {
+	if !edit.DryRun {
+		i.do(ctx, string(management.Edit), queue)
+	}
+	return management.JobEdited{Changes: []management.FieldChange{}, Revision: "1"}, nil
 }
 
 func (i *tenants) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {

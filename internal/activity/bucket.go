@@ -11,25 +11,42 @@ import (
 
 // The kinds of notes.
 const (
-	MinuteKind = "activity minute"
-	HourKind   = "activity hour"
+	MinuteKind   = "activity minute"
+	HourKind     = "activity hour"
+	SixHoursKind = "activity 6 hours"
 )
 
-// How long a bucket is kept, from its start.
+// Step is the length of the time of a bucket. The numbers are stored.
+type Step int
+
+// The steps.
 const (
-	keepMinutesFor = 2*time.Hour + 10*time.Minute
-	keepHoursFor   = 49 * time.Hour
+	Minute Step = iota
+	Hour
+	SixHours
 )
+
+// steps describes the steps: their lengths in minutes, which divide a day, the kinds of their notes,
+// and how long a bucket is kept, from its start.
+var steps = [...]struct {
+	minutes int64
+	kind    string
+	keep    time.Duration
+}{
+	Minute:   {1, MinuteKind, 2*time.Hour + 10*time.Minute},
+	Hour:     {60, HourKind, 49 * time.Hour},
+	SixHours: {360, SixHoursKind, 30*24*time.Hour + 7*time.Hour},
+}
 
 // MaxRows is the maximum number of rows of a bucket. Anything beyond is counted in one
 // row, whose queue and type are empty.
 const MaxRows = 500
 
-// Bucket is the activity of a process in a minute or an hour.
+// Bucket is the activity of a process in a step.
 type Bucket struct {
-	// Start is the start of the minute or hour.
+	// Start is the start of the step.
 	Start time.Time
-	Hour  bool
+	Step  Step
 	Rows  []Row
 }
 
@@ -63,18 +80,12 @@ func KeyOf(start time.Time) string { return start.UTC().Format("2006-01-02T15:04
 
 // Until returns until when the bucket is kept.
 func (b Bucket) Until() time.Time {
-	if b.Hour {
-		return b.Start.Add(keepHoursFor)
-	}
-	return b.Start.Add(keepMinutesFor)
+	return b.Start.Add(steps[b.Step].keep)
 }
 
 // Kind returns the kind of the bucket's note.
 func (b Bucket) Kind() string {
-	if b.Hour {
-		return HourKind
-	}
-	return MinuteKind
+	return steps[b.Step].kind
 }
 
 // Note returns the note with which a process publishes the bucket.
@@ -113,10 +124,7 @@ func folded(rows []Row) []Row {
 }
 
 func (b Bucket) encode() []byte {
-	encoded := []byte{format, 0}
-	if b.Hour {
-		encoded[1] = 1
-	}
+	encoded := []byte{format, byte(b.Step)}
 	encoded = appendInt(encoded, b.Start.Unix())
 	encoded = appendInt(encoded, int64(len(b.Rows)))
 	for i := range b.Rows {
@@ -136,7 +144,12 @@ func Decode(encoded []byte) (Bucket, error) {
 	if version := r.nextByte(); version != format {
 		r.fail(fmt.Sprintf("format %d", version))
 	}
-	b := Bucket{Hour: r.nextByte() == 1, Start: time.Unix(r.number(), 0).UTC()}
+	step := Step(r.nextByte())
+	if int(step) >= len(steps) {
+		r.fail(fmt.Sprintf("step %d", step))
+		step = Minute
+	}
+	b := Bucket{Step: step, Start: time.Unix(r.number(), 0).UTC()}
 	for range r.length() {
 		row := Row{Queue: r.text(), Type: r.text()}
 		row.Succeeded, row.Failed, row.Retried = int(r.number()), int(r.number()), int(r.number())
@@ -155,10 +168,5 @@ func Decode(encoded []byte) (Bucket, error) {
 	return b, nil
 }
 
-// compare orders buckets by their start.
-func compare(a, b Bucket) int {
-	if c := a.Start.Compare(b.Start); c != 0 || a.Hour == b.Hour {
-		return c
-	}
-	return cmp.Compare(a.Kind(), b.Kind())
-}
+// compare orders buckets by their start, the longest first.
+func compare(a, b Bucket) int { return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(b.Step, a.Step)) }

@@ -1,4 +1,4 @@
-// Package activity counts what jobs do, by minute and by hour: how many succeed and fail,
+// Package activity counts what jobs do, by the minute, the hour and six hours: how many succeed and fail,
 // how long they wait and run. Processes share these counts in notes.
 package activity
 
@@ -58,10 +58,10 @@ type liveRow struct {
 
 type bucketKey struct {
 	start int64 // in minutes from 1970
-	hour  bool
+	step  Step
 }
 
-// bucket holds the counts of a minute or an hour.
+// bucket holds the counts of a step.
 type bucket struct {
 	rows    map[rowKey]*Row
 	version uint64 // version of the recorder at the last change
@@ -134,15 +134,17 @@ func (r *Recorder) newLiveRow(key rowKey) *liveRow {
 // maxUnused is how often a row may be found empty before it is removed.
 const maxUnused = 30
 
-// fold adds the live rows to the buckets of their minute and hour.
+// fold adds the live rows to the buckets of their minute, hour and six hours.
 func (r *Recorder) fold() {
 	if !r.dirty {
 		return
 	}
 	r.dirty = false
 	r.version++
-	minute := r.bucket(bucketKey{start: r.minute})
-	hour := r.bucket(bucketKey{start: r.minute - r.minute%60, hour: true})
+	var buckets [len(steps)]*bucket
+	for step := range buckets {
+		buckets[step] = r.bucket(bucketKey{start: r.minute - r.minute%steps[step].minutes, step: Step(step)})
+	}
 	for key, row := range r.live {
 		if row.counts == [3]int{} {
 			row.unused++
@@ -151,8 +153,9 @@ func (r *Recorder) fold() {
 			}
 			continue
 		}
-		row.addTo(minute.row(key))
-		row.addTo(hour.row(key))
+		for _, b := range buckets {
+			row.addTo(b.row(key))
+		}
 		row.reset()
 	}
 }
@@ -207,7 +210,7 @@ func (r *Recorder) prune(minute int64) {
 
 // bucket returns an empty bucket.
 func (k bucketKey) bucket() Bucket {
-	return Bucket{Start: time.Unix(k.start*60, 0).UTC(), Hour: k.hour}
+	return Bucket{Start: time.Unix(k.start*60, 0).UTC(), Step: k.step}
 }
 
 // Changed returns copies of the buckets that changed after a version, the oldest first,
@@ -237,15 +240,12 @@ func (b *bucket) copied(key bucketKey) Bucket {
 	return c
 }
 
-// Forget removes the buckets of past minutes and hours that did not change after a version.
+// Forget removes the buckets of past steps that did not change after a version.
 func (r *Recorder) Forget(version uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, b := range r.buckets {
-		now := r.minute
-		if key.hour {
-			now -= now % 60
-		}
+		now := r.minute - r.minute%steps[key.step].minutes
 		if key.start != now && b.version <= version {
 			delete(r.buckets, key)
 		}

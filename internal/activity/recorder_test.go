@@ -15,10 +15,10 @@ import (
 
 var noon = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// sumOf adds up the rows of all minutes or all hours.
-func sumOf(buckets []activity.Bucket, hour bool) (sum activity.Row) {
+// sumOf adds up the rows of all buckets of a step.
+func sumOf(buckets []activity.Bucket, step activity.Step) (sum activity.Row) {
 	for _, b := range buckets {
-		if b.Hour != hour {
+		if b.Step != step {
 			continue
 		}
 		for _, row := range b.Rows {
@@ -28,16 +28,18 @@ func sumOf(buckets []activity.Bucket, hour bool) (sum activity.Row) {
 	return sum
 }
 
-func TestARecorderCountsByTheMinuteAndByTheHour(t *testing.T) {
+func TestARecorderCountsByTheMinuteTheHourAndSixHours(t *testing.T) {
 	r := activity.NewRecorder()
 	assert.True(t, r.Ended(noon, "q", "a", activity.Succeeded, time.Second, 2*time.Second), "the first")
 	assert.False(t, r.Ended(noon.Add(time.Second), "q", "b", activity.Failed, activity.NotRun, activity.NotRun))
 	r.Ended(noon.Add(time.Minute), "q", "a", activity.Retried, 3*time.Second, time.Second)
 
 	changed, version := r.Changed(noon.Add(61*time.Second), 0)
-	require.Len(t, changed, 3)
-	hour, first, second := changed[0], changed[1], changed[2]
-	assert.Equal(t, []bool{true, false, false}, []bool{hour.Hour, first.Hour, second.Hour})
+	require.Len(t, changed, 4)
+	six, hour, first, second := changed[0], changed[1], changed[2], changed[3]
+	assert.Equal(t, []activity.Step{activity.SixHours, activity.Hour, activity.Minute, activity.Minute}, []activity.Step{six.Step, hour.Step, first.Step, second.Step})
+	assert.Equal(t, noon, six.Start)
+	assert.Equal(t, hour.Rows, six.Rows)
 	assert.Equal(t, noon, hour.Start)
 	assert.Equal(t, noon, first.Start)
 	assert.Equal(t, noon.Add(time.Minute), second.Start)
@@ -53,9 +55,9 @@ func TestARecorderCountsByTheMinuteAndByTheHour(t *testing.T) {
 
 	assert.True(t, r.Ended(noon.Add(62*time.Second), "q", "a", activity.Succeeded, 0, 0), "the first since")
 	changed, _ = r.Changed(noon.Add(63*time.Second), version)
-	require.Len(t, changed, 2, "the first minute is unchanged")
-	assert.Equal(t, 2, sumOf(changed, true).Succeeded)
-	assert.Equal(t, 1, sumOf(changed, false).Succeeded)
+	require.Len(t, changed, 3, "the first minute is unchanged")
+	assert.Equal(t, 2, sumOf(changed, activity.Hour).Succeeded)
+	assert.Equal(t, 1, sumOf(changed, activity.Minute).Succeeded)
 	assert.Equal(t, 1, first.Rows[0].Succeeded, "a copy")
 }
 
@@ -66,13 +68,16 @@ func TestARecorderForgets(t *testing.T) {
 	_, version := r.Changed(noon.Add(time.Minute), 0)
 	r.Forget(version)
 	changed, _ := r.Changed(noon.Add(time.Minute), 0)
-	require.Len(t, changed, 2, "the past minute was removed")
-	assert.Equal(t, 2, sumOf(changed, true).Succeeded)
+	require.Len(t, changed, 3, "the past minute was removed")
+	assert.Equal(t, 2, sumOf(changed, activity.Hour).Succeeded)
 
 	changed, _ = r.Changed(noon.Add(3*time.Hour), 0)
-	require.Len(t, changed, 1)
-	assert.True(t, changed[0].Hour)
+	require.Len(t, changed, 2)
+	assert.Equal(t, activity.Hour, changed[1].Step)
 	changed, _ = r.Changed(noon.Add(50*time.Hour), 0)
+	require.Len(t, changed, 1)
+	assert.Equal(t, activity.SixHours, changed[0].Step)
+	changed, _ = r.Changed(noon.Add(31*24*time.Hour), 0)
 	assert.Empty(t, changed)
 }
 
@@ -81,11 +86,11 @@ func TestARecorderAndTheClock(t *testing.T) {
 	r.Ended(noon, "q", "a", activity.Succeeded, 0, 0)
 	r.Ended(noon.Add(-time.Millisecond), "q", "a", activity.Succeeded, 0, 0)
 	changed, version := r.Changed(noon, 0)
-	assert.Len(t, changed, 2, "an end that is reported too late counts as one of the current minute")
+	assert.Len(t, changed, 3, "an end that is reported too late counts as one of the current minute")
 	r.Ended(noon.Add(-time.Hour), "q", "a", activity.Succeeded, 0, 0)
 	changed, _ = r.Changed(noon.Add(-time.Hour), version)
-	require.Len(t, changed, 2)
-	assert.Equal(t, noon.Add(-time.Hour), changed[0].Start, "the clock was turned back")
+	require.Len(t, changed, 3)
+	assert.Equal(t, noon.Add(-time.Hour), changed[1].Start, "the clock was turned back")
 }
 
 func TestARecorderCombinesExcessRows(t *testing.T) {
@@ -100,8 +105,8 @@ func TestARecorderCombinesExcessRows(t *testing.T) {
 		assert.LessOrEqual(t, len(b.Rows), activity.MaxRows)
 		assert.Equal(t, [2]string{}, [2]string{b.Rows[0].Queue, b.Rows[0].Type})
 	}
-	assert.Equal(t, types, sumOf(changed, true).Succeeded)
-	assert.Equal(t, types, sumOf(changed, false).Succeeded)
+	assert.Equal(t, types, sumOf(changed, activity.Hour).Succeeded)
+	assert.Equal(t, types, sumOf(changed, activity.Minute).Succeeded)
 }
 
 func TestARecorderOfManyWorkers(t *testing.T) {
@@ -121,8 +126,8 @@ func TestARecorderOfManyWorkers(t *testing.T) {
 	}
 	working.Wait()
 	changed, _ := r.Changed(noon.Add(10*time.Minute), 0)
-	for _, hour := range []bool{true, false} {
-		sum := sumOf(changed, hour)
+	for _, step := range []activity.Step{activity.Minute, activity.Hour, activity.SixHours} {
+		sum := sumOf(changed, step)
 		assert.Equal(t, workers*each, sum.Succeeded+sum.Failed+sum.Retried)
 		assert.EqualValues(t, workers*each, sum.Wait.Count())
 	}
@@ -134,7 +139,7 @@ func TestANoteOfABucket(t *testing.T) {
 		r.Ended(noon.Add(time.Second), "q", "a", activity.Outcome(i%3), time.Duration(i)*time.Millisecond, time.Duration(i)*time.Hour)
 	}
 	changed, _ := r.Changed(noon, 0)
-	for i, kind := range []string{activity.HourKind, activity.MinuteKind} {
+	for i, kind := range []string{activity.SixHoursKind, activity.HourKind, activity.MinuteKind} {
 		note, err := changed[i].Note("process.1")
 		require.NoError(t, err)
 		require.NoError(t, note.Validate())
@@ -146,7 +151,7 @@ func TestANoteOfABucket(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, note.Value, again)
 		assert.Equal(t, changed[i].Start, read.Start)
-		assert.Equal(t, changed[i].Hour, read.Hour)
+		assert.Equal(t, changed[i].Step, read.Step)
 		assert.Equal(t, changed[i].Rows[0].Wait.Percentile(90), read.Rows[0].Wait.Percentile(90))
 	}
 }
@@ -162,7 +167,7 @@ func TestABucketThatIsTooLargeForANote(t *testing.T) {
 	assert.LessOrEqual(t, len(encoded), driver.MaxNoteBytes)
 	read, err := activity.Decode(encoded)
 	require.NoError(t, err)
-	assert.Equal(t, 400, sumOf([]activity.Bucket{read}, false).Succeeded)
+	assert.Equal(t, 400, sumOf([]activity.Bucket{read}, activity.Minute).Succeeded)
 	assert.Len(t, b.Rows, 400, "unchanged")
 }
 

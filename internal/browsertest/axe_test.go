@@ -42,12 +42,15 @@ func (v violation) String() string {
 	return text.String()
 }
 
-// wcag lists the tags of the rules of WCAG 2.2, levels A and AA.
-const wcag = `["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]`
+// allRules turns on the rules that axe has turned off, except those of level AAA and the
+// experimental ones.
+const allRules = `Object.fromEntries(axe.getRules()
+	.filter(r => !r.tags.includes("wcag2aaa") && !r.tags.includes("experimental") && !r.tags.includes("deprecated"))
+	.map(r => [r.ruleId, {enabled: true}]))`
 
-// violations returns the problems that axe finds in the current page.
+// violations returns the problems that axe finds in the current page, best practices included.
 func (b tab) violations(axe string) []violation {
 	b.t.Helper()
 	b.run(chromedp.Evaluate[chromedp.Void](axe))
-	return evaluate[[]violation](b, `axe.run({runOnly: {type: "tag", values: `+wcag+`}}).then(r => r.violations)`)
+	return evaluate[[]violation](b, `axe.run({rules: `+allRules+`}).then(r => r.violations)`)
 }

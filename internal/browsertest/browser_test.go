@@ -97,6 +97,7 @@ type screen struct {
 
 var (
 	desktop = screen{width: 1280, height: 900, scheme: "light"}
+	tablet  = screen{width: 820, height: 1180, scheme: "light"}
 	phone   = screen{width: 390, height: 844, scheme: "light"}
 )
 

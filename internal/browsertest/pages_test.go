@@ -3,8 +3,10 @@ package browsertest
 import (
 	"context"
 	"flag"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -34,6 +36,10 @@ var pages = []struct{ name, path string }{
 	{"job-failed", "queues/acme/jobs/invoice-3"},
 	{"job-blocked", "queues/acme/jobs/order?distance=2"},
 	{"job-running", "queues/globex/jobs/bill-0"},
+	{"job-hostile", "queues/acme/jobs/" + hostileID},
+	{"job-edit", "queues/acme/jobs/" + hostileID + "/edit"},
+	{"job-create", "queues/acme/create?like=" + hostileID},
+	{"jobs-hostile", "jobs?tag=" + url.QueryEscape(hostileText)},
 	{"workers", "workers"},
 	{"schedules", "schedules"},
 	{"schedule", "queues/globex/schedules/weekly-bills"},
@@ -50,19 +56,27 @@ type look struct {
 	screen
 }
 
-// looks returns the screens on which the pages are checked. Each width and each color scheme
-// is used once; all four combinations are used if -pictures or -looks is set.
+// looks returns the screens on which the pages are checked: two of them, or all three widths in
+// both color schemes if -pictures or -looks is set.
 func looks() []look {
 	some := []look{{"desktop-light", desktop}, {"phone-dark", phone.dark()}}
 	if *pictures == "" && !*allLooks {
 		return some
 	}
-	return append(some, look{"desktop-dark", desktop.dark()}, look{"phone-light", phone})
+	return append(some, look{"desktop-dark", desktop.dark()}, look{"phone-light", phone}, look{"tablet-light", tablet}, look{"tablet-dark", tablet.dark()})
 }
+
+// hostileID is the longest ID, without a place to break it, and hostileText has text from right to
+// left, control characters and an override of the direction.
+var (
+	hostileID   = strings.Repeat("0123456789abcdef", amboy.MaxIDLength/16)
+	hostileText = "\u202egpj.\u05e9\u05dc\u05d5\u05dd\u0645\u0631\u062d\u0628\u0627\x1b[31m\a" + strings.Repeat("long", 100)
+)
 
 func TestPagesAreAccessible(t *testing.T) {
 	axe := readAxe(t)
 	s := newBusyService(t)
+	s.putHostile("acme")
 	for _, look := range looks() {
 		t.Run(look.name, func(t *testing.T) {
 			b := newTab(t, look.screen)

@@ -91,7 +91,7 @@ func newServiceKeeping(t *testing.T, finished int) *service {
 		rest.Authorize(func(*http.Request, rest.Access) error { return nil }),
 		rest.Actor(func(*http.Request) string { return "Ada" }),
 		rest.Title("Invoices"),
-		rest.CreateTypes("invoice", "step"),
+		rest.CreateTypes(invoice.Type().Name, step.Type().Name),
 	)))
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
@@ -143,6 +143,17 @@ func (s *service) putChain(tenant string) {
 		_, err := step.Put(s.t.Context(), s.queue(tenant), address{"Grace"}, append(link.opts, job.ID(link.id))...)
 		require.NoError(s.t, err)
 	}
+}
+
+// putHostile puts a job whose texts are long and reorder what is around them, which waits for a
+// scope and depends on a job with such a text.
+func (s *service) putHostile(tenant string) {
+	s.t.Helper()
+	_, err := step.Put(s.t.Context(), s.queue(tenant), address{hostileText}, job.In(24*time.Hour), job.ID("first "+hostileText), job.Tags(hostileText))
+	require.NoError(s.t, err)
+	_, err = step.Put(s.t.Context(), s.queue(tenant), address{hostileText}, job.ID(hostileID), job.After("first "+hostileText),
+		job.Tags(hostileText), job.Metadata(map[string]string{hostileText: hostileText}), job.Scopes(hostileText))
+	require.NoError(s.t, err)
 }
 
 // newBusyService starts a service with jobs in many states, scopes and a schedule.

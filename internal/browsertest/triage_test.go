@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -49,6 +50,18 @@ func (c *counted) write(b tab, name, text string) {
 	c.actions++
 	c.press(b, name)
 	b.run(chromedp.KeyEvent(text))
+}
+
+// submit sends the form of the focused field.
+func (c *counted) submit(b tab) {
+	b.t.Helper()
+	c.actions++
+	b.load(chromedp.KeyEvent(kb.Enter))
+}
+
+// fill writes a text in a field.
+func fill(selector, text string) chromedp.Action[chromedp.Void] {
+	return chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector(%s).value = %s", quoted(selector), quoted(text)))
 }
 
 // An operator finds all jobs that failed with "nil pointer" among many, and retries them, in at

@@ -3,6 +3,8 @@ package driver
 import (
 	"fmt"
 	"time"
+
+	"github.com/mongodb/amboy/registry"
 )
 
 // ActionKind is an administrative action on jobs.
@@ -46,11 +48,15 @@ const (
 	Restart ActionKind = "restart"
 	// Delete removes a record that has ended for good.
 	Delete ActionKind = "delete"
+	// Edit gives a record that has not started, parked or not, another body, priority or
+	// wait-until time, as Action.Edit says. It skips a record whose ModificationCount is not
+	// Edit.Count, because it changed since it was read.
+	Edit ActionKind = "edit"
 )
 
 // ActionKinds lists the kinds.
 func ActionKinds() []ActionKind {
-	return []ActionKind{Cancel, RunNow, Reschedule, Prioritize, Park, Unpark, Restart, Delete}
+	return []ActionKind{Cancel, RunNow, Reschedule, Prioritize, Park, Unpark, Restart, Delete, Edit}
 }
 
 // Action is a change to make to the records that a query selects.
@@ -69,14 +75,37 @@ type Action struct {
 	// IgnoreEdges is for Restart: the record does not wait for its edges, and none of them
 	// counts as failed. Other actions ignore it.
 	IgnoreEdges bool
+	// Edit is what Edit changes. Other actions ignore it.
+	Edit *EditedFields
 }
 
-// Validate returns an error if the kind is not one of ActionKinds.
+// EditedFields are the fields that Edit changes in one step. Fields that are nil stay as they
+// are.
+type EditedFields struct {
+	// Count is the ModificationCount of the record as it was read.
+	Count int
+	// Body replaces the body. It must be of the type and version of the record.
+	Body *registry.Body
+	// Priority and WaitUntil are what Prioritize and Reschedule set. A parked record stays
+	// parked, and waits for the time once it is not.
+	Priority  *int
+	WaitUntil *time.Time
+}
+
+// IsStale reports whether the action is an Edit of another version of a record, which has the
+// given ModificationCount.
+func (a Action) IsStale(count int) bool { return a.Kind == Edit && a.Edit.Count != count }
+
+// Validate returns an error if the kind is not one of ActionKinds, or lacks its fields.
 func (a Action) Validate() error {
 	for _, kind := range ActionKinds() {
-		if a.Kind == kind {
-			return nil
+		if a.Kind != kind {
+			continue
 		}
+		if kind == Edit && a.Edit == nil {
+			return fmt.Errorf("invalid action: Edit must be set to %s", kind)
+		}
+		return nil
 	}
 	return fmt.Errorf("invalid action: Kind must be one of %q (is %q)", ActionKinds(), a.Kind)
 }

@@ -34,6 +34,7 @@ var allowed = map[driver.ActionKind][]string{
 	driver.Unpark:  {"parked"},
 	driver.Restart: {"failed", "canceled", "expired"},
 	driver.Delete:  {"succeeded", "failed", "canceled", "expired"},
+	driver.Edit:    {"parked", "postponed", "scope", "edge", "scheduled", "pending", "late", "overdue edge"},
 }
 
 // afterAct returns the state of a job after an action.
@@ -64,6 +65,7 @@ func actStates(f *fixture) {
 				continue // the reason may change
 			}
 			count := in.get(id).Status.ModificationCount
+			action.Edit = &driver.EditedFields{Count: count, Priority: new(5)}
 			require.Equal(f, want, in.tryAct(action, id), "%s a job that is %s", kind, id)
 			state := states[id]
 			switch {
@@ -89,6 +91,7 @@ func actInvalid(f *fixture) {
 	for _, req := range []driver.ActRequest{
 		{Action: driver.Action{Kind: "explode"}, Limit: 1},
 		{Action: driver.Action{}, Limit: 1},
+		{Action: driver.Action{Kind: driver.Edit}, Limit: 1},
 		{Action: driver.Action{Kind: driver.Cancel}},
 		{Action: driver.Action{Kind: driver.Cancel}, Limit: -1},
 	} {
@@ -140,7 +143,7 @@ func actDryRun(f *fixture) {
 	request := func(queue string, kind driver.ActionKind, dryRun bool) driver.ActRequest {
 		return driver.ActRequest{
 			Query:  driver.Query{Queues: []string{queue}},
-			Action: driver.Action{Kind: kind, At: f.after(1), Priority: 7},
+			Action: driver.Action{Kind: kind, At: f.after(1), Priority: 7, Edit: &driver.EditedFields{Priority: new(7)}},
 			Limit:  4,
 			DryRun: dryRun,
 		}

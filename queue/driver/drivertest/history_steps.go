@@ -376,6 +376,8 @@ func (h *history) actOnOne() {
 		a.ForgetAt = h.forgetAt()
 	case driver.Restart:
 		a.IgnoreEdges = h.random.IntN(4) == 0
+	case driver.Edit:
+		a.Edit = &driver.EditedFields{Count: j.lease.Count - h.random.IntN(4)/3, Priority: &a.Priority}
 	}
 	h.actOnThese(m, driver.Query{Queues: []string{h.queue}, ID: j.id}, a, func(other *modelJob) bool { return other.id == j.id })
 }

@@ -403,6 +403,12 @@ func (m *model) act(j *modelJob, a driver.Action) bool {
 		}
 		j.stage = parked
 		j.lease.Count++
+	case driver.Edit:
+		if j.stage != pending && j.stage != parked || a.IsStale(j.lease.Count) {
+			return false
+		}
+		j.priority = *a.Edit.Priority
+		j.lease.Count++
 	case driver.Unpark:
 		if j.stage != parked {
 			return false

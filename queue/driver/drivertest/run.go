@@ -68,6 +68,7 @@ var others = []group{
 	{name: "RunNow", rules: runNowRules},
 	{name: "Reschedule", rules: rescheduleRules},
 	{name: "Prioritize", rules: prioritizeRules},
+	{name: "Edit", rules: editRules},
 	{name: "Park", rules: parkRules},
 	{name: "Interruptions", rules: interruptionRules},
 	{name: "Restart", rules: restartRules},

@@ -25,7 +25,7 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 	}
 	var acted driver.Acted
 	err = d.walk(ctx, w, d.lock, func(e *entry) bool {
-		if !e.Job.queue.schedule.Allows(e, req.Action.Kind, w.now) {
+		if !e.Job.queue.schedule.Allows(e, req.Action.Kind, w.now) || req.Action.IsStale(e.Job.record.Status.ModificationCount) {
 			acted.Skipped++
 		} else {
 			acted.Done++
@@ -54,7 +54,7 @@ func (d *Driver) act(e *entry, a driver.Action, now time.Time) {
 	d.touch(e.Job.queue)
 	s := &e.Job.queue.schedule
 	switch a.Kind {
-	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
+	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart, driver.Edit:
 		e.Job.record.Status.ModificationCount++
 	}
 	switch a.Kind {
@@ -65,8 +65,7 @@ func (d *Driver) act(e *entry, a driver.Action, now time.Time) {
 	case driver.Reschedule:
 		reschedule(e, a.At, now)
 	case driver.Prioritize:
-		e.Job.record.Priority = a.Priority
-		s.Prioritize(e, a.Priority)
+		prioritize(e, a.Priority)
 	case driver.Park:
 		e.Job.reason = a.Reason
 		s.Park(e)
@@ -78,6 +77,25 @@ func (d *Driver) act(e *entry, a driver.Action, now time.Time) {
 		d.restart(e, a, now)
 	case driver.Delete:
 		s.Remove(e)
+	case driver.Edit:
+		edit(e, a.Edit, now)
+	}
+}
+
+func prioritize(e *entry, priority int) {
+	e.Job.record.Priority = priority
+	e.Job.queue.schedule.Prioritize(e, priority)
+}
+
+func edit(e *entry, to *driver.EditedFields, now time.Time) {
+	if to.Body != nil {
+		e.Job.record.Job = *to.Body
+	}
+	if to.Priority != nil {
+		prioritize(e, *to.Priority)
+	}
+	if to.WaitUntil != nil {
+		reschedule(e, *to.WaitUntil, now)
 	}
 }
 
@@ -107,7 +125,9 @@ func (d *Driver) endCanceled(e *entry, now time.Time) {
 
 func reschedule(e *entry, at, now time.Time) {
 	e.Job.record.TimeInfo.WaitUntil = at
-	e.Job.reason = ""
+	if e.Place() != schedule.Parked {
+		e.Job.reason = ""
+	}
 	e.Job.queue.schedule.Reschedule(e, at, now)
 }
 

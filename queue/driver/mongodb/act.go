@@ -262,6 +262,8 @@ func (a *actionRun) allows(doc *document, isLatest bool) bool {
 		return doc.waits() && (in == inScheduled || in == inPostponed || (in == inEdges && doc.TimeInfo.WaitUntil.After(a.now)))
 	case driver.Reschedule, driver.Park:
 		return doc.waits() && in != inParked && in != inHandover
+	case driver.Edit:
+		return doc.waits() && in != inHandover && !a.IsStale(doc.Status.ModificationCount)
 	case driver.Unpark:
 		return doc.waits() && in == inParked
 	case driver.Restart:
@@ -276,7 +278,7 @@ func (a *actionRun) allows(doc *document, isLatest bool) bool {
 // do does the action to a document whose state allows it.
 func (a *actionRun) do(doc *document) {
 	switch a.Kind {
-	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
+	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart, driver.Edit:
 		doc.Status.ModificationCount++
 	}
 	switch a.Kind {
@@ -307,6 +309,8 @@ func (a *actionRun) do(doc *document) {
 		}
 	case driver.Delete:
 		doc.ForgetAt = deleted
+	case driver.Edit:
+		doc.edit(a.Edit, a.now)
 	}
 }
 
@@ -397,6 +401,23 @@ func (doc *document) prioritize(priority int) {
 	doc.Priority = priority
 	if !doc.Line.IsZero() {
 		doc.Line.Priority = priority
+	}
+}
+
+func (doc *document) edit(to *driver.EditedFields, now time.Time) {
+	if to.Body != nil {
+		doc.Job = *to.Body
+	}
+	if to.Priority != nil {
+		doc.prioritize(*to.Priority)
+	}
+	switch at := to.WaitUntil; {
+	case at == nil:
+	case doc.Line.In == inParked:
+		doc.TimeInfo.WaitUntil = ceilMillisecond(*at)
+		doc.Line.Since = time.Time{}
+	default:
+		doc.reschedule(ceilMillisecond(*at), now)
 	}
 }
 

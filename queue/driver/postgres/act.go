@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/registry"
 )
 
 // Act implements driver.Driver. It selects at most 200 records at a time, and scans at most
@@ -107,14 +108,18 @@ type acting struct {
 // act applies an action to a record, and reports whether its state allows the action.
 func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 	allowed := f.Allows(a.Kind, a.now)
-	if allowed && a.Kind == driver.Restart {
+	switch {
+	case !allowed:
+	case a.Kind == driver.Restart:
 		allowed, err = c.mayRestart(f)
+	case a.IsStale(f.Count):
+		allowed = false
 	}
 	if err != nil || !allowed || a.dryRun {
 		return allowed, err
 	}
 	switch a.Kind {
-	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
+	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart, driver.Edit:
 		f.Count++
 		_, err = c.exec(setCount, f.Count, f.Seq)
 		if err != nil {
@@ -142,6 +147,8 @@ func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 		err = c.restart(a, f)
 	case driver.Delete:
 		err = c.delete(f)
+	case driver.Edit:
+		err = c.edit(a, f)
 	}
 	if err != nil {
 		return false, fmt.Errorf("record %q: %w", f.Name, err)
@@ -194,7 +201,7 @@ func (c *changes) reschedule(j *job, at table.Instant, now int64) error {
 		return err
 	}
 	j.WaitUntil = at
-	if j.Place == table.Waiting {
+	if j.Place == table.Waiting || j.Place == table.Parked {
 		return nil
 	}
 	if err := c.setAside(j); err != nil {
@@ -310,6 +317,41 @@ func (c *changes) restart(a *acting, f *stored) error {
 		return err
 	}
 	return c.wait(j, a.now)
+}
+
+func (c *changes) edit(a *acting, f *stored) error {
+	to := a.Edit
+	if to.Body != nil {
+		if err := c.replaceBody(f, *to.Body); err != nil {
+			return err
+		}
+	}
+	if to.Priority != nil {
+		if err := c.prioritize(&f.job, *to.Priority); err != nil {
+			return err
+		}
+	}
+	if to.WaitUntil != nil {
+		return c.reschedule(&f.job, table.InstantOf(*to.WaitUntil), a.now)
+	}
+	return nil
+}
+
+func (c *changes) replaceBody(f *stored, body registry.Body) error {
+	r, err := f.decode()
+	if err != nil {
+		return err
+	}
+	r.Job = body
+	n, err := table.Encode(r)
+	if err != nil {
+		return err
+	}
+	line, err := c.lineOf(&f.job)
+	if err != nil {
+		return err
+	}
+	return c.saveContent(&n, line, f.Seq)
 }
 
 func (c *changes) delete(s *stored) error {

@@ -593,7 +593,7 @@ func (c *changes) save(queue queueKey, r *driver.Record) (refusal, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.exec(saveRecord, n.Type, line, n.Version, n.Format, n.ErrorCount, nullable(n.LastError), blob(n.Extra), n.Body, j.Seq)
+	err = c.saveContent(&n, line, j.Seq)
 	if err == nil && j.line != line {
 		j.line = line
 		err = c.admitToLine(j)
@@ -606,4 +606,10 @@ func (c *changes) save(queue queueKey, r *driver.Record) (refusal, err error) {
 		_, err = c.exec(logLease, []int64{j.Seq})
 	}
 	return nil, err
+}
+
+// saveContent stores what Save replaces of a record.
+func (c *changes) saveContent(n *table.Record, line int32, seq int64) error {
+	_, err := c.exec(saveRecord, n.Type, line, n.Version, n.Format, n.ErrorCount, nullable(n.LastError), blob(n.Extra), n.Body, seq)
+	return err
 }

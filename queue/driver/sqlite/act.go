@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/registry"
 )
 
 // Act implements driver.Driver. It acts on at most 200 records and scans at most 5,000 in
@@ -76,14 +77,18 @@ func (c *changes) act(a *acting, f *described) (done bool, err error) {
 	}
 	f.job = *current
 	allowed := f.Allows(a.Kind, a.now.UnixNano())
-	if allowed && a.Kind == driver.Restart {
+	switch {
+	case !allowed:
+	case a.Kind == driver.Restart:
 		allowed, err = c.mayRestart(f)
+	case a.IsStale(f.Count):
+		allowed = false
 	}
 	if err != nil || !allowed || a.dryRun {
 		return allowed, err
 	}
 	switch a.Kind {
-	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
+	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart, driver.Edit:
 		f.Count++
 		_, err = c.exec(setCount, f.Count, f.Seq)
 		if err != nil {
@@ -111,6 +116,8 @@ func (c *changes) act(a *acting, f *described) (done bool, err error) {
 		err = c.restart(a, f)
 	case driver.Delete:
 		err = c.delete(&f.stored)
+	case driver.Edit:
+		err = c.edit(a, f)
 	}
 	if err != nil {
 		return false, fmt.Errorf("record %q: %w", f.Name, err)
@@ -163,7 +170,7 @@ func (c *changes) reschedule(j *job, at table.Instant, now time.Time) error {
 		return err
 	}
 	j.WaitUntil = at
-	if j.Place == table.Waiting {
+	if j.Place == table.Waiting || j.Place == table.Parked {
 		return nil
 	}
 	if err := c.setAside(j); err != nil {
@@ -271,6 +278,37 @@ func (c *changes) restart(a *acting, f *described) error {
 		return err
 	}
 	return c.wait(j, a.now.UnixNano())
+}
+
+func (c *changes) edit(a *acting, f *described) error {
+	to := a.Edit
+	if to.Body != nil {
+		if err := c.replaceBody(f, *to.Body); err != nil {
+			return err
+		}
+	}
+	if to.Priority != nil {
+		if err := c.prioritize(&f.job, *to.Priority); err != nil {
+			return err
+		}
+	}
+	if to.WaitUntil != nil {
+		return c.reschedule(&f.job, table.InstantOf(*to.WaitUntil), a.now)
+	}
+	return nil
+}
+
+func (c *changes) replaceBody(f *described, body registry.Body) error {
+	r, err := f.decode(f.queueName)
+	if err != nil {
+		return err
+	}
+	r.Job = body
+	n, err := table.Encode(r)
+	if err != nil {
+		return err
+	}
+	return c.saveContent(&n, f.Seq)
 }
 
 func (c *changes) delete(s *stored) error {

@@ -338,9 +338,15 @@ func (c *changes) save(r *driver.Record) (refusal, err error) {
 	if refusal != nil {
 		return refusal, nil
 	}
-	_, err = c.exec(saveRecord, n.Type, n.Version, n.Format, n.ErrorCount, nullable(n.LastError), blob(n.Extra), n.Body, found[0].Seq)
+	err = c.saveContent(&n, found[0].Seq)
 	if err == nil && relocked {
 		_, err = c.exec(saveLock, n.Owner, n.Count, n.ModTime, n.ModTime, found[0].Seq)
 	}
 	return nil, err
+}
+
+// saveContent stores what Save replaces of a record.
+func (c *changes) saveContent(n *table.Record, seq int64) error {
+	_, err := c.exec(saveRecord, n.Type, n.Version, n.Format, n.ErrorCount, nullable(n.LastError), blob(n.Extra), n.Body, seq)
+	return err
 }

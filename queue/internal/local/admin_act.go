@@ -13,7 +13,8 @@ import (
 
 // Act implements driver.Admin. If ctx ends before it is done, Act returns what was done
 // until then and an error. A restarted job keeps its place in the order of Find. A
-// completed job whose run has not returned can't be restarted.
+// completed job whose run has not returned can't be restarted. The body of a job can't be
+// edited.
 func (a localAdmin) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
 	if err := req.Action.Validate(); err != nil {
 		return driver.Acted{}, err
@@ -88,6 +89,7 @@ func (act *localAct) apply(e *localEntry) {
 	now := act.queue.now()
 	switch {
 	case !act.queue.schedule.Allows(e, act.Action.Kind, now),
+		act.Action.Kind == driver.Edit && (act.Action.Edit.Body != nil || act.Action.IsStale(e.Job.job.Status().ModificationCount)),
 		act.Action.Kind == driver.Restart && !e.Job.run.Load().isOver():
 		act.done.Skipped++
 	case act.DryRun:
@@ -123,6 +125,13 @@ func (act *localAct) perform(e *localEntry, now time.Time) {
 		q.restart(e, act.Action, now)
 	case driver.Delete:
 		q.schedule.Remove(e)
+	case driver.Edit:
+		if priority := act.Action.Edit.Priority; priority != nil {
+			q.prioritize(e, *priority)
+		}
+		if at := act.Action.Edit.WaitUntil; at != nil {
+			q.reschedule(e, *at, now)
+		}
 	}
 }
 

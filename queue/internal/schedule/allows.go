@@ -15,6 +15,8 @@ func (s *Schedule[J]) Allows(e *Entry[J], kind driver.ActionKind, now time.Time)
 		return e.place == Scheduled || e.place == Postponed || (e.place == Waiting && e.WaitUntil.After(now))
 	case driver.Reschedule, driver.Park:
 		return e.place.IsPending()
+	case driver.Edit:
+		return e.place.IsPending() || e.place == Parked
 	case driver.Unpark:
 		return e.place == Parked
 	case driver.Restart:

@@ -3,14 +3,15 @@ package schedule
 import "time"
 
 // Reschedule sets when a pending entry is due. The entry then waits for that time, even if it
-// was Postponed. Reschedule does nothing if the entry is parked or has started.
+// was Postponed. A parked entry waits for it once it is not parked any more. Reschedule does
+// nothing if the entry has started.
 func (s *Schedule[J]) Reschedule(e *Entry[J], until, now time.Time) {
-	if !e.place.IsPending() {
+	if !e.place.IsPending() && e.place != Parked {
 		return
 	}
 	e.WaitUntil = until
 	e.Since = time.Time{}
-	if e.place == Waiting {
+	if e.place == Waiting || e.place == Parked {
 		return
 	}
 	s.leave(e)

@@ -25,11 +25,14 @@ type Problem struct {
 	// Duplicate describes a duplicate job.
 	Duplicate *web.Duplicate `json:"duplicate,omitempty"`
 	// Job, State, Action and Rule describe a state that forbids an action.
-	Job    *management.JobRef    `json:"job,omitempty"`
-	State  amboy.JobState        `json:"state,omitempty"`
-	Action management.ActionKind `json:"action,omitempty"`
-	Rule   string                `json:"rule,omitempty"`
+	Job    *management.JobRef `json:"job,omitempty"`
+	State  amboy.JobState     `json:"state,omitempty"`
+	Action RefusedAction      `json:"action,omitempty"`
+	Rule   string             `json:"rule,omitempty"`
 }
+
+// RefusedAction is a management.ActionKind or management.Edit.
+type RefusedAction string
 
 // TypePrefix is the prefix of the type of a Problem that has a web.Kind.
 const TypePrefix = "urn:amboy:problem:"
@@ -77,7 +80,7 @@ func problemOf(f *web.Failure, err error) Problem {
 	}
 	var state *management.StateError
 	if errors.As(err, &state) {
-		p.Job, p.State, p.Action, p.Rule = &state.Job, state.State, state.Action, state.Rule
+		p.Job, p.State, p.Action, p.Rule = &state.Job, state.State, RefusedAction(state.Action), state.Rule
 	}
 	return p
 }

@@ -33,6 +33,7 @@ func Routes() []Route {
 		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: read, Name: "getJob", Summary: "Describes a job in full", Input: new(jobPath), Answers: answers(management.Job{}), serve: getJob},
 		{Method: http.MethodDelete, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: []guard.Action{guard.Action(management.Delete)}, Name: "deleteJob", Summary: "Removes a job that has ended", Input: new(jobPath), Answers: answers(management.Acted{}), serve: deleteJob},
 		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs/{id}/actions", Actions: acts, Name: "actOnJob", Summary: "Performs an action on a job", Input: new(jobPath), Body: new(management.Action), Answers: answers(management.Acted{}), serve: actOnJob},
+		{Method: http.MethodPatch, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: []guard.Action{guard.Edit}, Name: "editJob", Summary: "Changes the arguments, the priority or the time of a job that has not started, or reports what would change", Input: new(jobPath), Body: new(management.JobEdit), Answers: answers(management.JobEdited{}), serve: editJob},
 		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}/result", Actions: read, Name: "getResult", Summary: "Shows how a job ended, and may wait for its end", Input: new(outcomeInput), Answers: answers(Outcome{}), AnswerExample: outcomeExample, serve: getOutcome},
 		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}/graph", Actions: read, Name: "getGraph", Summary: "Shows a job, the jobs it waits for and the jobs that wait for it", Input: new(graphInput), Answers: answers(management.Graph{}), serve: getGraph},
 		{Method: http.MethodPost, Pattern: "/v2/leases", Actions: work, Name: "leaseJobs", Summary: "Acknowledges jobs, and leases jobs to an outside worker, which may wait for them", Input: new(none), Body: new(LeaseBody), Answers: answers(Leased{}), Example: leaseExample, AnswerExample: leasedExample, serve: leaseJobs},
@@ -181,7 +182,7 @@ type auditInput struct {
 type activityInput struct {
 	Queue []string `query:"queue" maxItems:"100" description:"Any of these queues"`
 	Type  []string `query:"type" maxItems:"100" description:"Any of these types"`
-	Last  Duration `query:"last" description:"The length of the period up to now, at most 48h; the default is 1h"`
+	Last  Duration `query:"last" description:"The length of the period up to now, at most 720h; the default is 1h"`
 }
 
 type eventsInput struct {
@@ -351,7 +352,7 @@ func complete(job management.Job) management.Job {
 	job = numbering.ShowJob(job)
 	job.Errors, job.Attempts, job.Log = notNil(job.Errors), notNil(job.Attempts), notNil(job.Log)
 	job.Scopes, job.DependsOn, job.Dependents = notNil(job.Scopes), notNil(job.DependsOn), notNil(job.Dependents)
-	job.Timeline, job.Actions = notNil(job.Timeline), notNil(job.Actions)
+	job.Timeline, job.Actions, job.Editable = notNil(job.Timeline), notNil(job.Actions), notNil(job.Editable)
 	return job
 }
 
@@ -362,6 +363,17 @@ func deleteJob(c *call) (answer, error) {
 	}
 	acted, err := c.ActOn(c.r.Context(), string(in.Queue), string(in.ID), management.Action{Kind: management.Delete})
 	return ok(acted), err
+}
+
+func editJob(c *call) (answer, error) {
+	var in jobPath
+	var edit management.JobEdit
+	if err := c.input(&in, &edit); err != nil {
+		return answer{}, err
+	}
+	edited, err := c.EditJob(c.r.Context(), string(in.Queue), string(in.ID), edit)
+	edited.Changes = notNil(edited.Changes)
+	return ok(edited), err
 }
 
 func actOnJob(c *call) (answer, error) {

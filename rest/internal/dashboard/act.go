@@ -89,7 +89,7 @@ func (d *Dashboard) actOnOne(w http.ResponseWriter, r *http.Request) error {
 	if action.Kind == management.Delete {
 		back = "jobs"
 	}
-	redirect(w, r, withNotice(back, string(action.Kind), acted.Done, acted.Skipped))
+	redirect(w, r, withNotice(w, r, back, string(action.Kind), acted.Done, acted.Skipped))
 	return nil
 }
 
@@ -109,8 +109,10 @@ const (
 
 // actData is the data of a preview, and of the progress of an action.
 type actData struct {
-	Action  management.Action
-	Filter  []field
+	Action management.Action
+	Filter []field
+	// Back is the address of the list that the form was on, relative to the top of the site.
+	Back    string
 	Picks   []management.JobRef
 	Fields  []field // to send again
 	Done    int
@@ -221,7 +223,11 @@ func (d *Dashboard) actOnMany(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	data := actData{Action: action, Picks: picks, Fields: resent(form)}
+	data := actData{Action: action, Picks: picks, Fields: resent(form), Back: "jobs"}
+	kept := keptFilter(form)
+	if kept != "" {
+		data.Back += "?" + kept
+	}
 	if len(picks) == 0 {
 		data.Filter = filterList(filters[0])
 	}
@@ -241,9 +247,8 @@ func resent(form url.Values) []field {
 	names := append(slices.Clone(actionFields), "which")
 	if form.Get("which") == "picked" {
 		names = append(names, "pick")
-	} else {
-		names = append(names, filterFields...)
 	}
+	names = append(names, filterFields...)
 	var fields []field
 	for _, name := range names {
 		for _, value := range given(form, name) {
@@ -297,7 +302,11 @@ func (d *Dashboard) doMany(w http.ResponseWriter, r *http.Request, filters []man
 		return &partError{run.done, err}
 	}
 	if run.ended() {
-		redirect(w, r, withNotice("jobs", string(data.Action.Kind), run.done, run.skipped)+filterQuery(data))
+		back := withNotice(w, r, "jobs", string(data.Action.Kind), run.done, run.skipped)
+		if kept := keptFilter(r.PostForm); kept != "" {
+			back += "&" + kept
+		}
+		redirect(w, r, back)
 		return nil
 	}
 	data.Done, data.Skipped, data.More, data.Going = run.done, run.skipped, true, true
@@ -310,16 +319,16 @@ func (d *Dashboard) doMany(w http.ResponseWriter, r *http.Request, filters []man
 	return d.show(w, http.StatusOK, "act", d.view(r, "jobs", actionLabel(data.Action.Kind)+": in progress", data))
 }
 
-// filterQuery returns the part of the query that leads back to the filtered list.
-func filterQuery(data actData) string {
+// keptFilter returns the query that leads back to the filtered list of a form, whose filter is not
+// used if jobs were picked.
+func keptFilter(form url.Values) string {
 	query := url.Values{}
-	for _, f := range data.Filter {
-		query.Add(f.Name, f.Value)
+	for _, name := range filterFields {
+		if values := given(form, name); len(values) > 0 {
+			query[name] = values
+		}
 	}
-	if len(query) == 0 {
-		return ""
-	}
-	return "&" + query.Encode()
+	return query.Encode()
 }
 
 // massRun performs an action on many jobs.

@@ -20,6 +20,8 @@ type chart struct {
 	Unit   string
 	Series []series
 	Times  []time.Time
+	// Format formats a value; nil for a number of jobs, of which the description has the sum.
+	Format func(int) string
 
 	Width, Height            int
 	Left, Right, Top, Bottom int
@@ -52,9 +54,10 @@ type tick struct {
 func activityCharts(activity management.Activity) []chart {
 	n := len(activity.Points)
 	times := make([]time.Time, n)
-	succeeded, failed, retried := make([]int, n), make([]int, n), make([]int, n)
+	succeeded, failed, retried, waited := make([]int, n), make([]int, n), make([]int, n), make([]int, n)
 	for i, point := range activity.Points {
 		times[i], succeeded[i], failed[i], retried[i] = point.Time, point.Succeeded, point.Failed, point.Retried
+		waited[i] = int(math.Ceil(point.WaitP99 * 1000))
 	}
 	step := time.Duration(activity.Step * float64(time.Second))
 	unit := "per " + span(step)
@@ -72,7 +75,22 @@ func activityCharts(activity management.Activity) []chart {
 		ID: "failures", Title: "Failures", Unit: "failed attempts, " + unit, Times: times,
 		Series: []series{{"For good", hatched, failed}, {"To be retried", "retried", retried}},
 	}
-	return []chart{throughput.rendered(step), failures.rendered(step)}
+	waits := chart{
+		ID: "waits", Title: "Wait, p99", Unit: "of the jobs that ended, " + unit, Times: times,
+		Series: []series{{"p99", "wait", waited}}, Format: milliseconds,
+	}
+	return []chart{throughput.rendered(step), failures.rendered(step), waits.rendered(step)}
+}
+
+// milliseconds formats a time of so many milliseconds.
+func milliseconds(ms int) string { return seconds(float64(ms) / 1000) }
+
+// format formats a value.
+func (c chart) format(value int) string {
+	if c.Format == nil {
+		return number(value)
+	}
+	return c.Format(value)
 }
 
 // rendered returns the chart with its measures, bars, rows and description.
@@ -84,7 +102,11 @@ func (c chart) rendered(step time.Duration) chart {
 		return float64(c.Bottom) - float64(c.Bottom-c.Top)*float64(value)/float64(top)
 	}
 	for _, value := range levels(top) {
-		c.Lines = append(c.Lines, tick{At: units(y(value)), Text: compact(value)})
+		label := compact(value)
+		if c.Format != nil {
+			label = c.Format(value)
+		}
+		c.Lines = append(c.Lines, tick{At: units(y(value)), Text: label})
 	}
 	if len(c.Times) == 0 {
 		return c
@@ -114,7 +136,7 @@ func (c chart) bars(y func(int) float64, slot float64, step time.Duration) templ
 			}
 			out.WriteString(`<rect class="bar ` + s.Class + `" x="` + units(x+slot*0.1) + `" y="` + units(y(sum)) +
 				`" width="` + units(slot*0.8) + `" height="` + units(math.Max(1, y(sum-value)-y(sum))) + `"` + fill +
-				`><title>` + chartTime(t, step) + `: ` + number(value) + ` ` + s.Name + "</title></rect>\n")
+				`><title>` + chartTime(t, step) + `: ` + c.format(value) + ` ` + s.Name + "</title></rect>\n")
 		}
 	}
 	return template.HTML(out.String())
@@ -126,7 +148,7 @@ func (c chart) rows() template.HTML {
 	for i, t := range c.Times {
 		out.WriteString(`<tr><th scope="row">` + stamp(t) + `</th>`)
 		for _, s := range c.Series {
-			out.WriteString(`<td class="n">` + number(s.Values[i]) + `</td>`)
+			out.WriteString(`<td class="n">` + c.format(s.Values[i]) + `</td>`)
 		}
 		out.WriteString("</tr>\n")
 	}
@@ -160,8 +182,11 @@ func (c chart) describe(step time.Duration) string {
 		}
 	}
 	span := fmt.Sprintf("From %s to %s UTC", chartTime(c.Times[0], step), chartTime(c.Times[len(c.Times)-1].Add(step), step))
-	if sum == 0 {
+	switch {
+	case sum == 0:
 		return span + ": none."
+	case c.Format != nil:
+		return fmt.Sprintf("%s: longest at %s: %s.", span, chartTime(c.Times[peak], step), c.Format(c.sum(peak)))
 	}
 	return fmt.Sprintf("%s: %s in total; peak at %s: %s.", span, number(sum), chartTime(c.Times[peak], step), number(c.sum(peak)))
 }
@@ -179,6 +204,9 @@ func timeLabels(times []time.Time, step time.Duration, left, slot float64) []tic
 
 // labelTime formats a time below a chart, with the day if the chart spans more than a day.
 func labelTime(t time.Time, step time.Duration, n int) string {
+	if step*time.Duration(n) > 7*24*time.Hour {
+		return t.UTC().Format("2 Jan")
+	}
 	if step*time.Duration(n) > 24*time.Hour {
 		return t.UTC().Format("Mon 15:04")
 	}
@@ -186,7 +214,10 @@ func labelTime(t time.Time, step time.Duration, n int) string {
 }
 
 func chartTime(t time.Time, step time.Duration) string {
-	if step >= time.Hour {
+	if step > time.Hour {
+		return t.UTC().Format("2 Jan 15:04")
+	}
+	if step == time.Hour {
 		return t.UTC().Format("Mon 15:04")
 	}
 	return t.UTC().Format("15:04")

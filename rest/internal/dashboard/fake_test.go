@@ -33,6 +33,8 @@ type fake struct {
 	controls []management.ControlChange
 	acts     []management.ActRequest
 	actions  []management.Action
+	edits    []management.JobEdit
+	created  []management.NewJob
 	filters  []management.JobFilter
 	pages    []management.PageRequest
 	asking   sync.Mutex
@@ -299,6 +301,7 @@ func (f *fake) Job(_ context.Context, queue, id string) (management.Job, error) 
 		job.Actions = []management.ActionKind{
 			management.Retry, management.Cancel, management.Park, management.Reschedule, management.Prioritize, management.Complete,
 		}
+		job.Editable, job.Revision = []string{management.FieldArgs, management.FieldPriority, management.FieldDue}, "7"
 	case "bare":
 		job = management.Job{JobSummary: management.JobSummary{JobRef: job.JobRef, Type: "bare", State: amboy.StatePending, ArgsHidden: "masked"}}
 	}
@@ -336,8 +339,9 @@ func (f *fake) Graph(_ context.Context, queue, id string, _ int) (management.Gra
 	return graph, f.err
 }
 
-func (f *fake) CreateJob(context.Context, management.NewJob) (management.Created, error) {
-	return management.Created{}, management.ErrUnsupported
+func (f *fake) CreateJob(_ context.Context, job management.NewJob) (management.Created, error) {
+	f.created = append(f.created, job)
+	return management.Created{JobRef: management.JobRef{Queue: job.Queue, ID: "made-up"}}, f.err
 }
 
 func (f *fake) ActOn(_ context.Context, queue, id string, action management.Action) (management.Acted, error) {
@@ -348,6 +352,18 @@ func (f *fake) ActOn(_ context.Context, queue, id string, action management.Acti
 		}
 	}
 	return management.Acted{Done: 1}, f.err
+}
+
+func (f *fake) EditJob(_ context.Context, _, _ string, edit management.JobEdit) (management.JobEdited, error) {
+	f.edits = append(f.edits, edit)
+	edited := management.JobEdited{Revision: "8", Changes: []management.FieldChange{}}
+	if edit.Args != nil {
+		edited.Changes = append(edited.Changes, management.FieldChange{Field: "args", From: json.RawMessage(`{"to":"ann"}`), To: edit.Args})
+	}
+	if edit.Due != nil {
+		edited.Changes = append(edited.Changes, management.FieldChange{Field: "due", From: json.RawMessage(`"2026-11-25T10:00:00Z"`), To: json.RawMessage(`"0001-01-01T00:00:00Z"`)})
+	}
+	return edited, f.err
 }
 
 // Act acts on many jobs. The state of every tenth job does not allow it.

@@ -20,12 +20,9 @@ var filterFields = []string{
 // were not filled in.
 func parseFilter(fields url.Values) (management.JobFilter, error) {
 	var f management.JobFilter
-	for _, name := range given(fields, "queue") {
-		queue, err := decodeQueue(name)
-		if err != nil {
-			return f, err
-		}
-		f.Queues = append(f.Queues, queue)
+	var err error
+	if f.Queues, err = queuesOf(fields); err != nil {
+		return f, err
 	}
 	for _, state := range given(fields, "state") {
 		if !slices.Contains(amboy.JobStates(), amboy.JobState(state)) {

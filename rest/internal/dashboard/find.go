@@ -29,7 +29,7 @@ func (d *Dashboard) find(w http.ResponseWriter, r *http.Request) error {
 	if trimmed != text { // copied with the space around it
 		ids = append(ids, trimmed)
 	}
-	found, err := d.options.Inspector(r).FindJobs(r.Context(), management.JobFilter{IDs: ids}, management.PageRequest{Limit: 2})
+	found, err := d.options.Inspector(r).FindJobs(r.Context(), management.JobFilter{IDs: ids, Queues: d.ownQueues(r)}, management.PageRequest{Limit: 2})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,15 +20,22 @@ import (
 	"github.com/mongodb/amboy/rest/internal/dashboard"
 )
 
-// lands returns the address that an answer redirects to.
+// lands returns the address that an answer redirects to, without what it tells the page.
 func lands(t *testing.T, s *site, from string, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	require.Equal(t, http.StatusSeeOther, w.Code, w.Body.String())
 	location := w.Header().Get("Location")
 	require.NotContains(t, location, "://")
 	require.False(t, strings.HasPrefix(location, "/"), location)
-	return s.goes(t, http.MethodGet, from, location)
+	landed := s.goes(t, http.MethodGet, from, location)
+	if parts := toldPattern.FindStringSubmatch(landed); parts != nil {
+		s.told = parts[1]
+	}
+	return toldPattern.ReplaceAllString(landed, "")
 }
+
+// toldPattern finds what a redirect tells its page, which is random.
+var toldPattern = regexp.MustCompile("&told=([A-Z2-7]+)")
 
 // TestRetryAllFailedJobsOfAType retries them through the forms, without scripts.
 func TestRetryAllFailedJobsOfAType(t *testing.T) {
@@ -67,7 +75,7 @@ func TestRetryAllFailedJobsOfAType(t *testing.T) {
 		done++
 	}
 	assert.Equal(t, 3, done, "the action is done in steps")
-	assert.Contains(t, s.get(landed).Body.String(), "1,084 jobs were scheduled to run again; 120 jobs were left unchanged.")
+	assert.Contains(t, s.get(landed+"&told="+s.told).Body.String(), "1,084 jobs were scheduled to run again; 120 jobs were left unchanged.")
 }
 
 func TestActOnSelectedJobs(t *testing.T) {
@@ -76,10 +84,10 @@ func TestActOnSelectedJobs(t *testing.T) {
 	form := url.Values{
 		"step": {"do"}, "which": {"picked"}, "action": {"park"}, "reason": {"bad data"}, "at": {""}, "priority": {"0"},
 		"pick": {"billing/a%2Fb", "mail/x", "billing/y", "_/z"},
-		"type": {"ignored"}, // the filter of the list is not used
+		"type": {"ignored"}, // the filter of the list is kept, and not used
 	}
 	w := s.post("/jobs/actions", form)
-	assert.Equal(t, "/jobs?did=park&done=4&skipped=0", lands(t, s, "/jobs/actions", w))
+	assert.Equal(t, "/jobs?did=park&done=4&skipped=0&type=ignored", lands(t, s, "/jobs/actions", w))
 	require.Len(t, f.acts, 3)
 	assert.Equal(t, management.JobFilter{Queues: []string{"billing"}, IDs: []string{"a/b", "y"}}, f.acts[0].Filter)
 	assert.Equal(t, management.JobFilter{Queues: []string{"mail"}, IDs: []string{"x"}}, f.acts[1].Filter)
@@ -168,7 +176,7 @@ func TestActOnAJob(t *testing.T) {
 		landed := lands(t, s, address, s.post(address, c.form))
 		assert.Equal(t, fmt.Sprintf("/queues/billing/jobs/a%%2Fb?did=%s&done=1&skipped=0", c.want.Kind), landed)
 		assert.Equal(t, []management.Action{c.want}, f.actions)
-		assert.Len(t, parse(t, s.get(landed).Body.String()).all("p", "id", "notice"), 1)
+		assert.Len(t, parse(t, s.get(landed+"&told="+s.told).Body.String()).all("p", "id", "notice"), 1)
 	}
 }
 
@@ -230,7 +238,7 @@ func TestControl(t *testing.T) {
 		f := newFake()
 		s := newSite(f, "/ops")
 		landed := lands(t, s, "/queues/billing/control", s.post("/queues/billing/control", c.form))
-		assert.Equal(t, "/queues/billing?did=control", landed)
+		assert.Equal(t, "/queues/billing?did=control&done=1&skipped=0", landed)
 		assert.Equal(t, []management.ControlChange{c.want}, f.controls)
 	}
 }
@@ -365,4 +373,87 @@ func (e *element) selected(d document) string {
 		}
 	}
 	return ""
+}
+
+// A link to a page with a message that no form has caused shows none: it could make an operator
+// believe that jobs were deleted.
+func TestAttackALinkForgesAMessage(t *testing.T) {
+	s := newSite(newFake(), "")
+	forged := "/jobs?did=delete&done=1204&skipped=0"
+	for _, address := range []string{forged, forged + "&told=", forged + "&told=AAAAAAAAAAAAAAAAAAAAAAAAAA"} {
+		assert.Empty(t, parse(t, s.get(address).Body.String()).all("p", "id", "notice"), address)
+	}
+	lands(t, s, "/queues/billing/control", s.post("/queues/billing/control", url.Values{"paused": {"true"}}))
+	assert.Empty(t, parse(t, s.get(forged+"&told=AAAAAAAAAAAAAAAAAAAAAAAAAA").Body.String()).all("p", "id", "notice"))
+	for name, cookie := range s.cookies {
+		assert.True(t, cookie.HttpOnly, name)
+		assert.Equal(t, http.SameSiteStrictMode, cookie.SameSite, name)
+	}
+}
+
+func TestEditAJob(t *testing.T) {
+	f := newFake()
+	s := newSite(f, "/ops")
+	const job = "/queues/billing/jobs/close-month"
+	page := parse(t, s.get(job).Body.String())
+	edit := page.one(t, "a", "href", "../../../queues/billing/jobs/close-month/edit")
+	w := s.get(s.goes(t, http.MethodGet, job, edit.attrs["href"]))
+	checkPage(t, s, job+"/edit", w)
+	page = parse(t, w.Body.String())
+	form := page.fields(page.one(t, "form", "aria-label", "Edit"), "")
+	assert.Equal(t, "7", form.Get("revision"))
+	assert.Equal(t, form.Get("due_was"), form.Get("due"))
+	form.Set("args", `{"to": "bob"}`)
+
+	w = s.post(job+"/edit", form)
+	checkPage(t, s, job+"/edit", w)
+	page = parse(t, w.Body.String())
+	assert.Contains(t, page.one(t, "dl", "id", "changes").words(), `args now { "to": "ann" } then { "to": "bob" }`)
+	landed := lands(t, s, job+"/edit", s.post(job+"/edit", page.fields(page.one(t, "form", "id", "do"), "")))
+	assert.Equal(t, job+"?did=edit&done=1&skipped=0", landed)
+	assert.Contains(t, s.get(landed+"&told="+s.told).Body.String(), "The job was changed.")
+	require.Len(t, f.edits, 2)
+	assert.True(t, f.edits[0].DryRun)
+	f.edits[0].DryRun = false
+	assert.Equal(t, f.edits[0], f.edits[1])
+	assert.Equal(t, "7", f.edits[1].Revision)
+	assert.Nil(t, f.edits[1].Due, "a time that was not touched stays, with its fraction of a second")
+
+	form.Set("due", "")
+	s.post(job+"/edit", form)
+	assert.True(t, f.edits[2].Due.IsZero())
+	form.Set("args", "{\n\"to\": \n}")
+	w = s.post(job+"/edit", form)
+	assert.Equal(t, http.StatusBadRequest, w.Code)
+	assert.Contains(t, w.Body.String(), "in line 3")
+}
+
+func TestCopyAJob(t *testing.T) {
+	f := newFake()
+	s := siteOf(dashboard.Options{
+		Inspector:   func(*http.Request) management.Inspector { return f },
+		CreateTypes: []string{"send-invoice"}, CreateOutside: true,
+	}, "")
+	page := parse(t, s.get("/queues/billing/jobs/a%2Fb").Body.String())
+	address := s.goes(t, http.MethodGet, "/queues/billing/jobs/a%2Fb", page.one(t, "a", "href", "../../../queues/billing/create?like=a%2fb").attrs["href"])
+	w := s.get(address)
+	checkPage(t, s, address, w)
+	page = parse(t, w.Body.String())
+	create := page.one(t, "form", "aria-label", "Create")
+	form := page.fields(create, "")
+	for _, e := range page.all("textarea") {
+		form.Set(e.attrs["name"], e.text.String())
+	}
+	landed := lands(t, s, address, s.post("/queues/billing/create", form))
+	assert.Equal(t, "/queues/billing/jobs/made-up?did=create&done=1&skipped=0", landed)
+	require.Len(t, f.created, 1)
+	created := f.created[0]
+	assert.Equal(t, "send-invoice", created.Type)
+	assert.Equal(t, 10, created.Priority)
+	assert.Equal(t, []string{"customer:77", "monthly"}, created.Tags)
+	assert.Contains(t, string(created.Args), `"invoice": 4711`)
+	assert.False(t, created.Outside)
+	form.Set("type", "unknown here")
+	s.post("/queues/billing/create", form)
+	assert.True(t, f.created[1].Outside)
 }

@@ -17,6 +17,8 @@ type jobData struct {
 	Distance int
 	// Allowed are the actions that the state of the job and the access checks allow.
 	Allowed []management.ActionKind
+	// MayEdit and MayCopy report whether the page offers to edit the job, and to put a copy.
+	MayEdit, MayCopy bool
 }
 
 // Can reports whether the page offers an action.
@@ -89,5 +91,7 @@ func (d *Dashboard) job(w http.ResponseWriter, r *http.Request) error {
 	data.Allowed = slices.DeleteFunc(slices.Clone(job.Actions), func(kind management.ActionKind) bool {
 		return !v.May(string(kind), ref.Queue)
 	})
+	data.MayEdit = len(d.editable(r, job)) > 0
+	data.MayCopy = job.ArgsHidden == "" && d.options.MayPut(r, "create", job.Queue, job.Type)
 	return d.show(w, http.StatusOK, "job", v.With(data))
 }

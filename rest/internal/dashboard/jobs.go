@@ -282,8 +282,8 @@ func queueNames(queues []management.Queue) []string {
 // suggested requests the queues that a field suggests.
 var suggested = management.PageRequest{Limit: maxNamed}
 
-// longest requests the activity of the longest period.
-var longest = management.ActivityRequest{Last: management.MaxActivity}
+// longest requests the activity of the longest period that is read quickly.
+var longest = management.ActivityRequest{Last: 48 * time.Hour}
 
 // typeNames returns recently seen types as suggestions for a field.
 func typeNames(activity management.Activity) []string {

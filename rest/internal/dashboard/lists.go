@@ -90,13 +90,9 @@ func (d *Dashboard) scopes(w http.ResponseWriter, r *http.Request) error {
 	}
 	data := scopesData{Name: query.Get("name"), Queue: query.Get("queue")}
 	filter := management.ScopeFilter{Name: data.Name}
-	if data.Queue != "" {
-		var queue string
-		queue, err = decodeQueue(data.Queue)
-		if err != nil {
-			return err
-		}
-		filter.Queues = []string{queue}
+	filter.Queues, err = queuesOf(query)
+	if err != nil {
+		return err
 	}
 	page, err := d.options.Inspector(r).Scopes(r.Context(), filter, management.PageRequest{Cursor: query.Get("cursor")})
 	if err != nil {
@@ -115,11 +111,15 @@ type auditData struct {
 
 func (d *Dashboard) audit(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := refuseUnknown(query, "cursor")
+	err := refuseUnknown(query, "cursor", "queue")
 	if err != nil {
 		return err
 	}
-	page, err := d.options.Inspector(r).Audit(r.Context(), management.AuditFilter{}, management.PageRequest{Cursor: query.Get("cursor")})
+	queues, err := queuesOf(query)
+	if err != nil {
+		return err
+	}
+	page, err := d.options.Inspector(r).Audit(r.Context(), management.AuditFilter{Queues: queues}, management.PageRequest{Cursor: query.Get("cursor")})
 	if err != nil {
 		return err
 	}
@@ -128,13 +128,25 @@ func (d *Dashboard) audit(w http.ResponseWriter, r *http.Request) error {
 	return d.show(w, http.StatusOK, "audit", d.view(r, "audit", "Audit", data))
 }
 
+// queuesOf returns the queues that a query names.
+func queuesOf(query url.Values) (queues []string, err error) {
+	for _, name := range given(query, "queue") {
+		queue, err := decodeQueue(name)
+		if err != nil {
+			return nil, err
+		}
+		queues = append(queues, queue)
+	}
+	return queues, nil
+}
+
 // pageLinks returns the addresses of the first and of the next page of a list, relative to
 // the top of the site; empty if there is no such page.
 func pageLinks(list string, query url.Values, cursor string) (first, next string) {
 	others := url.Values{}
 	for name := range query {
-		if value := query.Get(name); value != "" && name != "cursor" {
-			others.Set(name, value)
+		if values := given(query, name); len(values) > 0 && name != "cursor" {
+			others[name] = values
 		}
 	}
 	if query.Get("cursor") != "" {

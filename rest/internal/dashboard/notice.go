@@ -1,28 +1,57 @@
 package dashboard
 
 import (
+	"crypto/rand"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/mongodb/amboy/management"
 )
 
 // noticeFields are added to the address that a form redirects to, so that the page there can
-// report what was done. They contain no free text, so that a link can't inject a message.
-var noticeFields = []string{"did", "done", "skipped"}
+// report what was done. A link can't forge a message: "told" must be in a cookie, too.
+var noticeFields = []string{"did", "done", "skipped", "told"}
 
-// withNotice adds the result of a form to an address.
-func withNotice(address, did string, done, skipped int) string {
-	query := url.Values{"did": {did}, "done": {strconv.Itoa(done)}, "skipped": {strconv.Itoa(skipped)}}
+const (
+	noticeCookie = "amboy-told"
+	// noticeTime is how long a page shows a message.
+	noticeTime = 5 * time.Minute
+)
+
+// withNotice adds the result of a form to an address. The cookie has the path of all pages,
+// because only the browser knows the prefix.
+func withNotice(w http.ResponseWriter, r *http.Request, address, did string, done, skipped int) string {
+	told := rand.Text()
+	http.SetCookie(w, &http.Cookie{
+		Name: noticeCookie, Value: told, Path: "/", MaxAge: int(noticeTime.Seconds()),
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+	})
+	query := url.Values{"did": {did}, "done": {strconv.Itoa(done)}, "skipped": {strconv.Itoa(skipped)}, "told": {told}}
 	return address + "?" + query.Encode()
 }
 
-// notice returns the message for the result of a form; empty if the address contains none.
-func notice(query url.Values) string {
+// notice returns the message for the result of a form; empty if the request is not what the form
+// redirected to.
+func notice(r *http.Request) string {
+	query := r.URL.Query()
+	told, err := r.Cookie(noticeCookie)
+	if err != nil || told.Value == "" || told.Value != query.Get("told") {
+		return ""
+	}
 	did := query.Get("did")
-	if did == "control" {
+	switch did {
+	case "control":
 		return "The controls of the queue were changed."
+	case "create":
+		return "The job was created."
+	case "edit":
+		if query.Get("done") == "0" {
+			return "Nothing was changed."
+		}
+		return "The job was changed."
 	}
 	if text, ok := scheduleNotices[did]; ok {
 		return text

@@ -24,6 +24,7 @@ var windows = []window{
 	{"1h", "1 hour", time.Hour},
 	{"6h", "6 hours", 6 * time.Hour},
 	{"48h", "48 hours", 48 * time.Hour},
+	{"30d", "30 days", 30 * 24 * time.Hour},
 }
 
 // windowOf returns the window of a request. The default is an hour.
@@ -34,7 +35,7 @@ func windowOf(r *http.Request) (window, error) {
 	}
 	i := slices.IndexFunc(windows, func(w window) bool { return w.Name == name })
 	if i < 0 {
-		return window{}, invalid("last", name, "must be 15m, 1h, 6h or 48h")
+		return window{}, invalid("last", name, "must be 15m, 1h, 6h, 48h or 30d")
 	}
 	return windows[i], nil
 }
@@ -54,14 +55,14 @@ type queueRow struct {
 // recent is the recent activity of several types or queues.
 type recent struct {
 	Ended, Failed int
-	PerSecond     float64
+	Current       float64 // attempts per second in the last minute
 	FailureRate   float64
 }
 
 func (d *recent) add(row management.ActivityRow) {
 	d.Ended += row.Succeeded + row.Failed + row.Retried
 	d.Failed += row.Failed + row.Retried
-	d.PerSecond += row.PerSecond
+	d.Current += row.Current
 	if d.Ended > 0 {
 		d.FailureRate = float64(d.Failed) / float64(d.Ended)
 	}

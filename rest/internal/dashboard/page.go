@@ -106,6 +106,9 @@ type view struct {
 	// Here is the address of the page, relative to Base.
 	Here  string
 	Theme string
+	// Own is the query that selects the queues that the request may read, if it may not read all;
+	// empty otherwise.
+	Own template.URL
 	// Notice reports what the last form did.
 	Notice string
 	// Every is the number of seconds after which the page is loaded again even if nothing
@@ -137,14 +140,21 @@ func base(escaped string) string {
 }
 
 func (d *Dashboard) view(r *http.Request, section, title string, data any) view {
+	own := template.URL("")
+	if section != "" { // the menu of an error leads to all, and is redirected
+		if queues := d.ownQueues(r); len(queues) > 0 {
+			own = template.URL(withQueues(queues))
+		}
+	}
 	return view{
+		Own:       own,
 		Site:      d.options.Title,
 		Title:     title,
 		Section:   section,
 		Base:      base(r.URL.EscapedPath()),
 		Here:      here(r),
 		Theme:     themeOf(r),
-		Notice:    notice(r.URL.Query()),
+		Notice:    notice(r),
 		Every:     refreshIdle,
 		Still:     r.Method == http.MethodPost || section == "",
 		Now:       time.Now(),
@@ -216,7 +226,7 @@ func parseTemplates() map[string]*template.Template {
 		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/chart.html", "templates/schedule-parts.html"))
 	pages := map[string]*template.Template{}
 	for _, name := range []string{
-		"overview", "jobs", "errors", "act", "confirm", "job", "queues", "queue", "workers", "schedules", "schedule", "schedule-new", "schedule-delete", "diagnosis", "scopes", "audit", "problem",
+		"overview", "jobs", "errors", "act", "confirm", "job", "edit", "create", "own", "queues", "queue", "workers", "schedules", "schedule", "schedule-new", "schedule-delete", "diagnosis", "scopes", "audit", "problem",
 	} {
 		pages[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
 	}

@@ -29,7 +29,7 @@ var addresses = []string{
 	"/jobs", "/jobs?state=failed&state=running&type=a&tag=b&tag=c&id=d&id_pattern=x*&error=e&scope=s&created_from=2026-01-02T03:04&ended_to=2026-01-02T03:04:05Z&order=oldest&limit=100&cursor=c",
 	"/errors", "/errors?error=e&queue=q&type=t&cursor=c",
 	"/queues", "/queues?name=ten&sort=oldest&last=6h",
-	"/queues/billing", "/queues/mail?did=control",
+	"/queues/billing", "/queues/mail?did=control&told=x", "/queues/billing/create", "/queues/billing/jobs/close-month/edit",
 	"/queues/billing/jobs/failed", "/queues/billing/jobs/running?did=retry&done=1&skipped=0", "/queues/billing/jobs/close-month?distance=5",
 	"/queues/_/jobs/a%2Fb%20c%3Fd%23e", "/queues/billing/jobs/_..", "/queues/billing/jobs/bare",
 	"/workers", "/schedules", "/schedules?name=a&queue=b&cursor=c", "/schedules/new", "/schedules/new?queue=mail", "/queues/billing/schedules/a%2Fb", "/diagnosis", "/scopes", "/scopes?name=a&queue=b&cursor=c", "/audit", "/audit?cursor=c",
@@ -172,8 +172,8 @@ func TestOverview(t *testing.T) {
 	assert.Contains(t, text, "Oldest pending 52 min in reports")
 	assert.Contains(t, page.one(t, "tr", "id", "queue-reports").words(), "paused")
 	assert.Contains(t, page.one(t, "p", "class", "notice warn").words(), `No process can run job type "digest" version 2: 12 jobs of mail wait for one that does.`)
-	assert.Len(t, page.all("svg", "role", "img"), 2)
-	assert.Len(t, page.all("desc"), 2)
+	assert.Len(t, page.all("svg", "role", "img"), 3)
+	assert.Len(t, page.all("desc"), 3)
 	link := page.all("a", "href", "./jobs?queue=billing&state=failed&type=send-invoice")
 	require.NotEmpty(t, link, "a failing type must link to its jobs")
 }

@@ -205,7 +205,7 @@ func (d *Dashboard) control(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	redirect(w, r, queuePath(name)+"?did=control")
+	redirect(w, r, withNotice(w, r, queuePath(name), "control", 1, 0))
 	return nil
 }
 

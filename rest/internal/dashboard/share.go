@@ -146,6 +146,13 @@ func (s *shared) ActOn(ctx context.Context, queue, id string, action management.
 	return s.Inspector.ActOn(ctx, queue, id, action)
 }
 
+func (s *shared) EditJob(ctx context.Context, queue, id string, edit management.JobEdit) (management.JobEdited, error) {
+	if !edit.DryRun {
+		defer s.forget()
+	}
+	return s.Inspector.EditJob(ctx, queue, id, edit)
+}
+
 func (s *shared) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
 	if !req.DryRun {
 		defer s.forget()

@@ -22,6 +22,9 @@ type site struct {
 	prefix  string
 	mux     *http.ServeMux
 	handler http.Handler
+	// cookies are those of the browser. told is what the last redirect told its page.
+	cookies map[string]*http.Cookie
+	told    string
 }
 
 func newSite(inspector management.Inspector, prefix string) *site {
@@ -48,8 +51,17 @@ func (s *site) post(address string, form url.Values) *httptest.ResponseRecorder 
 }
 
 func (s *site) send(r *http.Request) *httptest.ResponseRecorder {
+	for _, cookie := range s.cookies {
+		r.AddCookie(cookie)
+	}
 	w := httptest.NewRecorder()
 	s.handler.ServeHTTP(w, r)
+	for _, cookie := range w.Result().Cookies() {
+		if s.cookies == nil {
+			s.cookies = map[string]*http.Cookie{}
+		}
+		s.cookies[cookie.Name] = cookie
+	}
 	return w
 }
 

@@ -40,6 +40,7 @@ var functions = template.FuncMap{
 	"plain":   func(v any) string { return printable.Text(fmt.Sprint(v)) },
 	"encode":  encodeQueue,
 	"label":   actionLabel,
+	"valueof": valueOf,
 	"pick":    pick,
 	"plus":    func(a, b int) int { return a + b },
 	"minus":   func(a, b int) int { return a - b },

@@ -30,11 +30,13 @@ const (
 	Schedule Action = "schedule"
 	// Trigger puts a job of a stored schedule now.
 	Trigger Action = "trigger"
+	// Edit changes the arguments, the priority or the time of a job that has not started.
+	Edit Action = "edit"
 )
 
 // Actions lists all actions.
 func Actions() []Action {
-	actions := []Action{Read, Create, Control, Work, Reveal, Schedule, Trigger}
+	actions := []Action{Read, Create, Control, Work, Reveal, Schedule, Trigger, Edit}
 	for _, kind := range management.ActionKinds() {
 		actions = append(actions, Action(kind))
 	}
@@ -44,7 +46,7 @@ func Actions() []Action {
 // Access describes what a request is about to do. One request may need several.
 type Access struct {
 	// Action is the action: "read", "create", "control", "work", "reveal", "schedule",
-	// "trigger", or a management.ActionKind.
+	// "trigger", "edit", or a management.ActionKind.
 	Action Action
 	// Queue is the name of the queue. It identifies the tenant if the program has a queue
 	// for each tenant.

@@ -127,6 +127,46 @@ func (g *Guard) May(r *http.Request, action Action, queue string) bool {
 	return request.allow(r.Context(), action, queue) == nil
 }
 
+// maxReadable is the maximum number of queues that Readable returns, and askedQueues that of the
+// queues that it asks about.
+const (
+	maxReadable = management.MaxFilterValues
+	askedQueues = management.MaxLimit
+)
+
+// Readable returns the queues that a request may read, if it may not read all: of the first 1,000
+// queues by name, at most 100.
+func (g *Guard) Readable(r *http.Request) []string {
+	asked := g.of(r)
+	if asked.ofTenant {
+		return nil // allow does it
+	}
+	page, err := g.opts.Inspector.FindQueues(r.Context(), management.QueueFilter{}, management.PageRequest{Limit: askedQueues})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, queue := range page.Queues {
+		if len(names) < maxReadable && asked.ask(r.Context(), Access{Action: Read, Queue: queue.Name}) == nil {
+			names = append(names, queue.Name)
+		}
+	}
+	return names
+}
+
+// MayPut reports whether a request may choose the arguments of jobs of a type in a queue: whether
+// it may put them, if the action is Create, or edit them. It is for showing what is possible.
+func (g *Guard) MayPut(r *http.Request, action Action, queue, jobType string) bool {
+	asked, access := g.of(r), Access{Action: action, Queue: queue, Type: jobType}
+	if asked.allowType(access, true) != nil {
+		return false
+	}
+	if action == Edit {
+		access.Type = ""
+	}
+	return asked.allowJob(r.Context(), access) == nil
+}
+
 // of returns the Inspector of a request.
 func (g *Guard) of(r *http.Request) *guarded {
 	request := &guarded{Guard: g, request: r, inner: g.opts.Inspector}
@@ -232,9 +272,15 @@ func (g *guarded) allowCreate(ctx context.Context, job management.NewJob) error 
 	if job.Type == "" {
 		return &management.InvalidArgumentError{Field: "type", Rule: "must not be empty"}
 	}
-	isOutside := g.opts.CreateOutside && !isRegistered(job.Type)
+	return g.allowType(access, job.Outside)
+}
+
+// allowType returns an error if the program does not let clients choose the arguments of jobs of a
+// type.
+func (g *guarded) allowType(access Access, outside bool) error {
+	isOutside := g.opts.CreateOutside && !isRegistered(access.Type)
 	switch {
-	case slices.Contains(g.opts.CreateTypes, job.Type), isOutside && job.Outside:
+	case slices.Contains(g.opts.CreateTypes, access.Type), isOutside && outside:
 		return nil
 	case isOutside:
 		return &DeniedError{Access: access, Reason: errType, Cause: `the service does not know this type; if workers outside of Go run it, set "outside" (on the command line --outside)`}

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -207,10 +208,17 @@ func (g *guarded) Job(ctx context.Context, queue, id string) (management.Job, er
 			return management.Job{}, err
 		}
 	}
+	args := job.Args
 	g.mask(ctx, &job)
+	if job.Args == nil || !bytes.Equal(job.Args, args) { // what is not shown can't be edited
+		job.Editable = slices.DeleteFunc(slices.Clone(job.Editable), func(name string) bool { return name == management.FieldArgs })
+	}
 	queueOf := func(d management.Dependency) string { return d.Queue }
 	job.DependsOn = onlyOwn(g, job.DependsOn, queueOf)
 	job.Dependents = onlyOwn(g, job.Dependents, queueOf)
+	if g.ofTenant { // who acts on all queues is none of a tenant's business
+		job.Timeline = slices.DeleteFunc(slices.Clone(job.Timeline), func(m management.Moment) bool { return m.AllQueues })
+	}
 	job.Scopes = slices.Clone(job.Scopes)
 	for i, scope := range job.Scopes {
 		if scope.Holder != nil && !g.isOwn(scope.Holder.Queue) {
@@ -283,6 +291,66 @@ func (g *guarded) Act(ctx context.Context, req management.ActRequest) (managemen
 	req.All = req.Filter.SelectsAll() // false with the queue of a tenant
 	return g.inner.Act(g.withActor(ctx), req)
 }
+
+// EditJob edits arguments only of jobs that the request could put as well, and only if it may read
+// all of them.
+func (g *guarded) EditJob(ctx context.Context, queue, id string, edit management.JobEdit) (management.JobEdited, error) {
+	if err := edit.Validate(); err != nil {
+		return management.JobEdited{}, err
+	}
+	if err := g.allowJob(ctx, Access{Action: Edit, Queue: queue, ID: id}); err != nil {
+		return management.JobEdited{}, err
+	}
+	ctx = g.withActor(ctx)
+	if edit.Args == nil {
+		return g.inner.EditJob(ctx, queue, id, edit)
+	}
+	if err := g.allowJob(ctx, Access{Action: Read, Queue: queue, ID: id}); err != nil {
+		return management.JobEdited{}, err
+	}
+	job, err := g.inner.Job(ctx, queue, id)
+	if err != nil {
+		return management.JobEdited{}, err
+	}
+	if job.Encrypted {
+		reveal := Access{Action: Reveal, Queue: queue, ID: id}
+		if !g.opts.RevealEncrypted {
+			return management.JobEdited{}, &DeniedError{Access: reveal, Reason: errNotRevealed}
+		}
+		if err = g.allowJob(ctx, reveal); err != nil {
+			return management.JobEdited{}, err
+		}
+		ctx = management.WithReveal(ctx)
+		if job, err = g.inner.Job(ctx, queue, id); err != nil {
+			return management.JobEdited{}, err
+		}
+	}
+	if err = g.allowArgs(ctx, &job); err != nil {
+		return management.JobEdited{}, err
+	}
+	return g.inner.EditJob(ctx, queue, id, edit)
+}
+
+// errNotRevealed is the reason if the program does not reveal encrypted jobs.
+var errNotRevealed = errors.New("the option RevealEncrypted is not set")
+
+// allowArgs returns an error if a request may not edit the arguments of a job.
+func (g *guarded) allowArgs(ctx context.Context, job *management.Job) error {
+	access := Access{Action: Edit, Queue: job.Queue, ID: job.ID, Type: job.Type}
+	if err := g.allowType(access, !isRegistered(job.Type)); err != nil {
+		return err
+	}
+	if g.opts.MaskArgs == nil || job.Args == nil {
+		return nil
+	}
+	if shown, _ := g.masked(ctx, &job.JobSummary, job.Args); !bytes.Equal(shown, job.Args) {
+		return &DeniedError{Access: access, Reason: errMasked, Cause: "the service masks some of the arguments"}
+	}
+	return nil
+}
+
+// errMasked is the reason if MaskArgs redacts the arguments of a job.
+var errMasked = errors.New("the option MaskArgs redacts its arguments")
 
 func (g *guarded) Scopes(ctx context.Context, filter management.ScopeFilter, page management.PageRequest) (management.ScopePage, error) {
 	if err := filter.Validate(); err != nil {

@@ -134,6 +134,8 @@ func values(params jsonschema.InterceptSchemaParams) (stop bool, err error) {
 		params.Schema.WithEnum(anys(amboy.JobStates())...)
 	case management.ActionKind:
 		params.Schema.WithEnum(anys(management.ActionKinds())...)
+	case api.RefusedAction:
+		params.Schema.WithEnum(append(anys(management.ActionKinds()), management.Edit)...)
 	case outside.Token:
 		params.Schema.WithPattern(`^[A-Za-z0-9_-]*$`).WithMaxLength(outside.MaxTokenBytes)
 	case amboy.UniqueUntil:

@@ -21,7 +21,7 @@ func (p *program) activity() *cobra.Command {
 			"and ran (median and 99th percentile).",
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().Var(durationFlag{&req.Last}, "last", "the length of the period up to now, at most 48h")
+	cmd.Flags().Var(durationFlag{&req.Last}, "last", "the length of the period up to now, at most 720h")
 	cmd.Flags().StringArrayVar(&req.Queues, "queue", nil, "only this queue (repeat for more)")
 	cmd.Flags().StringArrayVar(&req.Types, "type", nil, "only jobs of this type (repeat for more)")
 	complete(cmd, "queue", p.completeQueues)

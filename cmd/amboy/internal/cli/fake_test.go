@@ -32,6 +32,7 @@ type fake struct {
 	acts    []management.ActRequest
 	control management.ControlChange
 	created management.NewJob
+	edited  management.JobEdit
 	// unknown are the kinds of jobs of queue mail that no process can run.
 	unknown []management.UnknownJobs
 	// err is the error of all calls, if it is set.
@@ -248,6 +249,18 @@ func (f *fake) CreateJob(_ context.Context, job management.NewJob) (management.C
 		JobRef:   management.JobRef{Queue: job.Queue, ID: job.ID},
 		Repeated: job.IdempotencyKey == "again",
 	}, f.err
+}
+
+func (f *fake) EditJob(_ context.Context, _, _ string, edit management.JobEdit) (management.JobEdited, error) {
+	f.edited = edit
+	edited := management.JobEdited{Revision: "4"}
+	if edit.Priority != nil {
+		edited.Changes = append(edited.Changes, management.FieldChange{Field: "priority", From: json.RawMessage("0"), To: json.RawMessage(fmt.Sprint(*edit.Priority))})
+	}
+	if edit.Args != nil {
+		edited.Changes = append(edited.Changes, management.FieldChange{Field: "args", From: json.RawMessage(`{"n":1}`), To: edit.Args})
+	}
+	return edited, f.err
 }
 
 // allowed lists the states in which the fake allows an action.

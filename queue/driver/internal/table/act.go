@@ -62,6 +62,8 @@ func (j *Job) Allows(kind driver.ActionKind, now int64) bool {
 		return p == Scheduled || p == Postponed || (p == Waiting && j.WaitUntil.Int64 > now)
 	case driver.Reschedule, driver.Park:
 		return p < Parked
+	case driver.Edit:
+		return p <= Parked
 	case driver.Unpark:
 		return p == Parked
 	case driver.Restart:

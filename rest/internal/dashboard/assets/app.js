@@ -42,11 +42,56 @@ function isEdited(control) {
 
 function isHeld(element) {
   return element.matches?.("[data-hold]") &&
-    (element.contains(document.activeElement) && document.activeElement.matches("input, select") ||
-      [...element.querySelectorAll("input, select")].some(isEdited));
+    (element.contains(document.activeElement) && document.activeElement.matches("input, select, textarea") ||
+      [...element.querySelectorAll("input, select, textarea")].some(isEdited));
 }
 
+// A log that shows its end keeps showing it.
+function followed(log) {
+  return log.scrollTop + log.clientHeight >= log.scrollHeight - 8;
+}
+
+// Adds the local time to the exact times, which are in UTC.
+function localize() {
+  for (const time of document.querySelectorAll("time[title$=UTC]")) {
+    time.title += ` · ${new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" })}`;
+  }
+}
+
+// Shows what only works with scripts.
+function reveal() {
+  localize();
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    button.hidden = !navigator.clipboard; // available only over TLS or on localhost
+  }
+}
+
+let told = 0;
+
+// tell shows a text at the bottom of the page for some seconds.
+function tell(text) {
+  const exact = document.getElementById("exact");
+  exact.textContent = text;
+  exact.hidden = false;
+  clearTimeout(told);
+  told = setTimeout(() => { exact.hidden = true; }, 8000);
+}
+
+document.addEventListener("click", async (event) => {
+  const copy = event.target.closest("button[data-copy]");
+  if (copy) {
+    await navigator.clipboard.writeText(decodeURIComponent(copy.dataset.copy.split("/")[1]));
+    tell("Copied.");
+    return;
+  }
+  const time = event.target.closest("time[title]");
+  if (time && !time.closest("a, button, summary")) {
+    tell(time.title);
+  }
+});
+
 function morph(fetched) {
+  const logs = [...document.querySelectorAll("[data-follow]")].filter(followed);
   let held = false;
   Idiomorph.morph(document.getElementById("main"), fetched, {
     callbacks: {
@@ -63,6 +108,10 @@ function morph(fetched) {
       },
     },
   });
+  for (const log of logs) {
+    log.scrollTop = log.scrollHeight;
+  }
+  reveal();
   show(held ? "held" : "on", held ? "Partly paused" : "Live");
   say();
 }
@@ -138,6 +187,17 @@ function follow() {
   } else {
     listen(signal);
   }
+}
+
+reveal();
+for (const log of document.querySelectorAll("[data-follow]")) {
+  log.scrollTop = log.scrollHeight;
+}
+const here = document.querySelector(".graph .node.this rect");
+if (here) {
+  const graph = here.closest(".graph"), box = here.getBoundingClientRect(), frame = graph.getBoundingClientRect();
+  graph.scrollLeft += box.x + box.width / 2 - frame.x - frame.width / 2;
+  graph.scrollTop += box.y + box.height / 2 - frame.y - frame.height / 2;
 }
 
 // A page that answers a form can't be fetched again.

@@ -1,0 +1,94 @@
+package management_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/management"
+)
+
+// An operator's retry runs the same attempt again. The timeline keeps the first start, and says
+// who retried.
+func TestTimelineAfterARetryLostTheFirstStart(t *testing.T) {
+	q := openSQLite(t)
+	i, err := management.NewInspector(q)
+	require.NoError(t, err)
+	_, err = post.Put(t.Context(), q, letter{}, job.ID("letter"))
+	require.NoError(t, err)
+	_, err = post.Put(t.Context(), q, letter{}, job.ID("other"))
+	require.NoError(t, err)
+	_, _ = post.Wait(t.Context(), q, "letter") // fails
+	_, _ = post.Wait(t.Context(), q, "other")
+	first, err := i.Job(t.Context(), "", "letter")
+	require.NoError(t, err)
+	require.Equal(t, []string{"put", "started", "error", "failed"}, whats(first.Timeline))
+
+	ada, bob := management.WithActor(t.Context(), "ada"), management.WithActor(t.Context(), "bob")
+	_, err = i.ActOn(ada, "", "letter", management.Action{Kind: management.Retry})
+	require.NoError(t, err)
+	_, _ = post.Wait(t.Context(), q, "letter")
+	_, err = i.ActOn(ada, "", "other", management.Action{Kind: management.Retry})
+	require.NoError(t, err)
+	_, _ = post.Wait(t.Context(), q, "other")
+	_, err = i.Act(bob, management.ActRequest{
+		Action: management.Action{Kind: management.Retry}, Limit: 10,
+		Filter: management.JobFilter{States: []amboy.JobState{amboy.StateFailed}, TypePart: "pos"},
+	})
+	require.NoError(t, err)
+	_, _ = post.Wait(t.Context(), q, "letter")
+	_, _ = post.Wait(t.Context(), q, "other")
+	_, err = i.Act(bob, management.ActRequest{
+		Action: management.Action{Kind: management.Retry}, Limit: 10, Filter: management.JobFilter{IDs: []string{"other"}},
+	})
+	require.NoError(t, err)
+	_, _ = post.Wait(t.Context(), q, "other")
+
+	last, err := i.Job(t.Context(), "", "letter")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"put", "started", "error", "retry", "started", "error", "retry", "started", "error", "failed"}, whats(last.Timeline))
+	assert.WithinDuration(t, first.Started, last.Timeline[1].Time, time.Millisecond, "the first start")
+	assert.Equal(t, "ada", last.Timeline[3].Actor)
+	assert.Equal(t, "bob", last.Timeline[6].Actor)
+	assert.Equal(t, "with 2 jobs that a filter selected", last.Timeline[6].Detail)
+}
+
+func TestBlockedSinceAndByWhat(t *testing.T) {
+	q := openSQLite(t)
+	i, err := management.NewInspector(q)
+	require.NoError(t, err)
+	began, end := make(chan struct{}), make(chan struct{})
+	holder := doing(t, "holder", "alpha", func(context.Context, *task) { close(began); <-end })
+	holder.SetScopes([]string{"printer"})
+	require.NoError(t, q.Put(t.Context(), holder))
+	<-began
+	waits := newTask("waits", "alpha")
+	waits.SetScopes([]string{"printer"})
+	require.NoError(t, q.Put(t.Context(), waits))
+	after := newTask("after", "alpha")
+	require.NoError(t, after.Dependency().AddEdge("waits"))
+	require.NoError(t, q.Put(t.Context(), after))
+
+	j, err := i.Job(t.Context(), "", "waits")
+	require.NoError(t, err)
+	require.NotNil(t, j.Blocked)
+	assert.WithinDuration(t, j.Created, j.Blocked.Since, 0)
+	held, err := i.Job(t.Context(), "", "holder")
+	require.NoError(t, err)
+	assert.Equal(t, []management.Blocker{{Scope: "printer", Job: &held.JobRef, State: amboy.StateRunning, Since: held.Started}}, j.Blocked.By)
+	assert.Nil(t, held.Blocked)
+	j, err = i.Job(t.Context(), "", "after")
+	require.NoError(t, err)
+	require.NotNil(t, j.Blocked)
+	assert.Equal(t, []management.Blocker{{Job: &management.JobRef{ID: "waits"}, State: amboy.StateBlocked}}, j.Blocked.By)
+	close(end)
+	require.True(t, amboy.Wait(t.Context(), q))
+	j, err = i.Job(t.Context(), "", "waits")
+	require.NoError(t, err)
+	assert.Nil(t, j.Blocked)
+}
