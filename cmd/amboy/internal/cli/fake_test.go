@@ -32,6 +32,7 @@ type fake struct {
 	acts    []management.ActRequest
 	control management.ControlChange
 	created management.NewJob
+	audited management.AuditFilter
 	// unknown are the kinds of jobs of queue mail that no process can run.
 	unknown []management.UnknownJobs
 	// err is the error of all calls, if it is set.
@@ -346,6 +347,7 @@ func (f *fake) Schedules(context.Context) ([]management.Schedule, error) {
 }
 
 func (f *fake) Audit(context.Context, management.AuditFilter, management.PageRequest) (management.AuditPage, error) {
+	f.audited = filter
 	return management.AuditPage{Entries: []management.AuditEntry{
 		{Time: ago(time.Minute), Actor: "ada", What: "retry", Queue: "mail", JobID: "welcome-ada", Detail: `{"action":"retry"}`, Done: 1},
 		{Time: ago(time.Hour), What: "control", Queue: "mail", Detail: `{"paused":true}`, Error: "no connection"},
