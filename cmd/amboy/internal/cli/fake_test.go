@@ -346,7 +346,7 @@ func (f *fake) Schedules(context.Context) ([]management.Schedule, error) {
 	}}, f.err
 }
 
-func (f *fake) Audit(context.Context, management.AuditFilter, management.PageRequest) (management.AuditPage, error) {
+func (f *fake) Audit(_ context.Context, filter management.AuditFilter, _ management.PageRequest) (management.AuditPage, error) {
 	f.audited = filter
 	return management.AuditPage{Entries: []management.AuditEntry{
 		{Time: ago(time.Minute), Actor: "ada", What: "retry", Queue: "mail", JobID: "welcome-ada", Detail: `{"action":"retry"}`, Done: 1},
