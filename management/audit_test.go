@@ -421,8 +421,8 @@ func TestAuditFilter(t *testing.T) {
 			for limit := 1; limit <= 3; limit++ {
 				var got []management.AuditEntry
 				for page := (management.PageRequest{Limit: limit}); ; {
-					found, err := i.Audit(t.Context(), test.filter, page)
-					require.NoError(t, err)
+					found, errPage := i.Audit(t.Context(), test.filter, page)
+					require.NoError(t, errPage)
 					got = append(got, found.Entries...)
 					if page.Cursor = found.Next; page.Cursor == "" {
 						break

@@ -39,8 +39,8 @@ func TestLinkLeadsToTheNextPage(t *testing.T) {
 		if link == "" {
 			break
 		}
-		target, rest, _ := strings.Cut(strings.TrimPrefix(link, "<"), ">")
-		assert.Equal(t, `; rel="next"`, rest)
+		target, parameters, _ := strings.Cut(strings.TrimPrefix(link, "<"), ">")
+		assert.Equal(t, `; rel="next"`, parameters)
 		at, err = at.Parse(target)
 		require.NoError(t, err)
 	}

@@ -171,7 +171,7 @@ type answer struct {
 type parameter struct {
 	Name, In, Style string
 	Required        bool
-	Schema   schema
+	Schema          schema
 }
 
 // schema is the part of a JSON schema that is needed to generate values.

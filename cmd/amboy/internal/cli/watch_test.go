@@ -279,11 +279,11 @@ func TestWatchList(t *testing.T) {
 func TestTablesFitTheTerminal(t *testing.T) {
 	atStart(t, func(t *testing.T) {
 		for width, heading := range map[int]string{
-			0:   "QUEUE  ID           TYPE    STATE      ATTEMPT  AGE  RAN   DETAIL",
-			96:  "QUEUE  ID           TYPE    STATE      AGE  RAN   DETAIL",
-			87:  "QUEUE  ID           TYPE    STATE      AGE  DETAIL",
-			80:  "QUEUE  ID           STATE      AGE  DETAIL",
-			40:  "ID           STATE      DETAIL",
+			0:  "QUEUE  ID           TYPE    STATE      ATTEMPT  AGE  RAN   DETAIL",
+			96: "QUEUE  ID           TYPE    STATE      AGE  RAN   DETAIL",
+			87: "QUEUE  ID           TYPE    STATE      AGE  DETAIL",
+			80: "QUEUE  ID           STATE      AGE  DETAIL",
+			40: "ID           STATE      DETAIL",
 		} {
 			got := runIn(t.Context(), newFake(), func(env *cli.Env) { env.Width = width }, "jobs", "list")
 			lines := strings.Split(strings.TrimSpace(got.out), "\n")
