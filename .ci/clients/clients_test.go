@@ -56,7 +56,7 @@ func newServer(t *testing.T) string {
 	require.NoError(t, err)
 	fixed.Store(false)
 	for _, id := range []string{"a", "b", "c"} {
-		_, err := resize.Put(t.Context(), q, struct{}{}, job.ID(id))
+		_, err = resize.Put(t.Context(), q, struct{}{}, job.ID(id))
 		require.NoError(t, err)
 	}
 	require.True(t, amboy.Wait(t.Context(), q))
@@ -134,14 +134,14 @@ func TestOpenAPITypeScript(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(directory, "main.ts"), program, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(directory, "package.json"), []byte(`{"type": "module"}`), 0o600))
-	run(t, ".", filepath.Join(modules, ".bin/openapi-typescript"), description, "-o", filepath.Join(directory, "api.d.ts"))
-	run(t, directory, filepath.Join(modules, ".bin/tsc"), "--strict", "--target", "es2023", "--module", "nodenext", "--types", "node", "main.ts")
+	run(t, ".", filepath.Join(modules, ".bin", "openapi-typescript"), description, "-o", filepath.Join(directory, "api.d.ts"))
+	run(t, directory, filepath.Join(modules, ".bin", "tsc"), "--strict", "--target", "es2023", "--module", "nodenext", "--types", "node", "main.ts")
 	assert.Equal(t, output, run(t, directory, "node", "main.js", newServer(t), token))
 }
 
 // TestRedocly checks the recommended rules; redocly.yaml says which one is off.
 func TestRedocly(t *testing.T) {
-	t.Log(run(t, ".", filepath.Join(needModules(t), ".bin/redocly"), "lint", "--max-problems", "10", description))
+	t.Log(run(t, ".", filepath.Join(needModules(t), ".bin", "redocly"), "lint", "--max-problems", "10", description))
 }
 
 // needModules returns the folder of what npm has installed.
