@@ -126,7 +126,7 @@ func (s *watchedService) visited() []string {
 		"/", "/jobs", "/queues", "/queues/work", "/queues/waiting", "/workers", "/schedules", "/scopes", "/audit",
 		"/queues/work/jobs/" + url.PathEscape(s.last),
 		"/v2/queues", "/v2/processes", "/v2/scopes", "/v2/schedules", "/v2/audit", "/v2/activity?last=1h", "/v2/activity?last=48h",
-		"/v2/queues/work/jobs/" + url.PathEscape(s.last), "/v2/jobs/count?most=10000", "/v2/jobs/count?state=succeeded&most=10000",
+		"/v2/queues/work/jobs/" + url.PathEscape(s.last), "/v2/jobs/count?most=10000", "/v2/jobs/count?states=succeeded&most=10000",
 	}
 	filters := []string{
 		"queue=work", "queue=waiting", "type=" + storedTaskType, "type=nobody", "tag=nobody", "id=" + url.QueryEscape(s.last),
@@ -136,8 +136,11 @@ func (s *watchedService) visited() []string {
 	for _, state := range amboy.JobStates() {
 		filters = append(filters, "state="+string(state), "queue=work&state="+string(state), "type="+storedTaskType+"&state="+string(state))
 	}
+	// The API has the names of the filter in a body.
+	names := strings.NewReplacer("queue=", "queues=", "state=", "states=", "type=", "types=", "tag=", "tags=", "ended_from=", "ended[from]=")
 	for _, filter := range filters {
-		paths = append(paths, "/jobs?"+filter, "/v2/jobs?"+filter, "/v2/jobs?newest=true&"+filter)
+		inAPI := strings.Replace(names.Replace(filter), "id=", "ids=", 1)
+		paths = append(paths, "/jobs?"+filter, "/v2/jobs?"+inAPI, "/v2/jobs?newest=true&"+inAPI)
 	}
 	return paths
 }

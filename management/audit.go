@@ -46,10 +46,19 @@ type AuditEntry struct {
 	Error string `json:"error,omitempty"`
 }
 
-// AuditFilter selects entries of the audit list.
+// AuditFilter selects entries of the audit list. Empty fields match everything; non-empty fields
+// are ANDed, and a list matches if one of its values does.
 type AuditFilter struct {
-	// Queues are the names of queues; empty for all entries.
+	// Queues are the names of queues.
 	Queues []string `json:"queues,omitempty"`
+	// Actors are names of actors. The empty name selects the entries without one.
+	Actors []string `json:"actors,omitempty"`
+	// What are values of AuditEntry.What.
+	What []string `json:"what,omitempty"`
+	// JobID is the ID of a job.
+	JobID string `json:"job_id,omitempty"`
+	// Time is when the entry was written.
+	Time TimeRange `json:"time,omitzero"`
 }
 
 // AuditPage is a page of the audit list.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -205,7 +206,23 @@ func (i *inspector) dropEntries(ctx context.Context, keys, copies []string) erro
 }
 
 // Validate returns an *InvalidArgumentError for each field that is not valid, joined.
-func (f AuditFilter) Validate() error { return validateValues("queues", f.Queues, true) }
+func (f AuditFilter) Validate() error {
+	return errors.Join(
+		validateValues("queues", f.Queues, true),
+		validateValues("actors", f.Actors, true),
+		validateValues("what", f.What, false),
+		validateText("job_id", f.JobID),
+		f.Time.validate("time"),
+	)
+}
+
+// selects reports whether the filter selects an entry, whatever its queue.
+func (f AuditFilter) selects(e *AuditEntry) bool {
+	return (len(f.Actors) == 0 || slices.Contains(f.Actors, e.Actor)) &&
+		(len(f.What) == 0 || slices.Contains(f.What, e.What)) &&
+		(f.JobID == "" || f.JobID == e.JobID) &&
+		!e.Time.Before(f.Time.From) && (f.Time.To.IsZero() || e.Time.Before(f.Time.To))
+}
 
 func (i *inspector) Audit(ctx context.Context, filter AuditFilter, page PageRequest) (AuditPage, error) {
 	limit, errLimit := page.limit()
@@ -234,11 +251,21 @@ func (i *inspector) audit(ctx context.Context, filter AuditFilter, page PageRequ
 	if err != nil {
 		return AuditPage{}, err
 	}
-	request := driver.NoteRequest{Kind: auditKind, To: before, Limit: limit + 1, Last: true}
+	from := ""
+	if !filter.Time.From.IsZero() {
+		from = filter.Time.From.UTC().Format(auditTimeLayout)
+	}
+	if to := filter.Time.To; before == "" && !to.IsZero() {
+		before = to.UTC().Format(auditTimeLayout)
+	}
+	request := driver.NoteRequest{Kind: auditKind, From: from, To: before, Limit: limit + 1, Last: true}
+	if len(filter.Actors)+len(filter.What)+len(filter.JobID) > 0 {
+		request.Limit = max(request.Limit, trimPage) // it may select few of many
+	}
 	prefix := ""
 	if len(queues) == 1 && queues[0] != "" { // has a share of its own
 		prefix = auditSharePrefix(queues[0])
-		request.Kind, request.From, request.To = auditQueueKind, prefix, prefix+cmp.Or(before, "\x7f")
+		request.Kind, request.From, request.To = auditQueueKind, prefix+from, prefix+cmp.Or(before, "\x7f")
 	}
 	found := AuditPage{Entries: []AuditEntry{}}
 	for {
@@ -253,11 +280,11 @@ func (i *inspector) audit(ctx context.Context, filter AuditFilter, page PageRequ
 			}
 			request.To = note.Key
 			note.Key = strings.TrimPrefix(note.Key, prefix)
-			if entry := i.decodeEntry(ctx, note); entry != nil && isNamed(queues, entry.Queue) {
+			if entry := i.decodeEntry(ctx, note); entry != nil && isNamed(queues, entry.Queue) && filter.selects(entry) {
 				found.Entries = append(found.Entries, *entry)
 			}
 		}
-		if len(notes) <= limit {
+		if len(notes) < request.Limit {
 			return found, nil
 		}
 	}

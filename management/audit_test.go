@@ -376,3 +376,64 @@ func TestAttackTheAuditListLeaksErrorsOfTheStore(t *testing.T) {
 		})
 	}
 }
+
+func TestAuditFilter(t *testing.T) {
+	i := newTwoTenants(t, newMemory(t), 1)
+	control := func(actor, queue string) {
+		_, err := i.SetControl(management.WithActor(t.Context(), actor), queue, management.ControlChange{MaxRunning: new(3)})
+		require.NoError(t, err)
+	}
+	control("ann", "mine")
+	control("ben", "theirs")
+	control("", "mine")
+	_, err := i.Act(management.WithActor(t.Context(), "ann"), management.ActRequest{
+		Action: management.Action{Kind: management.Park}, Filter: management.JobFilter{Queues: []string{"mine"}}, Limit: 10,
+	})
+	require.NoError(t, err)
+	all, err := i.Audit(t.Context(), management.AuditFilter{}, management.PageRequest{})
+	require.NoError(t, err)
+	require.Len(t, all.Entries, 4)
+	at := all.Entries[1].Time
+	for name, test := range map[string]struct {
+		filter management.AuditFilter
+		want   []int // indexes in all
+	}{
+		"all":                        {management.AuditFilter{}, []int{0, 1, 2, 3}},
+		"actor":                      {management.AuditFilter{Actors: []string{"ann"}}, []int{0, 3}},
+		"no actor":                   {management.AuditFilter{Actors: []string{""}}, []int{1}},
+		"two actors":                 {management.AuditFilter{Actors: []string{"", "ben"}}, []int{1, 2}},
+		"what":                       {management.AuditFilter{What: []string{"park", "retry"}}, []int{0}},
+		"what, actor, queue":         {management.AuditFilter{What: []string{"control"}, Actors: []string{"ann"}, Queues: []string{"mine"}}, []int{3}},
+		"job":                        {management.AuditFilter{JobID: "nothing"}, nil},
+		"from":                       {management.AuditFilter{Time: management.TimeRange{From: at}}, []int{0, 1}},
+		"to":                         {management.AuditFilter{Time: management.TimeRange{To: at}}, []int{2, 3}},
+		"from a time, of one queue":  {management.AuditFilter{Queues: []string{"mine"}, Time: management.TimeRange{From: at}}, []int{0, 1}},
+		"to a time, of one queue":    {management.AuditFilter{Queues: []string{"mine"}, Time: management.TimeRange{To: at}}, []int{3}},
+		"between two equal times":    {management.AuditFilter{Time: management.TimeRange{From: at, To: at}}, nil},
+		"queue that does not exist":  {management.AuditFilter{Queues: []string{"nowhere"}, Actors: []string{"ann"}}, nil},
+		"actor that does not matter": {management.AuditFilter{Actors: []string{"ANN"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var want []management.AuditEntry
+			for _, n := range test.want {
+				want = append(want, all.Entries[n])
+			}
+			for limit := 1; limit <= 3; limit++ {
+				var got []management.AuditEntry
+				for page := (management.PageRequest{Limit: limit}); ; {
+					found, errPage := i.Audit(t.Context(), test.filter, page)
+					require.NoError(t, errPage)
+					got = append(got, found.Entries...)
+					if page.Cursor = found.Next; page.Cursor == "" {
+						break
+					}
+				}
+				assert.Equal(t, want, got, "by %d", limit)
+			}
+		})
+	}
+	_, err = i.Audit(t.Context(), management.AuditFilter{What: []string{""}}, management.PageRequest{})
+	var invalid *management.InvalidArgumentError
+	require.ErrorAs(t, err, &invalid)
+	assert.Equal(t, "what", invalid.Field)
+}

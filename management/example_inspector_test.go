@@ -226,6 +226,46 @@ func ExampleInspector_editJob() {
 	// true succeeded requires a job that has not started
 }
 
+// List who has changed a queue.
+func ExampleAuditFilter() {
+	ctx := context.Background()
+	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
+	must(err)
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+	i, err := management.NewInspector(q)
+	must(err)
+	for _, name := range []string{"ann", "bob"} {
+		_, err = i.SetControl(management.WithActor(ctx, name), q.ID(), management.ControlChange{MaxRunning: new(2)})
+		must(err)
+	}
+	audit, err := i.Audit(ctx, management.AuditFilter{Actors: []string{"ann"}, What: []string{"control"}}, management.PageRequest{})
+	must(err)
+	for _, e := range audit.Entries {
+		fmt.Println(e.Actor, e.What, e.Detail)
+	}
+	// Output: ann control {"max_running":2}
+}
+
+// List the types of jobs that this process has registered.
+func ExampleTypeLister() {
+	ctx := context.Background()
+	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
+	must(err)
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+	i, err := management.NewInspector(q)
+	must(err)
+	types, err := i.(management.TypeLister).JobTypes(ctx)
+	must(err)
+	for _, t := range types {
+		if t.Type == brokenMail.Type().Name {
+			fmt.Println(t.Type, t.Version, t.Create)
+		}
+	}
+	// Output: broken mail 1 true
+}
+
 // Run a job although the one that it depends on has failed.
 func ExampleAction_ignoreDependencies() {
 	ctx := context.Background()

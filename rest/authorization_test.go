@@ -38,14 +38,14 @@ type sample struct {
 
 // samples contains requests for each route: at least one for each action of the route.
 var samples = map[string][]sample{
-	"GET /v2/queues":                          {{action: rest.ActionRead, target: "/v2/queues", all: true}, {action: rest.ActionRead, target: "/v2/queues?queue=QUEUE"}},
+	"GET /v2/queues":                          {{action: rest.ActionRead, target: "/v2/queues", all: true}, {action: rest.ActionRead, target: "/v2/queues?queues=QUEUE"}},
 	"GET /v2/totals":                          {{action: rest.ActionRead, target: "/v2/totals", all: true, sum: `"queues":1,`}},
 	"GET /v2/queues/{queue}":                  {{action: rest.ActionRead, target: "/v2/queues/QUEUE"}},
 	"PATCH /v2/queues/{queue}":                {{action: rest.ActionControl, target: "/v2/queues/QUEUE", body: `{"paused":true}`}},
-	"GET /v2/jobs":                            {{action: rest.ActionRead, target: "/v2/jobs", all: true}, {action: rest.ActionRead, target: "/v2/jobs?queue=QUEUE"}},
-	"GET /v2/jobs/count":                      {{action: rest.ActionRead, target: "/v2/jobs/count", all: true, sum: `"count":1,`}, {action: rest.ActionRead, target: "/v2/jobs/count?queue=QUEUE"}},
-	"GET /v2/jobs/states":                     {{action: rest.ActionRead, target: "/v2/jobs/states", all: true, sum: `"count":1,`}, {action: rest.ActionRead, target: "/v2/jobs/states?queue=QUEUE"}},
-	"GET /v2/jobs/errors":                     {{action: rest.ActionRead, target: "/v2/jobs/errors", all: true, sum: `"examined":1}`}, {action: rest.ActionRead, target: "/v2/jobs/errors?queue=QUEUE"}},
+	"GET /v2/jobs":                            {{action: rest.ActionRead, target: "/v2/jobs", all: true}, {action: rest.ActionRead, target: "/v2/jobs?queues=QUEUE"}},
+	"GET /v2/jobs/count":                      {{action: rest.ActionRead, target: "/v2/jobs/count", all: true, sum: `"count":1,`}, {action: rest.ActionRead, target: "/v2/jobs/count?queues=QUEUE"}},
+	"GET /v2/jobs/states":                     {{action: rest.ActionRead, target: "/v2/jobs/states", all: true, sum: `"count":1,`}, {action: rest.ActionRead, target: "/v2/jobs/states?queues=QUEUE"}},
+	"GET /v2/jobs/errors":                     {{action: rest.ActionRead, target: "/v2/jobs/errors", all: true, sum: `"examined":1}`}, {action: rest.ActionRead, target: "/v2/jobs/errors?queues=QUEUE"}},
 	"POST /v2/jobs/actions":                   append(bulk(`{},"all":true`, true), bulk(`{"queues":["QUEUE"]}`, false)...),
 	"POST /v2/queues/{queue}/jobs":            {{action: rest.ActionCreate, target: "/v2/queues/QUEUE/jobs", body: `{"id":"new","type":"resize"}`}},
 	"GET /v2/queues/{queue}/jobs/{id}/result": {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one/result?wait=1s"}},
@@ -63,12 +63,12 @@ var samples = map[string][]sample{
 	"POST /v2/leases/acknowledge": {{action: rest.ActionWork, target: "/v2/leases/acknowledge", body: `{"acknowledge":[{"token":"TOKEN","complete":{}}]}`}},
 	"POST /v2/leases/heartbeat":   {{action: rest.ActionWork, target: "/v2/leases/heartbeat", body: `{"heartbeats":[{"token":"TOKEN"}]}`}},
 
-	"GET /v2/scopes":                          {{action: rest.ActionRead, target: "/v2/scopes", all: true}, {action: rest.ActionRead, target: "/v2/scopes?queue=QUEUE"}},
+	"GET /v2/scopes":                          {{action: rest.ActionRead, target: "/v2/scopes", all: true}, {action: rest.ActionRead, target: "/v2/scopes?queues=QUEUE"}},
 	"GET /v2/processes":                       {{action: rest.ActionRead, target: "/v2/processes", all: true}},
-	"GET /v2/activity":                        {{action: rest.ActionRead, target: "/v2/activity", all: true, sum: `"succeeded":1,"failed":0`}, {action: rest.ActionRead, target: "/v2/activity?queue=QUEUE"}},
+	"GET /v2/activity":                        {{action: rest.ActionRead, target: "/v2/activity", all: true, sum: `"succeeded":1,"failed":0`}, {action: rest.ActionRead, target: "/v2/activity?queues=QUEUE"}},
 	"GET /v2/diagnosis":                       {{action: rest.ActionRead, target: "/v2/diagnosis", all: true}},
 	"GET /v2/schedules":                       {{action: rest.ActionRead, target: "/v2/schedules", all: true}},
-	"GET /v2/schedules/stored":                {{action: rest.ActionRead, target: "/v2/schedules/stored", all: true}, {action: rest.ActionRead, target: "/v2/schedules/stored?queue=QUEUE"}},
+	"GET /v2/schedules/stored":                {{action: rest.ActionRead, target: "/v2/schedules/stored", all: true}, {action: rest.ActionRead, target: "/v2/schedules/stored?queues=QUEUE"}},
 	"POST /v2/queues/{queue}/schedules":       {{action: rest.ActionSchedule, also: rest.ActionCreate, target: "/v2/queues/QUEUE/schedules", body: `{"name":"nightly","type":"resize","cron":"@daily"}`}},
 	"GET /v2/queues/{queue}/schedules/{name}": {{action: rest.ActionRead, target: "/v2/queues/QUEUE/schedules/nightly"}},
 	"PUT /v2/queues/{queue}/schedules/{name}": {{action: rest.ActionSchedule, also: rest.ActionCreate, target: "/v2/queues/QUEUE/schedules/nightly", body: `{"type":"resize","cron":"@daily"}`}},
@@ -79,7 +79,8 @@ var samples = map[string][]sample{
 	"DELETE /v2/queues/{queue}/schedules/{name}":       {{action: rest.ActionSchedule, target: "/v2/queues/QUEUE/schedules/nightly"}},
 	"POST /v2/queues/{queue}/schedules/{name}/trigger": {{action: rest.ActionTrigger, also: rest.ActionCreate, target: "/v2/queues/QUEUE/schedules/nightly/trigger"}},
 
-	"GET /v2/audit":        {{action: rest.ActionRead, target: "/v2/audit", all: true}, {action: rest.ActionRead, target: "/v2/audit?queue=QUEUE"}},
+	"GET /v2/audit":        {{action: rest.ActionRead, target: "/v2/audit", all: true}, {action: rest.ActionRead, target: "/v2/audit?queues=QUEUE"}},
+	"GET /v2/types":        {{action: rest.ActionRead, target: "/v2/types", all: true}},
 	"GET /v2/events":       {{action: rest.ActionRead, target: "/v2/events", all: true}},
 	"GET /v2/openapi.json": {{action: rest.ActionRead, target: "/v2/openapi.json", all: true}},
 

@@ -39,14 +39,14 @@ func TestInvalidRequestsChangeNothing(t *testing.T) {
 		{target: "/v2/jobs?limit=1&limit=2", field: "limit"},
 		{target: "/v2/jobs?newest=yes", field: "newest"},
 		{target: "/v2/jobs?cursor=x", field: "cursor"},
-		{target: "/v2/jobs?state=asleep", field: "states"},
-		{target: "/v2/jobs?created_from=yesterday", field: "created_from"},
-		{target: "/v2/jobs?created_from=0001-01-01T00:00:00Z", field: "created_from"},
-		{target: "/v2/jobs?ended_to=9999-12-31T23:59:59-10:00", field: "ended_to"},
-		{target: "/v2/jobs?created_from=2026-02-01T00:00:00Z&created_to=2026-01-01T00:00:00Z", field: "created"},
+		{target: "/v2/jobs?states=asleep", field: "states"},
+		{target: "/v2/jobs?created[from]=yesterday", field: "created[from]"},
+		{target: "/v2/jobs?created[from]=0001-01-01T00:00:00Z", field: "created[from]"},
+		{target: "/v2/jobs?ended[to]=9999-12-31T23:59:59-10:00", field: "ended[to]"},
+		{target: "/v2/jobs?created[from]=2026-02-01T00:00:00Z&created[to]=2026-01-01T00:00:00Z", field: "created"},
 		{target: "/v2/jobs?id_pattern=" + long, field: "id_pattern"},
 		{target: "/v2/jobs?error=%FF", field: "error"},
-		{target: "/v2/jobs?" + strings.Repeat("tag=a&", 101), field: "tags"},
+		{target: "/v2/jobs?" + strings.Repeat("tags=a&", 101), field: "tags"},
 		{target: "/v2/jobs?" + long + "=1", field: long[:100] + "…"},
 		{target: "/v2/jobs?a=%zz", field: "query"},
 		{target: "/v2/jobs?a;b", field: "query"},
@@ -196,7 +196,7 @@ func TestProblems(t *testing.T) {
 	got := sample{target: "/v2/queues/orders/jobs/succeeded/actions", body: `{"action":"park"}`}.ask(t, handler, http.MethodPost, "", nil)
 	var problem api.Problem
 	require.NoError(t, json.Unmarshal([]byte(got.body), &problem))
-	assert.Equal(t, "urn:amboy:problem:state", problem.Type)
+	assert.EqualValues(t, "urn:amboy:problem:state", problem.Type)
 	assert.Equal(t, &management.JobRef{Queue: "orders", ID: "succeeded"}, problem.Job)
 	assert.EqualValues(t, "succeeded", problem.State)
 	assert.EqualValues(t, "park", problem.Action)

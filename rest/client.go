@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -73,6 +75,9 @@ func (s remote) call(ctx context.Context, method, path string, body, result any,
 	if response.StatusCode != http.StatusOK && !slices.Contains(also, response.StatusCode) {
 		return response.StatusCode, s.newResponseError(response)
 	}
+	if err = s.notAPage(response); err != nil {
+		return response.StatusCode, err
+	}
 	err = json.NewDecoder(response.Body).Decode(result)
 	if err != nil {
 		return response.StatusCode, fmt.Errorf("reading the answer to %s %s: %w", method, response.Request.URL.Redacted(), err)
@@ -127,7 +132,40 @@ func redirectText(response *http.Response) string {
 		return text
 	}
 	to.User, to.RawQuery, to.Fragment = nil, "", ""
-	return fmt.Sprintf("%s: the location is %s", text, to)
+	return fmt.Sprintf("%s: the location is %s; if that is a login, the session has expired", text, to)
+}
+
+// notAPage returns an error if an answer that should be of the API is an HTML page, such as the
+// login of a proxy.
+func (s remote) notAPage(response *http.Response) error {
+	if !isHTML(response) {
+		return nil
+	}
+	return s.newResponseError(response)
+}
+
+func isHTML(response *http.Response) bool {
+	media, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(media), "text/html")
+}
+
+var (
+	pageTitle = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
+	spaces    = regexp.MustCompile(`\s+`)
+)
+
+// pageText describes an HTML page in one line.
+func pageText(page []byte) string {
+	const text = "the answer is an HTML page, not one of the API"
+	title := ""
+	if found := pageTitle.FindSubmatch(page); found != nil {
+		title = strings.TrimSpace(spaces.ReplaceAllString(html.UnescapeString(string(found[1])), " "))
+	}
+	const maxTitle = 100
+	if title == "" || len(title) > maxTitle {
+		return text
+	}
+	return fmt.Sprintf("%s: %q", text, title)
 }
 
 // newFailure returns the error that the body of an answer describes.
@@ -139,6 +177,12 @@ func (s remote) newFailure(response *http.Response, body []byte) error {
 	}
 	if !s.failed(e, body) {
 		e.Message = strings.TrimSpace(string(body))
+		if isHTML(response) {
+			e.Message = pageText(body)
+			if response.StatusCode == http.StatusOK {
+				e.Message += "; if it is a login, the session has expired"
+			}
+		}
 	}
 	return e
 }

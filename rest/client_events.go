@@ -43,6 +43,9 @@ func (c *Client) watch(ctx context.Context, every time.Duration, use func([]mana
 	if response.StatusCode != http.StatusOK {
 		return c.remote.newResponseError(response)
 	}
+	if err := c.remote.notAPage(response); err != nil {
+		return err
+	}
 	reading := bufio.NewScanner(response.Body)
 	reading.Buffer(nil, maxEventBytes)
 	for {

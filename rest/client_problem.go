@@ -28,7 +28,7 @@ func problemError(e *ResponseError, body []byte) bool {
 // problemCause returns the error that the same call returns in the process of the handler;
 // nil if the problem does not identify one.
 func problemCause(p *api.Problem) error {
-	kind, _ := strings.CutPrefix(p.Type, api.TypePrefix)
+	kind, _ := strings.CutPrefix(string(p.Type), api.TypePrefix)
 	switch web.Kind(kind) {
 	case web.KindInvalid:
 		var errs []error

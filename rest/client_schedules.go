@@ -40,7 +40,7 @@ func checkArgs(args json.RawMessage) error {
 // StoredSchedules returns a page of the stored schedules that a filter selects.
 func (c *Client) StoredSchedules(ctx context.Context, filter management.ScheduleFilter, page management.PageRequest) (management.StoredSchedulePage, error) {
 	q := query{}
-	q.texts("queue", filter.Queues)
+	q.texts("queues", filter.Queues)
 	q.text("name", filter.Name)
 	q.page(page)
 	return get[management.StoredSchedulePage](ctx, c, q.on("/v2/schedules/stored"))

@@ -24,6 +24,7 @@ type Client struct{ remote remote }
 var (
 	_ management.Inspector     = (*Client)(nil)
 	_ management.Diagnostician = (*Client)(nil)
+	_ management.TypeLister    = (*Client)(nil)
 )
 
 // ClientOption configures a Client.
@@ -83,7 +84,7 @@ func (q query) number(name string, value int) {
 }
 
 func (q query) times(name string, r management.TimeRange) {
-	for bound, at := range map[string]time.Time{"_from": r.From, "_to": r.To} {
+	for bound, at := range map[string]time.Time{"[from]": r.From, "[to]": r.To} {
 		if !at.IsZero() {
 			url.Values(q).Set(name+bound, at.Format(time.RFC3339Nano))
 		}
@@ -91,13 +92,13 @@ func (q query) times(name string, r management.TimeRange) {
 }
 
 func (q query) filter(f management.JobFilter) {
-	q.texts("queue", f.Queues)
+	q.texts("queues", f.Queues)
 	for _, state := range f.States {
-		url.Values(q).Add("state", string(state))
+		url.Values(q).Add("states", string(state))
 	}
-	q.texts("type", f.Types)
-	q.texts("tag", f.Tags)
-	q.texts("id", f.IDs)
+	q.texts("types", f.Types)
+	q.texts("tags", f.Tags)
+	q.texts("ids", f.IDs)
 	q.text("id_pattern", f.IDPattern)
 	q.text("id_part", f.IDPart)
 	q.text("type_part", f.TypePart)
@@ -170,7 +171,7 @@ func (c *Client) Queues(ctx context.Context) ([]management.Queue, error) {
 func (c *Client) FindQueues(ctx context.Context, filter management.QueueFilter, page management.PageRequest) (management.QueuePage, error) {
 	q := query{}
 	q.text("name", filter.Name)
-	q.texts("queue", filter.Queues)
+	q.texts("queues", filter.Queues)
 	q.page(page)
 	return get[management.QueuePage](ctx, c, q.on("/v2/queues"))
 }
@@ -303,7 +304,7 @@ func (c *Client) EditJob(ctx context.Context, queue, id string, edit management.
 // Scopes lists the scopes that are held.
 func (c *Client) Scopes(ctx context.Context, filter management.ScopeFilter, page management.PageRequest) (management.ScopePage, error) {
 	q := query{}
-	q.texts("queue", filter.Queues)
+	q.texts("queues", filter.Queues)
 	q.text("name", filter.Name)
 	q.page(page)
 	return get[management.ScopePage](ctx, c, q.on("/v2/scopes"))
@@ -318,8 +319,8 @@ func (c *Client) Processes(ctx context.Context) ([]management.Process, error) {
 // Activity reports what the queues have done recently.
 func (c *Client) Activity(ctx context.Context, req management.ActivityRequest) (management.Activity, error) {
 	q := query{}
-	q.texts("queue", req.Queues)
-	q.texts("type", req.Types)
+	q.texts("queues", req.Queues)
+	q.texts("types", req.Types)
 	if req.Last != 0 {
 		q.text("last", req.Last.String())
 	}
@@ -337,10 +338,20 @@ func (c *Client) Diagnose(ctx context.Context) (management.Diagnosis, error) {
 	return get[management.Diagnosis](ctx, c, "/v2/diagnosis")
 }
 
+// JobTypes lists the types of jobs that are registered in the process of the service, by name.
+func (c *Client) JobTypes(ctx context.Context) ([]management.JobType, error) {
+	list, err := get[api.TypeList](ctx, c, "/v2/types")
+	return list.Types, err
+}
+
 // Audit returns a page of the entries of the audit list that a filter selects, the latest first.
 func (c *Client) Audit(ctx context.Context, filter management.AuditFilter, page management.PageRequest) (management.AuditPage, error) {
 	q := query{}
-	q.texts("queue", filter.Queues)
+	q.texts("queues", filter.Queues)
+	q.texts("actors", filter.Actors)
+	q.texts("what", filter.What)
+	q.text("job_id", filter.JobID)
+	q.times("time", filter.Time)
 	q.page(page)
 	return get[management.AuditPage](ctx, c, q.on("/v2/audit"))
 }

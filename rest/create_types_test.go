@@ -197,7 +197,7 @@ func TestAuthorizeReceivesTheJob(t *testing.T) {
 		{http.MethodGet, "/v2/queues/mine/jobs/secret", ``, http.StatusForbidden, rest.Access{Action: rest.ActionRead, Queue: mine, ID: "secret"}},
 		{http.MethodGet, "/v2/queues/mine/jobs/secret/graph", ``, http.StatusForbidden, rest.Access{Action: rest.ActionRead, Queue: mine, ID: "secret"}},
 		{http.MethodGet, "/queues/mine/jobs/secret", ``, http.StatusForbidden, rest.Access{Action: rest.ActionRead, Queue: mine, ID: "secret"}},
-		{http.MethodGet, "/v2/jobs?queue=mine&id=secret", ``, http.StatusOK, rest.Access{Action: rest.ActionRead, Queue: mine}},
+		{http.MethodGet, "/v2/jobs?queues=mine&ids=secret", ``, http.StatusOK, rest.Access{Action: rest.ActionRead, Queue: mine}},
 		{http.MethodPost, "/v2/jobs/actions", `{"action":"park","filter":{"queues":["mine"],"ids":["secret"]},"limit":1}`, http.StatusOK, rest.Access{Action: rest.Action(management.Park), Queue: mine}},
 		{http.MethodGet, "/v2/queues/mine", ``, http.StatusOK, rest.Access{Action: rest.ActionRead, Queue: mine}},
 	} {

@@ -105,7 +105,7 @@ func TestAttackATextOfAJobBecomesMarkupOrAFormula(t *testing.T) {
 		}{
 			{v2, "/v2/queues/" + url.PathEscape(name) + "/jobs/" + id},
 			{v2, "/v2/jobs"},
-			{v2, "/v2/jobs?id=" + id},
+			{v2, "/v2/jobs?ids=" + id},
 			{v1, "/v1/job/" + id},
 			{v1, "/v1/job/status/" + id},
 			{manage, "/v1/id/status/all/type/resize"},

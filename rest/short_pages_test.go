@@ -52,12 +52,12 @@ func TestAttackATenantCountsTheJobsOfOthers(t *testing.T) {
 	put("theirs", 0, 21_000)
 	put("mine", 2, 4)
 	for _, order := range []string{"", "&newest=true"} {
-		got := sample{target: "/v2/jobs?state=scheduled&limit=3" + order}.ask(t, handler, http.MethodGet, "", nil)
+		got := sample{target: "/v2/jobs?states=scheduled&limit=3" + order}.ask(t, handler, http.MethodGet, "", nil)
 		require.Equal(t, http.StatusOK, got.status, got.body)
 		var page management.JobPage
 		require.NoError(t, json.Unmarshal([]byte(got.body), &page))
 		assert.Len(t, page.Jobs, 3)
-		got = sample{target: "/v2/jobs?state=scheduled&limit=3&cursor=" + page.Next + order}.ask(t, handler, http.MethodGet, "", nil)
+		got = sample{target: "/v2/jobs?states=scheduled&limit=3&cursor=" + page.Next + order}.ask(t, handler, http.MethodGet, "", nil)
 		require.Equal(t, http.StatusOK, got.status, got.body)
 		page = management.JobPage{}
 		require.NoError(t, json.Unmarshal([]byte(got.body), &page))

@@ -204,6 +204,8 @@ func (i *tenants) Schedules(context.Context) ([]management.Schedule, error) {
 	}), nil
 }
 
+func (i *tenants) JobTypes(context.Context) ([]management.JobType, error) { return nil, nil }
+
 func (i *tenants) Diagnose(context.Context) (management.Diagnosis, error) {
 	findings := of(func(queue string) management.Finding {
 		return management.Finding{Kind: management.PausedQueue, Severity: management.Critical, Subject: management.Subject{InQueue: true, Queue: queue}, Detail: "queue " + queue}

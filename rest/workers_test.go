@@ -442,15 +442,15 @@ func TestExamplesOfWorkersAreServed(t *testing.T) {
 	served := 0
 	for path, methods := range description.Paths {
 		example := methods["post"].RequestBody.Content["application/json"].Example
-		if example == nil {
+		if example == nil || strings.Contains(path, "{id}") {
 			continue
 		}
 		var compact bytes.Buffer
 		require.NoError(t, json.Compact(&compact, example))
 		body := strings.Replace(compact.String(), `"wait":"30s"`, `"wait":"0s"`, 1)
-		status, answer := w.post(strings.ReplaceAll(path, "{queue}", "images"), body)
+		status, answer := w.post("/v2"+strings.ReplaceAll(path, "{queue}", "images"), body)
 		assert.Less(t, status, 300, "%s: %v", path, answer)
 		served++
 	}
-	assert.Equal(t, 4, served)
+	assert.Equal(t, 5, served)
 }

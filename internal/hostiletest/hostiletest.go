@@ -159,6 +159,11 @@ func (i *Inspector) Diagnose(ctx context.Context) (management.Diagnosis, error) 
 	return put(i, diagnosis, err)
 }
 
+// JobTypes lists the types of the inspector.
+func (i *Inspector) JobTypes(ctx context.Context) ([]management.JobType, error) {
+	return i.Inspector.(management.TypeLister).JobTypes(ctx)
+}
+
 // Audit returns the audit list with its texts replaced.
 func (i *Inspector) Audit(ctx context.Context, filter management.AuditFilter, p management.PageRequest) (management.AuditPage, error) {
 	page, err := i.Inspector.Audit(ctx, filter, p)

@@ -15,7 +15,7 @@ import (
 )
 
 // Duration is a time.Duration in a query, as time.ParseDuration takes it.
-type Duration time.Duration
+type Duration = management.Duration
 
 // queueName and jobID are segments of a path.
 type (
@@ -24,8 +24,9 @@ type (
 )
 
 // readParameters sets the fields of the struct that into points to from the parts of a
-// request that their tags name: "path", "query" and "header". It refuses unknown query
-// parameters, and repeated ones unless the field is a slice.
+// request that their tags name: "path", "query" and "header". The bounds of a range of times are
+// parameters such as created[from], as the style deepObject of OpenAPI has them. It refuses unknown
+// query parameters, and repeated ones unless the field is a slice.
 func readParameters(r *http.Request, into any) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -75,9 +76,17 @@ func fieldsOf(structure reflect.Value) []field {
 			continue
 		}
 		for _, in := range []string{inPath, inQuery, inHeader} {
-			if name, ok := of.Tag.Lookup(in); ok {
-				fields = append(fields, field{in: in, name: name, tag: of.Tag, value: structure.Field(i)})
+			name, ok := of.Tag.Lookup(in)
+			if !ok {
+				continue
 			}
+			if span, is := structure.Field(i).Addr().Interface().(*management.TimeRange); is {
+				fields = append(fields,
+					field{in: in, name: name + "[from]", value: reflect.ValueOf(&span.From).Elem()},
+					field{in: in, name: name + "[to]", value: reflect.ValueOf(&span.To).Elem()})
+				continue
+			}
+			fields = append(fields, field{in: in, name: name, tag: of.Tag, value: structure.Field(i)})
 		}
 	}
 	return fields

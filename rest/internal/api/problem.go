@@ -3,7 +3,9 @@ package api
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
@@ -15,8 +17,10 @@ const ProblemType = "application/problem+json"
 
 // Problem is the answer to a request that failed, as in RFC 9457.
 type Problem struct {
-	// Type is "about:blank", or TypePrefix and a web.Kind.
-	Type   string `json:"type" description:"about:blank if the status is enough, otherwise a URN that distinguishes problems with the same status"`
+	// Type is about:blank if the status is enough, otherwise a URN that distinguishes problems
+	// with the same status.
+	Type ProblemKind `json:"type"`
+	// Title describes the type, and Detail the problem.
 	Title  string `json:"title"`
 	Status int    `json:"status" minimum:"400" maximum:"599"`
 	Detail string `json:"detail,omitempty"`
@@ -34,8 +38,23 @@ type Problem struct {
 // RefusedAction is a management.ActionKind or management.Edit.
 type RefusedAction string
 
-// TypePrefix is the prefix of the type of a Problem that has a web.Kind.
-const TypePrefix = "urn:amboy:problem:"
+// ProblemKind is the type of a Problem: Blank, or TypePrefix and a web.Kind.
+type ProblemKind string
+
+// TypePrefix is the prefix of the type of a Problem that has a web.Kind. All others are Blank.
+const (
+	TypePrefix             = "urn:amboy:problem:"
+	Blank      ProblemKind = "about:blank"
+)
+
+// ProblemTypes lists the types of problems.
+func ProblemTypes() []ProblemKind {
+	types := []ProblemKind{Blank}
+	for _, kind := range slices.Sorted(maps.Keys(titles)) {
+		types = append(types, TypePrefix+ProblemKind(kind))
+	}
+	return types
+}
 
 // FieldError describes what is wrong with a part of a request.
 type FieldError struct {
@@ -64,9 +83,9 @@ func failureOf(ctx context.Context, err error) *web.Failure {
 }
 
 func problemOf(f *web.Failure, err error) Problem {
-	p := Problem{Type: "about:blank", Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text, Duplicate: f.Duplicate}
+	p := Problem{Type: Blank, Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text, Duplicate: f.Duplicate}
 	if f.Kind != "" {
-		p.Type, p.Title = TypePrefix+string(f.Kind), titles[f.Kind]
+		p.Type, p.Title = TypePrefix+ProblemKind(f.Kind), titles[f.Kind]
 	}
 	if f.Field != "" && f.Kind != web.KindJobNotFound {
 		p.Errors = []FieldError{{Field: f.Field, Value: f.Value, Rule: f.Rule}}

@@ -3,6 +3,7 @@ package api
 
 import (
 	"net/http"
+	"net/url"
 
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest/internal/guard"
@@ -24,8 +25,6 @@ type Route struct {
 	// Answers maps statuses to values of the types of the answers; nil for an answer that is
 	// not an object of this package or of package management.
 	Answers map[int]any
-	// Example and AnswerExample are a body and its answer, as JSON; empty for none.
-	Example, AnswerExample string
 
 	serve func(*call) (answer, error)
 }
@@ -59,12 +58,26 @@ type answer struct {
 	status int
 	// location is the URL of the job that was created; empty if none was.
 	location string
-	value    any
+	// next is the cursor of the next page; empty on the last page, and if the answer is no page.
+	next  string
+	value any
 	// sent is true if the answer was sent already.
 	sent bool
 }
 
 func ok(value any) answer { return answer{status: http.StatusOK, value: value} }
+
+// page is an answer whose value is a page with the cursor of the next one.
+func page(value any, next string) answer {
+	return answer{status: http.StatusOK, value: value, next: next}
+}
+
+// linkToNext returns the Link header (RFC 8288) of a page. It is relative to the request, because a
+// proxy may have changed the path.
+func linkToNext(query url.Values, next string) string {
+	query.Set("cursor", next)
+	return "<?" + query.Encode() + `>; rel="next"`
+}
 
 // Handler serves a route.
 func (a *API) Handler(route Route) http.HandlerFunc {
@@ -77,6 +90,9 @@ func (a *API) Handler(route Route) http.HandlerFunc {
 		case !result.sent:
 			if result.location != "" {
 				w.Header().Set("Location", result.location)
+			}
+			if result.next != "" {
+				w.Header().Set("Link", linkToNext(r.URL.Query(), result.next))
 			}
 			web.WriteJSON(w, r, result.status, result.value)
 		}

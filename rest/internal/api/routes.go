@@ -29,21 +29,22 @@ func Routes() []Route {
 		{Method: http.MethodGet, Pattern: "/v2/jobs/states", Actions: read, Name: "countStates", Summary: "Counts the jobs that a filter selects by their states. A number whose more is true is that of the jobs that were counted in time", Input: new(statesInput), Answers: answers(StateCountList{}), serve: countStates},
 		{Method: http.MethodGet, Pattern: "/v2/jobs/errors", Actions: read, Name: "groupErrors", Summary: "Groups the jobs that a filter selects by their last errors, without numbers and IDs. Examines the latest jobs first, for at most about 1.5 s", Input: new(errorsInput), Answers: answers(management.ErrorGroups{}), serve: groupErrors},
 		{Method: http.MethodPost, Pattern: "/v2/jobs/actions", Actions: acts, Name: "actOnJobs", Summary: "Performs an action on the jobs that a filter selects, or reports what it would do", Input: new(none), Body: new(ActOnJobs), Answers: answers(management.Acted{}), serve: actOnJobs},
-		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs", Actions: []guard.Action{guard.Create}, Name: "createJob", Summary: "Puts a job in a queue: of a registered type, or for outside workers. It may wait for the end of the job", Input: new(createInput), Body: new(management.NewJob), Example: createExample, AnswerExample: createdExample, Answers: map[int]any{http.StatusCreated: Created{}, http.StatusOK: Created{}}, serve: createJob},
+		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs", Actions: []guard.Action{guard.Create}, Name: "createJob", Summary: "Puts a job in a queue: of a registered type, or for outside workers. It may wait for the end of the job", Input: new(createInput), Body: new(management.NewJob), Answers: map[int]any{http.StatusCreated: Created{}, http.StatusOK: Created{}}, serve: createJob},
 		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: read, Name: "getJob", Summary: "Describes a job in full", Input: new(jobPath), Answers: answers(management.Job{}), serve: getJob},
 		{Method: http.MethodDelete, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: []guard.Action{guard.Action(management.Delete)}, Name: "deleteJob", Summary: "Removes a job that has ended", Input: new(jobPath), Answers: answers(management.Acted{}), serve: deleteJob},
 		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs/{id}/actions", Actions: acts, Name: "actOnJob", Summary: "Performs an action on a job", Input: new(jobPath), Body: new(management.Action), Answers: answers(management.Acted{}), serve: actOnJob},
 		{Method: http.MethodPatch, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: []guard.Action{guard.Edit}, Name: "editJob", Summary: "Changes the arguments, the priority or the time of a job that has not started, or reports what would change", Input: new(jobPath), Body: new(management.JobEdit), Answers: answers(management.JobEdited{}), serve: editJob},
-		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}/result", Actions: read, Name: "getResult", Summary: "Shows how a job ended, and may wait for its end", Input: new(outcomeInput), Answers: answers(Outcome{}), AnswerExample: outcomeExample, serve: getOutcome},
+		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}/result", Actions: read, Name: "getResult", Summary: "Shows how a job ended, and may wait for its end", Input: new(outcomeInput), Answers: answers(Outcome{}), serve: getOutcome},
 		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}/graph", Actions: read, Name: "getGraph", Summary: "Shows a job, the jobs it waits for and the jobs that wait for it", Input: new(graphInput), Answers: answers(management.Graph{}), serve: getGraph},
-		{Method: http.MethodPost, Pattern: "/v2/leases", Actions: work, Name: "leaseJobs", Summary: "Acknowledges jobs, and leases jobs to an outside worker, which may wait for them", Input: new(none), Body: new(LeaseBody), Answers: answers(Leased{}), Example: leaseExample, AnswerExample: leasedExample, serve: leaseJobs},
-		{Method: http.MethodPost, Pattern: "/v2/leases/acknowledge", Actions: work, Name: "acknowledgeJobs", Summary: "Completes, fails, releases or checkpoints leased jobs", Input: new(none), Body: new(AcknowledgeBody), Answers: answers(AcknowledgeAnswer{}), Example: acknowledgeExample, AnswerExample: acknowledgedExample, serve: acknowledgeJobs},
-		{Method: http.MethodPost, Pattern: "/v2/leases/heartbeat", Actions: work, Name: "renewLeases", Summary: "Renews leases, stores progress, and reports which jobs to cancel", Input: new(none), Body: new(HeartbeatBody), Answers: answers(HeartbeatAnswer{}), Example: heartbeatExample, AnswerExample: renewedExample, serve: renewLeases},
+		{Method: http.MethodPost, Pattern: "/v2/leases", Actions: work, Name: "leaseJobs", Summary: "Acknowledges jobs, and leases jobs to an outside worker, which may wait for them", Input: new(none), Body: new(LeaseBody), Answers: answers(Leased{}), serve: leaseJobs},
+		{Method: http.MethodPost, Pattern: "/v2/leases/acknowledge", Actions: work, Name: "acknowledgeJobs", Summary: "Completes, fails, releases or checkpoints leased jobs", Input: new(none), Body: new(AcknowledgeBody), Answers: answers(AcknowledgeAnswer{}), serve: acknowledgeJobs},
+		{Method: http.MethodPost, Pattern: "/v2/leases/heartbeat", Actions: work, Name: "renewLeases", Summary: "Renews leases, stores progress, and reports which jobs to cancel", Input: new(none), Body: new(HeartbeatBody), Answers: answers(HeartbeatAnswer{}), serve: renewLeases},
 		{Method: http.MethodGet, Pattern: "/v2/scopes", Actions: read, Name: "listScopes", Summary: "Lists a page of the scopes that are held", Input: new(scopesInput), Answers: answers(management.ScopePage{}), serve: listScopes},
 		{Method: http.MethodGet, Pattern: "/v2/processes", Actions: read, Name: "listProcesses", Summary: "Lists the processes that run queues", Input: new(none), Answers: answers(ProcessList{}), serve: listProcesses},
 		{Method: http.MethodGet, Pattern: "/v2/activity", Actions: read, Name: "getActivity", Summary: "Reports what the queues have done recently", Input: new(activityInput), Answers: answers(management.Activity{}), serve: getActivity},
 		{Method: http.MethodGet, Pattern: "/v2/schedules", Actions: read, Name: "listSchedules", Summary: "Lists the schedules that processes run", Input: new(none), Answers: answers(ScheduleList{}), serve: listSchedules},
 		{Method: http.MethodGet, Pattern: "/v2/diagnosis", Actions: read, Name: "getDiagnosis", Summary: "Reports what is wrong with the store, with remedies", Input: new(none), Answers: answers(management.Diagnosis{}), serve: getDiagnosis},
+		{Method: http.MethodGet, Pattern: "/v2/types", Actions: read, Name: "listTypes", Summary: "Lists the types of jobs that are registered in the process that serves the request", Input: new(none), Answers: answers(TypeList{}), serve: listTypes},
 		{Method: http.MethodGet, Pattern: "/v2/audit", Actions: read, Name: "listAudit", Summary: "Lists a page of the audit list, the latest entry first", Input: new(auditInput), Answers: answers(management.AuditPage{}), serve: listAudit},
 		{Method: http.MethodGet, Pattern: "/v2/events", Actions: read, Name: "watchQueues", Summary: "Sends the queues, or the busiest of more than 1000, now and after changes, as server-sent events with the name \"queues\" and a QueuePage as data", Input: new(eventsInput), Answers: map[int]any{http.StatusOK: nil}, serve: watchQueues},
 		{Method: http.MethodGet, Pattern: "/v2/openapi.json", Actions: read, Name: "getDescription", Summary: "Describes this interface", Input: new(none), Answers: map[int]any{http.StatusOK: nil}, serve: describe},
@@ -61,6 +62,10 @@ type (
 	// StateCountList contains the number of jobs in each state.
 	StateCountList struct {
 		States []management.StateCount `json:"states"`
+	}
+	// TypeList contains all types of jobs.
+	TypeList struct {
+		Types []management.JobType `json:"types"`
 	}
 	// ScheduleList contains all schedules.
 	ScheduleList struct {
@@ -97,33 +102,28 @@ func (p pageInput) page() management.PageRequest {
 }
 
 type filterInput struct {
-	Queue       []string         `query:"queue" maxItems:"100" description:"Any of these queues"`
-	State       []amboy.JobState `query:"state" maxItems:"100" description:"Any of these states"`
-	Type        []string         `query:"type" maxItems:"100" description:"Any of these types"`
-	Tag         []string         `query:"tag" maxItems:"100" description:"All of these tags"`
-	ID          []string         `query:"id" maxItems:"100" description:"Any of these IDs"`
-	IDPattern   string           `query:"id_pattern" description:"A pattern for the ID: * matches any characters, ? matches one"`
-	IDPart      string           `query:"id_part" description:"A part of the ID. As for type_part, tag_part and error, the case of the letters A to Z does not matter"`
-	TypePart    string           `query:"type_part" description:"A part of the type"`
-	TagPart     string           `query:"tag_part" description:"A part of a tag"`
-	Error       string           `query:"error" description:"A part of the last error"`
-	ErrorGroup  string           `query:"error_group" description:"The message of a group of errors, or an error of one of its jobs"`
-	Scope       string           `query:"scope" description:"A scope that the job needs"`
-	CreatedFrom time.Time        `query:"created_from"`
-	CreatedTo   time.Time        `query:"created_to"`
-	DueFrom     time.Time        `query:"due_from"`
-	DueTo       time.Time        `query:"due_to"`
-	EndedFrom   time.Time        `query:"ended_from"`
-	EndedTo     time.Time        `query:"ended_to"`
+	Queue      []string             `query:"queues" maxItems:"100" description:"Any of these queues"`
+	State      []amboy.JobState     `query:"states" maxItems:"100" description:"Any of these states"`
+	Type       []string             `query:"types" maxItems:"100" description:"Any of these types"`
+	Tag        []string             `query:"tags" maxItems:"100" description:"All of these tags"`
+	ID         []string             `query:"ids" maxItems:"100" description:"Any of these IDs"`
+	IDPattern  string               `query:"id_pattern" description:"A pattern for the ID: * matches any characters, ? matches one"`
+	IDPart     string               `query:"id_part" description:"A part of the ID. As for type_part, tag_part and error, the case of the letters A to Z does not matter"`
+	TypePart   string               `query:"type_part" description:"A part of the type"`
+	TagPart    string               `query:"tag_part" description:"A part of a tag"`
+	Error      string               `query:"error" description:"A part of the last error"`
+	ErrorGroup string               `query:"error_group" description:"The message of a group of errors, or an error of one of its jobs"`
+	Scope      string               `query:"scope" description:"A scope that the job needs"`
+	Created    management.TimeRange `query:"created" description:"When the job was put"`
+	Due        management.TimeRange `query:"due" description:"When the job may start"`
+	Ended      management.TimeRange `query:"ended" description:"When the job ended"`
 }
 
 func (f filterInput) filter() management.JobFilter {
 	return management.JobFilter{
 		Queues: f.Queue, States: f.State, Types: f.Type, Tags: f.Tag, IDs: f.ID,
 		IDPattern: f.IDPattern, IDPart: f.IDPart, TypePart: f.TypePart, TagPart: f.TagPart, Error: f.Error, ErrorGroup: f.ErrorGroup, Scope: f.Scope,
-		Created: management.TimeRange{From: f.CreatedFrom, To: f.CreatedTo},
-		Due:     management.TimeRange{From: f.DueFrom, To: f.DueTo},
-		Ended:   management.TimeRange{From: f.EndedFrom, To: f.EndedTo},
+		Created: f.Created, Due: f.Due, Ended: f.Ended,
 	}
 }
 
@@ -163,25 +163,29 @@ type graphInput struct {
 
 type queuesInput struct {
 	Name   string   `query:"name" description:"A part of the name; case does not matter"`
-	Queue  []string `query:"queue" maxItems:"100" description:"Any of these queues"`
+	Queue  []string `query:"queues" maxItems:"100" description:"Any of these queues"`
 	Cursor string   `query:"cursor" description:"The next of the previous page"`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" description:"The maximum number of items; the default is 50"`
 }
 
 type scopesInput struct {
-	Queue []string `query:"queue" maxItems:"100" description:"Any of these queues"`
+	Queue []string `query:"queues" maxItems:"100" description:"Any of these queues"`
 	Name  string   `query:"name" description:"The name of the scope"`
 	pageInput
 }
 
 type auditInput struct {
-	Queue []string `query:"queue" maxItems:"100" description:"Any of these queues"`
+	Queue []string             `query:"queues" maxItems:"100" description:"Any of these queues"`
+	Actor []string             `query:"actors" maxItems:"100" description:"Any of these actors; the empty name selects the entries without one"`
+	What  []string             `query:"what" maxItems:"100" description:"Any of these: the name of an action, create, control, or refused"`
+	JobID string               `query:"job_id" description:"The ID of a job"`
+	Time  management.TimeRange `query:"time" description:"When the entry was written"`
 	pageInput
 }
 
 type activityInput struct {
-	Queue []string `query:"queue" maxItems:"100" description:"Any of these queues"`
-	Type  []string `query:"type" maxItems:"100" description:"Any of these types"`
+	Queue []string `query:"queues" maxItems:"100" description:"Any of these queues"`
+	Type  []string `query:"types" maxItems:"100" description:"Any of these types"`
 	Last  Duration `query:"last" description:"The length of the period up to now, at most 720h; the default is 1h"`
 }
 
@@ -194,9 +198,9 @@ func listQueues(c *call) (answer, error) {
 	if err := c.input(&in, nil); err != nil {
 		return answer{}, err
 	}
-	page, err := c.FindQueues(c.r.Context(), management.QueueFilter{Name: in.Name, Queues: in.Queue}, management.PageRequest{Cursor: in.Cursor, Limit: in.Limit})
-	page.Queues = notNil(page.Queues)
-	return ok(page), err
+	found, err := c.FindQueues(c.r.Context(), management.QueueFilter{Name: in.Name, Queues: in.Queue}, management.PageRequest{Cursor: in.Cursor, Limit: in.Limit})
+	found.Queues = notNil(found.Queues)
+	return page(found, found.Next), err
 }
 
 func sumQueues(c *call) (answer, error) {
@@ -242,9 +246,9 @@ func findJobs(c *call) (answer, error) {
 	}
 	request := in.page()
 	request.Args = in.Args
-	page, err := c.FindJobs(c.r.Context(), in.filter(), request)
-	page.Jobs = notNil(numbering.ShowJobs(page.Jobs))
-	return ok(page), err
+	found, err := c.FindJobs(c.r.Context(), in.filter(), request)
+	found.Jobs = notNil(numbering.ShowJobs(found.Jobs))
+	return page(found, found.Next), err
 }
 
 func countJobs(c *call) (answer, error) {
@@ -273,7 +277,7 @@ func groupErrors(c *call) (answer, error) {
 	groups, err := c.ErrorGroups(c.r.Context(), management.ErrorGroupRequest{Filter: in.filter(), Cursor: in.Cursor, Limit: in.Limit})
 	groups = numbering.ShowErrorGroups(groups)
 	groups.Groups = notNil(groups.Groups)
-	return ok(groups), err
+	return page(groups, groups.Next), err
 }
 
 func actOnJobs(c *call) (answer, error) {
@@ -404,9 +408,9 @@ func listScopes(c *call) (answer, error) {
 	if err := c.input(&in, nil); err != nil {
 		return answer{}, err
 	}
-	page, err := c.Scopes(c.r.Context(), management.ScopeFilter{Queues: in.Queue, Name: in.Name}, in.page())
-	page.Scopes = notNil(page.Scopes)
-	return ok(page), err
+	found, err := c.Scopes(c.r.Context(), management.ScopeFilter{Queues: in.Queue, Name: in.Name}, in.page())
+	found.Scopes = notNil(found.Scopes)
+	return page(found, found.Next), err
 }
 
 func listProcesses(c *call) (answer, error) {
@@ -440,6 +444,14 @@ func listSchedules(c *call) (answer, error) {
 	return ok(ScheduleList{notNil(schedules)}), err
 }
 
+func listTypes(c *call) (answer, error) {
+	if err := c.input(new(none), nil); err != nil {
+		return answer{}, err
+	}
+	types, err := c.Inspector.(management.TypeLister).JobTypes(c.r.Context()) // that of a guard
+	return ok(TypeList{notNil(types)}), err
+}
+
 func getDiagnosis(c *call) (answer, error) {
 	if err := c.input(new(none), nil); err != nil {
 		return answer{}, err
@@ -454,7 +466,7 @@ func listAudit(c *call) (answer, error) {
 	if err := c.input(&in, nil); err != nil {
 		return answer{}, err
 	}
-	page, err := c.Audit(c.r.Context(), management.AuditFilter{Queues: in.Queue}, in.page())
-	page.Entries = notNil(page.Entries)
-	return ok(page), err
+	found, err := c.Audit(c.r.Context(), management.AuditFilter{Queues: in.Queue, Actors: in.Actor, What: in.What, JobID: in.JobID, Time: in.Time}, in.page())
+	found.Entries = notNil(found.Entries)
+	return page(found, found.Next), err
 }

@@ -52,7 +52,7 @@ type triggerInput struct {
 }
 
 type storedSchedulesInput struct {
-	Queue  []string `query:"queue" maxItems:"100" description:"Any of these queues"`
+	Queue  []string `query:"queues" maxItems:"100" description:"Any of these queues"`
 	Name   string   `query:"name" description:"A part of the name; case does not matter"`
 	Cursor string   `query:"cursor" description:"The next of the previous page"`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" description:"The maximum number of items; the default is 50"`

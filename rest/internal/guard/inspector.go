@@ -18,6 +18,7 @@ import (
 var (
 	_ management.Inspector     = (*guarded)(nil)
 	_ management.Diagnostician = (*guarded)(nil)
+	_ management.TypeLister    = (*guarded)(nil)
 )
 
 func (g *guarded) Queues(ctx context.Context) ([]management.Queue, error) {
@@ -447,6 +448,26 @@ func (g *guarded) Diagnose(ctx context.Context) (management.Diagnosis, error) {
 		})
 	}
 	return diagnosis, err
+}
+
+// JobTypes shows a tenant the types that it may put.
+func (g *guarded) JobTypes(ctx context.Context) ([]management.JobType, error) {
+	if err := g.allow(ctx, Read); err != nil {
+		return nil, err
+	}
+	lister, ok := g.inner.(management.TypeLister)
+	if !ok {
+		return nil, fmt.Errorf("listing the types of jobs: %w", management.ErrUnsupported)
+	}
+	types, err := lister.JobTypes(ctx)
+	shown := make([]management.JobType, 0, len(types))
+	for _, t := range types {
+		t.Create = slices.Contains(g.opts.CreateTypes, t.Type)
+		if t.Create || !g.ofTenant {
+			shown = append(shown, t)
+		}
+	}
+	return shown, err
 }
 
 func (g *guarded) Audit(ctx context.Context, filter management.AuditFilter, page management.PageRequest) (management.AuditPage, error) {

@@ -116,6 +116,8 @@ func (*empty) Activity(context.Context, management.ActivityRequest) (management.
 	return management.Activity{}, nil
 }
 
+func (*empty) JobTypes(context.Context) ([]management.JobType, error) { return nil, nil }
+
 func (*empty) Diagnose(context.Context) (management.Diagnosis, error) {
 	return management.Diagnosis{}, nil
 }
@@ -130,7 +132,7 @@ func TestEmptyAnswersMatchTheDescription(t *testing.T) {
 	d := newDescription(t)
 	for path, methods := range d.Paths {
 		if _, is := methods["get"]; is {
-			target := strings.NewReplacer("{queue}", "one", "{id}", "two", "{name}", "two").Replace(path)
+			target := base + strings.NewReplacer("{queue}", "one", "{id}", "two", "{name}", "two").Replace(path)
 			status, err := d.send(t, rest.Handler(&empty{}, everybody), generatedRequest{path: path, method: http.MethodGet, target: target})
 			require.NoError(t, err, path)
 			assert.Equal(t, http.StatusOK, status)
@@ -138,10 +140,16 @@ func TestEmptyAnswersMatchTheDescription(t *testing.T) {
 	}
 }
 
+// base is the path of the server that the description names, at the mount point of the handler.
+const base = "/v2"
+
 // description is the parsed OpenAPI description.
 type description struct {
 	Paths      map[string]map[string]operation
-	Components struct{ Schemas map[string]schema }
+	Components struct {
+		Schemas   map[string]schema
+		Responses map[string]answer
+	}
 
 	compiler *jsonschema.Compiler
 	mu       sync.Mutex
@@ -153,15 +161,17 @@ type operation struct {
 	RequestBody *struct {
 		Content map[string]struct{ Schema schema }
 	}
-	Responses map[string]struct {
-		Content map[string]struct{ Schema schema }
-	}
+	Responses map[string]answer
+}
+
+type answer struct {
+	Content map[string]struct{ Schema schema }
 }
 
 type parameter struct {
-	Name, In string
-	Required bool
-	Schema   schema
+	Name, In, Style string
+	Required        bool
+	Schema          schema
 }
 
 // schema is the part of a JSON schema that is needed to generate values.
@@ -217,13 +227,20 @@ func (d *description) requests() *rapid.Generator[generatedRequest] {
 	return rapid.Custom(func(t *rapid.T) generatedRequest {
 		route := rapid.SampledFrom(all).Draw(t, "route")
 		operation := d.Paths[route.path][route.method]
-		r := generatedRequest{path: route.path, method: strings.ToUpper(route.method), target: route.path, header: http.Header{}}
+		r := generatedRequest{path: route.path, method: strings.ToUpper(route.method), target: base + route.path, header: http.Header{}}
 		query := url.Values{}
 		for _, p := range operation.Parameters {
 			if !p.Required && !oneOf(t, 4) {
 				continue
 			}
-			for _, value := range texts(d.value(p.Schema, p.Name).Draw(t, p.Name)) {
+			value := d.value(p.Schema, p.Name).Draw(t, p.Name)
+			if bounds, is := value.(map[string]any); is && p.Style == "deepObject" {
+				for bound, at := range bounds {
+					query.Add(p.Name+"["+bound+"]", texts(at)[0])
+				}
+				continue
+			}
+			for _, value := range texts(value) {
 				switch p.In {
 				case "path":
 					r.target = strings.ReplaceAll(r.target, "{"+p.Name+"}", escape(value))
@@ -401,13 +418,16 @@ func (d *description) send(t *testing.T, handler http.Handler, r generatedReques
 	}
 	media, _, _ := strings.Cut(got.Header().Get("Content-Type"), ";")
 	answer, known := d.Paths[r.path][strings.ToLower(r.method)].Responses[strconv.Itoa(got.Code)]
-	if _, has := answer.Content[media]; !known || !has {
+	place := "#/paths/" + pointer(r.path) + "/" + strings.ToLower(r.method) + "/responses/" + strconv.Itoa(got.Code) + "/content/" + pointer(media) + "/schema"
+	if !known {
+		answer, place = d.Components.Responses["Problem"], "#/components/responses/Problem/content/"+pointer(media)+"/schema"
+	}
+	if _, has := answer.Content[media]; !has {
 		return got.Code, fmt.Errorf("status %d with %s is not described: %s", got.Code, media, got.Body)
 	}
-	place := "#/paths/" + pointer(r.path) + "/" + strings.ToLower(r.method) + "/responses/" + strconv.Itoa(got.Code) + "/content/" + pointer(media) + "/schema"
 	if media == api.EventStream {
-		_, data, _ := strings.Cut(body, "data: ")
-		place, body = "#/components/schemas/QueuePage", strings.TrimSpace(data)
+		event, data, _ := strings.Cut(strings.TrimSpace(body), "\ndata: ")
+		body = fmt.Sprintf(`{"event":%q,"data":%s}`, strings.TrimPrefix(event, "event: "), data)
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader([]byte(body)))
 	if err != nil {

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
+	"net/url"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -91,4 +94,67 @@ func TestBoundsMatchPackageManagement(t *testing.T) {
 	}, found)
 	assert.Contains(t, string(api.Description), fmt.Sprintf("the default is %d", management.DefaultLimit))
 	assert.Contains(t, string(api.Description), fmt.Sprintf("the default is %d", management.MaxCount))
+}
+
+// TestQueriesHaveTheNamesOfBodies compares the parameters of a search with the filter in a body.
+func TestQueriesHaveTheNamesOfBodies(t *testing.T) {
+	d := newDescription(t)
+	var names []string
+	for _, p := range d.Paths["/jobs"]["get"].Parameters {
+		switch p.Name {
+		case "cursor", "limit", "newest", "args":
+		default:
+			names = append(names, p.Name)
+		}
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(d.Components.Schemas["JobFilter"].Properties)), names)
+}
+
+// TestServerURLLeadsToTheRoutes joins the URL of the description, that of its server and a path, as
+// generated clients do.
+func TestServerURLLeadsToTheRoutes(t *testing.T) {
+	var description struct{ Servers []struct{ URL string } }
+	require.NoError(t, json.Unmarshal(api.Description, &description))
+	at, err := url.Parse("https://example.com/some/where/v2/openapi.json")
+	require.NoError(t, err)
+	server, err := at.Parse(description.Servers[0].URL)
+	require.NoError(t, err)
+	assert.Equal(t, "https://example.com/some/where/v2/queues", server.String()+"/queues")
+}
+
+// TestExamplesAreValid checks that each route has examples of its body and of its answer, and that
+// they match their schemas.
+func TestExamplesAreValid(t *testing.T) {
+	var description struct {
+		Paths map[string]map[string]struct {
+			Tags        []string
+			RequestBody *struct {
+				Content map[string]struct{ Example any }
+			}
+			Responses map[string]struct {
+				Content map[string]struct{ Example any }
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(api.Description, &description))
+	d := newDescription(t)
+	check := func(place string, example any) {
+		require.NotNil(t, example, "%s has no example: add one to examples.go", place)
+		schema, err := d.schema(place + "/schema")
+		require.NoError(t, err)
+		assert.NoError(t, schema.Validate(example), place)
+	}
+	for path, methods := range description.Paths {
+		if path == "/events" || path == "/openapi.json" {
+			continue
+		}
+		for method, operation := range methods {
+			place := "#/paths/" + pointer(path) + "/" + method
+			assert.Len(t, operation.Tags, 1, place)
+			if operation.RequestBody != nil {
+				check(place+"/requestBody/content/"+pointer("application/json"), operation.RequestBody.Content["application/json"].Example)
+			}
+			check(place+"/responses/200/content/"+pointer("application/json"), operation.Responses["200"].Content["application/json"].Example)
+		}
+	}
 }

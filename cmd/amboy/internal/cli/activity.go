@@ -31,6 +31,7 @@ func (p *program) activity() *cobra.Command {
 			return fmt.Errorf("reading the activity: %w", err)
 		}
 		return p.print(activity, func(out *page) {
+			out.columns(nil, []string{"WAIT P50", "RUN P50", "RUN MAX", "RETRIED", "PER SECOND"})
 			out.row("QUEUE", "TYPE", "SUCCEEDED", "FAILED", "RETRIED", "PER SECOND", "FAILING",
 				"WAIT P50", "WAIT P99", "RUN P50", "RUN P99", "RUN MAX")
 			for _, row := range activity.Rows {

@@ -18,7 +18,13 @@ func (p *program) audit() *cobra.Command {
 	}
 	var filter management.AuditFilter
 	cmd.Flags().StringArrayVar(&filter.Queues, "queue", nil, "only actions on this queue (repeat for more)")
+	cmd.Flags().StringArrayVar(&filter.Actors, "actor", nil, "only actions of this actor (repeat for more)")
+	cmd.Flags().StringArrayVar(&filter.What, "what", nil, "only this action, or create, control or refused (repeat for more)")
+	cmd.Flags().StringVar(&filter.JobID, "job", "", "only actions on the job with this ID")
+	cmd.Flags().Var(timeFlag{&filter.Time.From}, "after", "only actions at this time or later")
+	cmd.Flags().Var(timeFlag{&filter.Time.To}, "before", "only actions before this time")
 	complete(cmd, "queue", p.completeQueues)
+	complete(cmd, "what", fixed(auditedActions()...))
 	paging := addPageFlags(cmd)
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
 		entries, next, err := collect(paging, false, func(page management.PageRequest) ([]management.AuditEntry, string, error) {
@@ -29,6 +35,7 @@ func (p *program) audit() *cobra.Command {
 			return fmt.Errorf("listing the audit entries: %w", err)
 		}
 		err = p.print(management.AuditPage{Entries: entries, Next: next}, func(out *page) {
+			out.columns(nil, []string{"SKIPPED", "DONE", "QUEUE"})
 			out.row("TIME", "ACTOR", "WHAT", "QUEUE", "JOB", "DONE", "SKIPPED", "DETAIL")
 			for _, e := range entries {
 				out.row(stamp(e.Time), e.Actor, e.What, e.Queue, e.JobID, strconv.Itoa(e.Done), strconv.Itoa(e.Skipped), auditDetail(e))
@@ -38,6 +45,15 @@ func (p *program) audit() *cobra.Command {
 		return err
 	})
 	return cmd
+}
+
+// auditedActions lists what an entry may be about.
+func auditedActions() []string {
+	names := []string{"create", "control", management.WhatRefused}
+	for _, kind := range management.ActionKinds() {
+		names = append(names, string(kind))
+	}
+	return names
 }
 
 func auditDetail(e management.AuditEntry) string {

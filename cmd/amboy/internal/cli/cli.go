@@ -78,9 +78,9 @@ func (p *program) root() *cobra.Command {
 		SilenceErrors: true, // Run reports them
 		SilenceUsage:  true,
 	}
-	p.output = choice{value: "table", allowed: []string{"table", "json"}}
+	p.output = choice{value: "table", allowed: []string{"table", "wide", "json"}}
 	flags := root.PersistentFlags()
-	flags.VarP(&p.output, "output", "o", "table or json")
+	flags.VarP(&p.output, "output", "o", "table, wide (with more columns, and nothing cut) or json")
 	complete(root, "output", fixed(p.output.allowed...))
 	p.addConnectionFlags(root)
 	root.AddCommand(

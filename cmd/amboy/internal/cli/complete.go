@@ -32,6 +32,31 @@ func (p *program) completeQueue(cmd *cobra.Command, args []string, begun string)
 	return p.completeQueues(cmd, args, begun)
 }
 
+// completeTypes completes the name of a type of jobs that the service has registered.
+func (p *program) completeTypes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	inspector, err := p.connectTo(Service{Timeout: completionTime})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	lister, ok := inspector.(management.TypeLister)
+	if !ok {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+	defer cancel()
+	types, err := lister.JobTypes(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for _, t := range types {
+		if printable.Text(t.Type) == t.Type {
+			names = append(names, t.Type)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
 // completeQueues completes the names of queues as all arguments, or as the value of a flag. It
 // suggests at most a page of them.
 func (p *program) completeQueues(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {

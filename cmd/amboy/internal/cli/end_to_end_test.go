@@ -157,6 +157,8 @@ func TestEndToEndLists(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(s.run(0, append(strings.Fields(args), "-o", "json")...)), &document), args)
 	}
 	assert.Contains(t, s.run(0, "__complete", "queues", "pause", ""), "mail\n")
+	assert.Contains(t, s.run(0, "__complete", "jobs", "list", "--type", ""), "cli-letter\n")
+	assert.Contains(t, s.run(0, "__complete", "jobs", "create", "mail", ""), "cli-letter\n")
 }
 
 func TestEndToEndRefusals(t *testing.T) {

@@ -33,6 +33,7 @@ type fake struct {
 	control management.ControlChange
 	created management.NewJob
 	edited  management.JobEdit
+	audited management.AuditFilter
 	// unknown are the kinds of jobs of queue mail that no process can run.
 	unknown []management.UnknownJobs
 	// err is the error of all calls, if it is set.
@@ -358,7 +359,8 @@ func (f *fake) Schedules(context.Context) ([]management.Schedule, error) {
 	}}, f.err
 }
 
-func (f *fake) Audit(context.Context, management.AuditFilter, management.PageRequest) (management.AuditPage, error) {
+func (f *fake) Audit(_ context.Context, filter management.AuditFilter, _ management.PageRequest) (management.AuditPage, error) {
+	f.audited = filter
 	return management.AuditPage{Entries: []management.AuditEntry{
 		{Time: ago(time.Minute), Actor: "ada", What: "retry", Queue: "mail", JobID: "welcome-ada", Detail: `{"action":"retry"}`, Done: 1},
 		{Time: ago(time.Hour), What: "control", Queue: "mail", Detail: `{"paused":true}`, Error: "no connection"},

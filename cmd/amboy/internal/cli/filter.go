@@ -37,6 +37,7 @@ func (p *program) addFilterFlags(cmd *cobra.Command) *filterFlags {
 	f.addRange("ended", "that ended", &f.filter.Ended)
 	cmd.Flags().AddFlagSet(f.flags)
 	complete(cmd, "queue", p.completeQueues)
+	complete(cmd, "type", p.completeTypes)
 	complete(cmd, "state", fixed(stateNames()...))
 	return f
 }

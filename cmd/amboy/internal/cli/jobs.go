@@ -12,7 +12,7 @@ import (
 
 func (p *program) jobs() *cobra.Command {
 	commands := []*cobra.Command{
-		p.listJobs(), p.countJobs(), p.groupErrors(), p.showJob(), p.watchJob(), p.graphJob(), p.createJob(), p.editJob(),
+		p.listJobs(), p.countJobs(), p.groupErrors(), p.showJob(), p.logsOfJob(), p.watchJob(), p.graphJob(), p.createJob(), p.editJob(),
 	}
 	for _, a := range actions() {
 		commands = append(commands, p.actOnJobs(a))

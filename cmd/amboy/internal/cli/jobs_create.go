@@ -20,8 +20,13 @@ func (p *program) createJob() *cobra.Command {
 		Short: "Put a job in a queue",
 		Long: "Put a job in a queue. The service must know its type, or the job is for a worker outside of\n" +
 			"Go (--outside), as all jobs of amboy serve are.",
-		Args:              exactly(2),
-		ValidArgsFunction: p.completeQueue,
+		Args: exactly(2),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return p.completeTypes(cmd, args, begun)
+			}
+			return p.completeQueue(cmd, args, begun)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&args, "args", "", "the arguments, as JSON")

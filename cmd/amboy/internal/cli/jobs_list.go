@@ -6,15 +6,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/numbering"
 	"github.com/mongodb/amboy/management"
 )
 
 func (p *program) listJobs() *cobra.Command {
-	var newest, args, strict bool
+	var newest, args, strict, watch bool
+	every := defaultEvery
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List jobs",
@@ -24,12 +30,11 @@ func (p *program) listJobs() *cobra.Command {
 	paging := addPageFlags(cmd)
 	cmd.Flags().BoolVar(&newest, "newest", false, "list the newest jobs first")
 	cmd.Flags().BoolVar(&args, "args", false, "list the arguments of the jobs")
+	cmd.Flags().BoolVar(&watch, "watch", false, "list the jobs again after each change, until interrupted")
+	cmd.Flags().Var(durationFlag{&every}, "every", "with --watch: the minimum time between two lists")
 	addStrictFlag(cmd, &strict)
-	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
-		filter, err := selected.read()
-		if err != nil {
-			return err
-		}
+	var shown []management.JobSummary // with --watch, the last list; not nil after the first
+	list := func(ctx context.Context, inspector management.Inspector, filter management.JobFilter) error {
 		jobs, next, err := collect(paging, newest, func(page management.PageRequest) ([]management.JobSummary, string, error) {
 			page.Args = args
 			found, askErr := inspector.FindJobs(ctx, filter, page)
@@ -38,29 +43,84 @@ func (p *program) listJobs() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("listing jobs: %w", err)
 		}
-		err = p.print(management.JobPage{Jobs: numbering.ShowJobs(jobs), Next: next}, func(out *page) { jobTable(out, jobs, args) })
+		document := management.JobPage{Jobs: numbering.ShowJobs(jobs), Next: next}
+		if watch {
+			if shown != nil && reflect.DeepEqual(shown, jobs) {
+				return nil
+			}
+			shown = jobs
+			return p.printNext(document, func(out *page) {
+				out.line(stamp(time.Now()))
+				jobTable(out, jobs, args)
+				out.line("")
+			})
+		}
+		err = p.print(document, func(out *page) { jobTable(out, jobs, args) })
 		if err != nil {
 			return err
 		}
 		p.hintNext(next)
 		return foundAny(strict, len(jobs))
+	}
+	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+		filter, err := selected.read()
+		if err != nil {
+			return err
+		}
+		if !watch {
+			return list(ctx, inspector, filter)
+		}
+		err = p.watching(ctx, every, maxQuiet, func() (bool, error) { return false, list(ctx, inspector, filter) })
+		if ctx.Err() != nil {
+			return nil // interrupted by the user
+		}
+		return err
 	})
+	cmd.MarkFlagsMutuallyExclusive("watch", "strict")
 	return cmd
 }
 
 func jobTable(out *page, jobs []management.JobSummary, withArgs bool) {
-	heading := []string{"QUEUE", "ID", "TYPE", "STATE", "ATTEMPT", "AGE", "DETAIL"}
+	heading := []string{"QUEUE", "ID", "TYPE", "STATE", "ATTEMPT", "PRIORITY", "AGE", "WAITED", "RAN", "OWNER", "TAGS", "DETAIL"}
 	if withArgs {
 		heading = append(heading, "ARGS")
 	}
+	out.columns([]string{"PRIORITY", "WAITED", "OWNER", "TAGS"}, []string{"ATTEMPT", "RAN", "TYPE", "AGE", "QUEUE"})
 	out.row(heading...)
+	now := time.Now()
 	for _, j := range jobs {
-		row := []string{nameOf(j.Queue), j.ID, j.Type, string(j.State), attempt(j), age(j.Created), detail(j)}
+		row := []string{
+			nameOf(j.Queue), j.ID, j.Type, string(j.State), attempt(j), strconv.Itoa(j.Priority), age(j.Created), waited(j, now), ran(j, now),
+			cmp.Or(j.Owner, "-"), cmp.Or(strings.Join(j.Tags, ","), "-"), detail(j),
+		}
 		if withArgs {
 			row = append(row, argsCut(j))
 		}
 		out.row(row...)
 	}
+}
+
+// ran formats how long a job has run.
+func ran(j management.JobSummary, now time.Time) string {
+	if j.Started.IsZero() || j.Run(now) == 0 && j.State != amboy.StateRunning {
+		return "-"
+	}
+	return seconds(j.Run(now).Seconds())
+}
+
+// waited formats how long a job waited, since it could start, until it started or until now.
+func waited(j management.JobSummary, now time.Time) string {
+	since, until := j.Created, now
+	if j.Due.After(since) {
+		since = j.Due
+	}
+	if !j.Started.IsZero() {
+		until = j.Started
+	}
+	if since.IsZero() || !until.After(since) || j.Started.IsZero() && j.State.IsFinal() {
+		return "-"
+	}
+	return seconds(until.Sub(since).Seconds())
 }
 
 // maxArgsCut is the maximum number of characters of arguments in a table.

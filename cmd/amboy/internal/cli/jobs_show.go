@@ -89,6 +89,9 @@ func jobHead(out *page, j management.Job) {
 			out.row(t.name, moment(t.at))
 		}
 	}
+	if !j.Started.IsZero() {
+		out.row("ran", ran(j.JobSummary, time.Now()))
+	}
 	if j.MaxTime > 0 {
 		out.row("max time", seconds(j.MaxTime))
 	}
@@ -153,9 +156,9 @@ func jobAttempts(out *page, attempts []management.Attempt) {
 		return
 	}
 	title(out, "attempts")
-	out.row("  NUMBER", "STATE", "STARTED", "ENDED", "OWNER")
+	out.row("  NUMBER", "STATE", "STARTED", "ENDED", "RAN", "OWNER")
 	for _, a := range attempts {
-		out.row("  "+strconv.Itoa(a.Number+1), string(a.State), moment(a.Started), moment(a.Ended), a.Owner)
+		out.row("  "+strconv.Itoa(a.Number+1), string(a.State), moment(a.Started), moment(a.Ended), between(a.Started, a.Ended), a.Owner)
 	}
 }
 

@@ -228,3 +228,16 @@ func TestCreateSendsAllFlags(t *testing.T) {
 		}, service.created)
 	})
 }
+
+func TestAuditFlags(t *testing.T) {
+	atStart(t, func(t *testing.T) {
+		service := newFake()
+		got := run(t, service, "audit", "--actor", "ann", "--actor", "", "--what", "retry", "--job", "digest", "--queue", "mail", "--after", "2d", "--before", "1h")
+		require.Zero(t, got.code, got.errOut)
+		service.audited.Time.From, service.audited.Time.To = service.audited.Time.From.UTC(), service.audited.Time.To.UTC()
+		assert.Equal(t, management.AuditFilter{
+			Queues: []string{"mail"}, Actors: []string{"ann", ""}, What: []string{"retry"}, JobID: "digest",
+			Time: management.TimeRange{From: ago(48 * time.Hour), To: ago(time.Hour)},
+		}, service.audited)
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/mongodb/amboy/internal/printable"
 )
@@ -59,7 +60,10 @@ func (p *program) printJSON(document any, indent string) error {
 }
 
 func (p *program) printPage(asText func(*page)) error {
-	out := &page{width: p.Width}
+	out := &page{width: p.Width, wide: p.output.value == "wide"}
+	if out.wide {
+		out.width = 0 // nothing is cut
+	}
 	asText(out)
 	out.endTable()
 	return p.write(out.text.String())
@@ -88,10 +92,15 @@ func encode(document any, indent string) (string, error) {
 // the width.
 type page struct {
 	width int
-	text  strings.Builder
-	// rows is the table that is being written; nil between tables.
-	rows *tabwriter.Writer
-	grid bytes.Buffer
+	// wide is true if tables have all their columns.
+	wide bool
+	text strings.Builder
+	// rows is the table that is being written; nil between tables. Its first row is the heading
+	// if extras or dropped are set.
+	rows [][]string
+	// extras are the headings of columns that only wide tables have, and dropped those of columns
+	// that tables lose in this order while they are too wide for the terminal.
+	extras, dropped []string
 }
 
 // line writes a line.
@@ -109,27 +118,73 @@ func (p *page) lines(indent, text string) {
 	}
 }
 
+// columns sets which columns of the following table are only for wide ones, and which are dropped
+// if the terminal is narrow. The next row is the heading.
+func (p *page) columns(extras, dropped []string) {
+	p.endTable()
+	p.extras, p.dropped = extras, dropped
+}
+
 // row writes a row of a table. Columns are as wide as their widest cell.
 func (p *page) row(cells ...string) {
-	if p.rows == nil {
-		p.grid.Reset()
-		p.rows = tabwriter.NewWriter(&p.grid, 0, 0, 2, ' ', 0)
-	}
 	for i, cell := range cells {
 		cells[i] = printable.Text(cell)
 	}
-	fmt.Fprintln(p.rows, strings.Join(cells, "\t")) //nolint:errcheck // A buffer never fails.
+	p.rows = append(p.rows, cells)
 }
 
 func (p *page) endTable() {
 	if p.rows == nil {
 		return
 	}
-	p.rows.Flush() //nolint:errcheck // A buffer never fails.
-	p.rows = nil
-	for line := range strings.Lines(p.grid.String()) {
+	rows := p.rows
+	if !p.wide {
+		for _, heading := range p.extras {
+			rows = without(rows, heading)
+		}
+	}
+	for _, heading := range p.dropped {
+		if p.wide || p.width == 0 || widthOf(rows) <= p.width {
+			break
+		}
+		rows = without(rows, heading)
+	}
+	p.rows, p.extras, p.dropped = nil, nil, nil
+	for line := range strings.Lines(grid(rows)) {
 		p.text.WriteString(strings.TrimRight(cut(strings.TrimRight(line, " \n"), p.width), " ") + "\n")
 	}
+}
+
+// grid aligns the cells of rows.
+func grid(rows [][]string) string {
+	var text bytes.Buffer
+	aligned := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(aligned, strings.Join(row, "\t")) //nolint:errcheck // A buffer never fails.
+	}
+	aligned.Flush() //nolint:errcheck // A buffer never fails.
+	return text.String()
+}
+
+func widthOf(rows [][]string) int {
+	widest := 0
+	for line := range strings.Lines(grid(rows)) {
+		widest = max(widest, utf8.RuneCountInString(strings.TrimRight(line, " \n")))
+	}
+	return widest
+}
+
+// without returns rows without the column of a heading.
+func without(rows [][]string, heading string) [][]string {
+	at := slices.Index(rows[0], heading)
+	if at < 0 {
+		return rows
+	}
+	narrower := make([][]string, len(rows))
+	for i, row := range rows {
+		narrower[i] = slices.Delete(slices.Clone(row), at, at+1)
+	}
+	return narrower
 }
 
 // orEmpty returns a list that is an empty array in JSON if it is nil.

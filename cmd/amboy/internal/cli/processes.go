@@ -23,6 +23,7 @@ func (p *program) processes() *cobra.Command {
 				return fmt.Errorf("listing processes: %w", err)
 			}
 			return p.print(orEmpty(numbering.ShowProcesses(processes)), func(out *page) {
+				out.columns(nil, []string{"ID", "SEEN", "AGE"})
 				out.row("HOST", "PID", "ALIVE", "SEEN", "AGE", "RUNNING", "QUEUES", "ID")
 				for _, one := range processes {
 					out.row(one.Host, strconv.Itoa(one.PID), yesNo(one.Alive), age(one.Seen), age(one.Started),

@@ -52,6 +52,7 @@ func (p *program) listQueues() *cobra.Command {
 }
 
 func queueTable(out *page, queues []management.Queue) {
+	out.columns(nil, []string{"COMPLETED", "RETRYING", "BLOCKED"})
 	out.row("QUEUE", "PENDING", "BLOCKED", "RUNNING", "RETRYING", "COMPLETED", "OLDEST", "SET")
 	for _, q := range queues {
 		c := q.Counts

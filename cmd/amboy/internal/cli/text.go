@@ -75,6 +75,14 @@ func seconds(s float64) string {
 	return d.Round(unit).String()
 }
 
+// between formats the time from one moment to another; "-" if one is unknown.
+func between(from, to time.Time) string {
+	if from.IsZero() || to.Before(from) {
+		return "-"
+	}
+	return seconds(to.Sub(from).Seconds())
+}
+
 func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
 
 // nameOf returns a name, quoted if it is empty.

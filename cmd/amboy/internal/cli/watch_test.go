@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"iter"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -91,6 +93,15 @@ func (c *changing) Job(ctx context.Context, _, _ string) (management.Job, error)
 	return job, ctx.Err()
 }
 
+// Watch yields at once, and then each time that every has passed.
+func (c *changing) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
+	return func(yield func([]management.Queue, error) bool) {
+		for ctx.Err() == nil && yield(nil, nil) {
+			time.Sleep(every) // fake time
+		}
+	}
+}
+
 func version(state amboy.JobState, progress *float64, message string) management.Job {
 	return management.Job{
 		JobSummary:      management.JobSummary{JobRef: management.JobRef{Queue: "mail", ID: "digest"}, State: state, Progress: progress},
@@ -155,5 +166,134 @@ func TestWatchJobAsLines(t *testing.T) {
 			states = append(states, job.State)
 		}
 		assert.Equal(t, []amboy.JobState{amboy.StateRunning, amboy.StateSucceeded}, states)
+	})
+}
+
+// watched is a service with a job, and with events at the given times after the start, if it allows
+// them.
+type watched struct {
+	*fake
+	job    management.Job
+	change func(at time.Duration, job *management.Job)
+	events []time.Duration
+	denied error
+	reads  []time.Duration
+}
+
+func (w *watched) Watch(ctx context.Context, _ time.Duration) iter.Seq2[[]management.Queue, error] {
+	return func(yield func([]management.Queue, error) bool) {
+		if w.denied != nil {
+			yield(nil, w.denied)
+			return
+		}
+		for _, at := range w.events {
+			time.Sleep(time.Until(start.Add(at))) // fake time
+			if !yield(nil, nil) {
+				return
+			}
+		}
+		<-ctx.Done()
+	}
+}
+
+func (w *watched) Job(context.Context, string, string) (management.Job, error) {
+	at := time.Since(start)
+	w.reads = append(w.reads, at)
+	w.change(at, &w.job)
+	return w.job, nil
+}
+
+// A watch of a job reads it after events, and otherwise only every ten seconds.
+func TestWatchJobReadsAfterEvents(t *testing.T) {
+	atStart(t, func(t *testing.T) {
+		service := &watched{fake: newFake(), job: version(amboy.StateRunning, nil, ""), events: []time.Duration{0, 3 * time.Second, 14 * time.Second}}
+		service.change = func(at time.Duration, job *management.Job) {
+			if at >= 14*time.Second {
+				job.State = amboy.StateSucceeded
+			}
+		}
+		got := run(t, service, "jobs", "watch", "mail", "digest")
+		assert.Equal(t, result{out: "2026-11-21T15:00:00Z running\n2026-11-21T15:00:14Z succeeded\n"}, got)
+		assert.Equal(t, []time.Duration{0, 3 * time.Second, 13 * time.Second, 14 * time.Second}, service.reads)
+	})
+}
+
+// A user who may read one queue gets no events about all, and yet sees the job end.
+func TestWatchJobWithoutEvents(t *testing.T) {
+	atStart(t, func(t *testing.T) {
+		service := &watched{fake: newFake(), job: version(amboy.StateRunning, nil, ""), denied: errors.New("403 Forbidden")}
+		service.change = func(at time.Duration, job *management.Job) {
+			if at >= 4*time.Second {
+				job.State = amboy.StateFailed
+			}
+		}
+		got := run(t, service, "jobs", "watch", "mail", "digest", "--every", "2s")
+		assert.Equal(t, result{out: "2026-11-21T15:00:00Z running\n2026-11-21T15:00:04Z failed\n", code: 7}, got)
+		assert.Len(t, service.reads, 3)
+	})
+}
+
+// New lines are shown once, those that were dropped in between are counted, and a new attempt has a
+// log of its own.
+func TestFollowLog(t *testing.T) {
+	line := func(text string) amboy.LogLine { return amboy.LogLine{Time: start, Text: text} }
+	atStart(t, func(t *testing.T) {
+		service := &watched{fake: newFake(), job: version(amboy.StateRunning, nil, ""), events: []time.Duration{0}}
+		service.change = func(at time.Duration, job *management.Job) {
+			switch at {
+			case 0:
+				job.Log = []amboy.LogLine{line("one"), line("two\nlines")}
+			case 2 * time.Second:
+				job.Log = append(job.Log, line("three"))
+			case 3 * time.Second:
+				job.DroppedLines, job.Log = 5, []amboy.LogLine{line("six")}
+			case 4 * time.Second:
+				job.Attempt, job.DroppedLines, job.Log = 1, 0, []amboy.LogLine{line("again")}
+			case 5 * time.Second:
+				job.State = amboy.StateSucceeded
+			}
+		}
+		got := run(t, service, "jobs", "logs", "mail", "digest", "-f")
+		const at = "2026-11-21T15:00:00Z "
+		assert.Equal(t, result{out: at + "one\n" + at + "two\nlines\n" + at + "three\n(2 more were dropped)\n" + at + "six\n" + at + "again\n"}, got)
+		assert.Len(t, service.reads, 6)
+	})
+}
+
+// A list is shown again after an event if it differs, until the user interrupts it.
+func TestWatchList(t *testing.T) {
+	atStart(t, func(t *testing.T) {
+		service := newFake()
+		ctx := interruptible(t)
+		time.AfterFunc(time.Second, func() { service.jobs[1].State = amboy.StateSucceeded })
+		got := runIn(ctx, service, func(*cli.Env) {}, "jobs", "list", "--id", "digest", "--watch", "-o", "json")
+		assert.Zero(t, got.code, got.errOut)
+		lines := strings.Split(strings.TrimSpace(got.out), "\n")
+		require.Len(t, lines, 2)
+		assert.Contains(t, lines[0], `"state":"running"`)
+		assert.Contains(t, lines[1], `"state":"succeeded"`)
+	})
+}
+
+// A narrow terminal has fewer columns rather than lines without their ends, and a wide table all.
+func TestTablesFitTheTerminal(t *testing.T) {
+	atStart(t, func(t *testing.T) {
+		for width, heading := range map[int]string{
+			0:  "QUEUE  ID           TYPE    STATE      ATTEMPT  AGE  RAN   DETAIL",
+			96: "QUEUE  ID           TYPE    STATE      AGE  RAN   DETAIL",
+			87: "QUEUE  ID           TYPE    STATE      AGE  DETAIL",
+			80: "QUEUE  ID           STATE      AGE  DETAIL",
+			40: "ID           STATE      DETAIL",
+		} {
+			got := runIn(t.Context(), newFake(), func(env *cli.Env) { env.Width = width }, "jobs", "list")
+			lines := strings.Split(strings.TrimSpace(got.out), "\n")
+			assert.Equal(t, heading, lines[0], "width %d", width)
+			for _, line := range lines {
+				assert.True(t, width == 0 || utf8.RuneCountInString(line) <= width, "%d: %s", width, line)
+			}
+			wide := runIn(t.Context(), newFake(), func(env *cli.Env) { env.Width = width }, "jobs", "list", "-o", "wide")
+			assert.Contains(t, wide.out, "OWNER   TAGS     DETAIL\n")
+			assert.Contains(t, wide.out, "connection refused\n")
+		}
 	})
 }
