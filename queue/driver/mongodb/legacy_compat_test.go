@@ -415,7 +415,9 @@ func TestWhatALegacyProcessIgnoresAndLoses(t *testing.T) {
 			assert.Error(s, errs[0])
 		},
 		"loses tags, metadata and priority": func(s *legacyTest) {
-			inserted(s, "job", func(r *driver.Record) { r.Tags, r.Metadata, r.Priority = []string{"tag"}, map[string]string{"k": "v"}, 3 })
+			inserted(s, "job", func(r *driver.Record) {
+				r.Tags, r.Metadata, r.Priority = []string{"tag"}, map[string]string{"k": "v"}, 3
+			})
 			require.True(s, s.legacy.claim("job"))
 			require.True(s, s.legacy.end("job", false))
 			r, err := s.Get(s.Context(), "", "job")
