@@ -20,7 +20,7 @@ func scheduleRoutes() []Route {
 		{Method: http.MethodPut, Pattern: one, Actions: write, Name: "changeSchedule", Summary: "Replaces a stored schedule. Arguments that are left out stay, if the type does", Input: new(schedulePath), Body: new(management.ScheduleSpec), Answers: answers(management.StoredSchedule{}), serve: changeSchedule},
 		{Method: http.MethodPatch, Pattern: one, Actions: write, Name: "pauseSchedule", Summary: "Pauses or resumes a stored schedule", Input: new(schedulePath), Body: new(PauseSchedule), Answers: answers(management.StoredSchedule{}), serve: pauseSchedule},
 		{Method: http.MethodDelete, Pattern: one, Actions: write, Name: "deleteSchedule", Summary: "Removes a stored schedule. The jobs that it put stay", Input: new(schedulePath), Answers: answers(DeletedSchedule{}), serve: deleteSchedule},
-		{Method: http.MethodPost, Pattern: one + "/trigger", Actions: []guard.Action{guard.Trigger}, Name: "triggerSchedule", Summary: "Puts a job of a stored schedule now", Input: new(triggerInput), Answers: map[int]any{http.StatusCreated: management.Created{}, http.StatusOK: management.Created{}}, serve: triggerSchedule},
+		{Method: http.MethodPost, Pattern: one + "/trigger", Actions: []guard.Action{guard.Trigger}, Name: "triggerSchedule", Summary: "Puts a job of a stored schedule now", Input: new(triggerInput), Answers: map[int]any{http.StatusCreated: Created{}, http.StatusOK: Created{}}, serve: triggerSchedule},
 	}
 }
 
@@ -69,9 +69,9 @@ func listStoredSchedules(c *call) (answer, error) {
 		return answer{}, err
 	}
 	filter := management.ScheduleFilter{Queues: in.Queue, Name: in.Name}
-	page, err := c.schedules().StoredSchedules(c.r.Context(), filter, management.PageRequest{Cursor: in.Cursor, Limit: in.Limit})
-	page.Schedules = notNil(page.Schedules)
-	return ok(page), err
+	found, err := c.schedules().StoredSchedules(c.r.Context(), filter, management.PageRequest{Cursor: in.Cursor, Limit: in.Limit})
+	found.Schedules = notNil(found.Schedules)
+	return page(found, found.Next), err
 }
 
 func createSchedule(c *call) (answer, error) {

@@ -18,9 +18,13 @@ var examples = map[string]example{
 		body:   `{"action": "retry", "filter": {"queues": ["images"], "states": ["failed"]}, "limit": 1000, "dry_run": true}`,
 		answer: `{"done": 1, "skipped": 0, "states": {"failed": 1}}`,
 	},
-	"createJob":       {createExample, createdExample},
-	"getJob":          {answer: jobExample},
-	"deleteJob":       {answer: actedExample},
+	"createJob": {createExample, createdExample},
+	"getJob":    {answer: jobExample},
+	"deleteJob": {answer: actedExample},
+	"editJob": {
+		body:   `{"args": {"path": "dog.png"}, "due": "2026-01-01T13:00:00Z", "revision": "3.1", "dry_run": true}`,
+		answer: `{"changes": [{"field": "args", "from": {"path": "cat.png"}, "to": {"path": "dog.png"}}], "revision": "3.1"}`,
+	},
 	"actOnJob":        {body: `{"action": "cancel", "reason": "wrong file"}`, answer: actedExample},
 	"getResult":       {answer: outcomeExample},
 	"getGraph":        {answer: `{"jobs": [{"queue": "images", "id": "cat", "state": "failed", "type": "thumbnail", "distance": 0}], "edges": []}`},
@@ -36,6 +40,13 @@ var examples = map[string]example{
 		"points": [{"time": "2026-01-01T11:00:00Z", "succeeded": 3, "failed": 1, "retried": 0}], "rows": [` + rowExample + `], "sum": ` + rowExample + `}`},
 	"listSchedules": {answer: `{"schedules": [{"queue": "images", "name": "clean", "spec": "@every 1h0m0s", "catch_up": "one",
 		"last": "2026-01-01T11:00:00Z", "next": "2026-01-01T12:00:00Z", "seen": "2026-01-01T11:59:00Z"}]}`},
+	"listStoredSchedules": {answer: `{"schedules": [` + storedScheduleExample + `], "next": "kJ2f"}`},
+	"createSchedule":      {`{"name": "nightly", "cron": "0 3 * * *", "zone": "Europe/Berlin", "type": "thumbnail", "args": {"path": "cat.png"}}`, storedScheduleExample},
+	"getSchedule":         {answer: storedScheduleExample},
+	"changeSchedule":      {`{"cron": "0 4 * * *", "type": "thumbnail"}`, storedScheduleExample},
+	"pauseSchedule":       {`{"paused": true}`, storedScheduleExample},
+	"deleteSchedule":      {answer: `{"queue": "images", "name": "nightly"}`},
+	"triggerSchedule":     {answer: `{"queue": "images", "id": "nightly@1767268800000", "repeated": false}`},
 	"getDiagnosis": {answer: `{"time": "2026-01-01T12:00:00Z", "queues": 1, "findings": [{"kind": "paused-queue", "severity": "warning",
 		"subject": {"queue": "images", "in_queue": true}, "detail": "queue images has been paused for 26h",
 		"why": "none of its jobs start", "remedy": "resume it", "command": "amboy queues resume images", "docs": "docs/guides/diagnose-a-store.md"}]}`},
@@ -55,6 +66,8 @@ const (
 		"args": {"path": "cat.png"}, "errors": [{"attempt": 5, "at": "2026-01-01T11:59:01Z", "error": "no such file: 17"}],
 		"attempts": [{"number": 5, "state": "failed", "started": "2026-01-01T11:59:00Z", "ended": "2026-01-01T11:59:01Z"}], "log": [], "scopes": [],
 		"depends_on": [], "dependents": [], "timeline": [{"time": "2026-01-01T11:00:00Z", "what": "created"}], "actions": ["retry", "delete"]}`
+	storedScheduleExample = `{"queue": "images", "name": "nightly", "cron": "0 3 * * *", "zone": "Europe/Berlin", "type": "thumbnail",
+		"args": {"path": "cat.png"}, "created": "2026-01-01T12:00:00Z", "changed": "2026-01-01T12:00:00Z", "next": "2026-01-02T02:00:00Z"}`
 	actedExample = `{"done": 1, "skipped": 0}`
 	rowExample   = `{"queue": "images", "type": "thumbnail", "succeeded": 3, "failed": 1, "retried": 0, "per_second": 0.001, "failure_rate": 0.25,
 		"wait": ` + percentilesExample + `, "run": ` + percentilesExample + `}`
