@@ -59,14 +59,14 @@ type feed struct {
 	mu      sync.Mutex
 	drivers int // that were opened and not closed
 	members map[*Driver]interest
-	// asked counts the changes of interests. begun is the count that the goroutine knows, and
-	// opened the one that the stream was last opened for, or failed to.
-	asked, begun, opened int
-	seen                 chan struct{} // closed and replaced when they change
-	interrupt            context.CancelFunc
-	running              bool
-	stop                 context.CancelFunc
-	joined               sync.WaitGroup
+	// asked counts the changes of interests, and opened is the count that the stream was
+	// last opened for, or failed to.
+	asked, opened int
+	seen          chan struct{} // closed and replaced when opened changes
+	interrupt     context.CancelFunc
+	running       bool
+	stop          context.CancelFunc
+	joined        sync.WaitGroup
 
 	// Only the goroutine that follows the stream uses the following.
 	token  bson.Raw
@@ -99,8 +99,7 @@ func feedOf(db *mongo.Database) *feed {
 	return f
 }
 
-// release removes a driver, which is not called any more afterwards. The last one ends the
-// stream.
+// release removes a driver. The last one ends the stream, which otherwise goes on as it is.
 func (f *feed) release(d *Driver) {
 	feeds.mu.Lock()
 	f.drivers--
@@ -110,20 +109,21 @@ func (f *feed) release(d *Driver) {
 	}
 	feeds.mu.Unlock()
 	f.mu.Lock()
-	_, isMember := f.members[d]
-	if isMember {
-		delete(f.members, d)
-		f.change()
-	}
-	stop, asked := f.stop, f.asked
+	delete(f.members, d)
+	stop := f.stop
 	f.mu.Unlock()
-	switch {
-	case last && stop != nil:
+	if last && stop != nil {
 		stop()
 		f.joined.Wait()
-	case isMember:
-		f.await(context.Background(), func() bool { return f.begun >= asked })
 	}
+}
+
+// has reports whether a driver was not released.
+func (f *feed) has(d *Driver) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, is := f.members[d]
+	return is
 }
 
 // change makes the stream be opened again. The caller holds the lock.
@@ -192,8 +192,6 @@ func (f *feed) begin(ctx context.Context) (members map[*Driver]interest, asked i
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	covering, f.interrupt = context.WithCancel(ctx)
-	f.begun = f.asked
-	f.tellWaiters()
 	return maps.Clone(f.members), f.asked, covering
 }
 
@@ -202,11 +200,6 @@ func (f *feed) reached(asked int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.opened = asked
-	f.tellWaiters()
-}
-
-// tellWaiters is called with the lock held.
-func (f *feed) tellWaiters() {
 	close(f.seen)
 	f.seen = make(chan struct{})
 }
@@ -348,7 +341,7 @@ func (f *feed) pass(ctx context.Context, e event, members map[*Driver]interest, 
 	everywhere := e.Collection.Name == ""
 	for d := range members {
 		isJob, isControl := e.Collection.Name == d.jobs.Name(), e.Collection.Name == d.control.Name()
-		if !isJob && !isControl && !everywhere {
+		if !isJob && !isControl && !everywhere || !f.has(d) {
 			continue
 		}
 		var change driver.Change
