@@ -25,7 +25,7 @@ const (
 	settleTime = 50 * time.Millisecond
 )
 
-// freeScope is the kind of leftovers that are free scopes. The other kinds are the states of
+// freeScopeLeft is the kind of leftovers that are free scopes. The other kinds are the states of
 // edges.
 const freeScopeLeft = table.OpenEdge
 
@@ -47,7 +47,7 @@ func (d *Driver) settle(ctx context.Context) (more bool, err error) {
 			return nil
 		})
 		if err == nil && found {
-			err = d.transact(ctx, queue, (&leftovers{queue}).settle)
+			err = d.transact(ctx, queue, func(c *changes) error { return c.settle(queue) })
 		}
 		if err != nil {
 			return false, fmt.Errorf("finishing what an earlier transaction left: %w", err)
@@ -60,23 +60,20 @@ func (d *Driver) settle(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// leftovers are those of a queue.
-type leftovers struct{ queue int32 }
-
-// settle handles some of the leftovers.
-func (l *leftovers) settle(c *changes) error {
+// settle handles some leftovers of a queue.
+func (c *changes) settle(queue int32) error {
 	for c.examined < settleAtOnce && c.edgesEnded < endEdgesAtOnce {
 		var kind int
 		var name string
 		var after int64
-		found, err := c.one(nextLeft, func(r *row) { kind, name, after = r.int(), r.text(), r.integer() }, l.queue)
+		found, err := c.one(nextLeft, func(r *row) { kind, name, after = r.int(), r.text(), r.integer() }, queue)
 		switch {
 		case err != nil || !found:
 			return err
 		case kind == freeScopeLeft:
-			err = c.promoteKey(l.queue, name)
+			err = c.promoteKey(queue, name)
 		default:
-			err = c.endEdges(l.queue, name, kind, after)
+			err = c.endEdges(queue, name, kind, after)
 		}
 		if err != nil {
 			return err
