@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
 )
@@ -36,18 +37,18 @@ func (s *Store) ReplaceArgs(r *driver.Record, args json.RawMessage) (body regist
 	if err != nil {
 		return registry.Body{}, err
 	}
-	err = errorOfPanic(func() error { return j.ReplaceArgs(args) })
+	err = contain.Panic(func() error { return j.ReplaceArgs(args) })
 	if err != nil {
 		return registry.Body{}, &amboy.InvalidJobError{JobID: r.JobID(), Field: "args", Value: string(args), Rule: fmt.Sprintf("must be the arguments of a job of type %q: %v", r.Type, err)}
 	}
 	form := s.formOf(r.Group)
-	made, err := registry.MakeJobInterchange(j, form.format)
+	made, err := registry.MakeJobInterchange(j, form.Format)
 	if err != nil {
 		return registry.Body{}, err
 	}
 	replaced := *r
 	replaced.Job, replaced.Result = made.Job, nil
-	err = form.seal(&replaced)
+	err = form.Seal(&replaced)
 	return replaced.Job, err
 }
 
@@ -56,7 +57,7 @@ func (s *Store) withArgs(r *driver.Record) (argsReplacer, error) {
 	if s.formOf == nil {
 		return nil, fmt.Errorf("%w: %w", ErrFixedArgs, ErrByReference)
 	}
-	j, err := s.formOf(r.Group).resolve(r)
+	j, err := s.formOf(r.Group).Resolve(r)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFixedArgs, err)
 	}
