@@ -216,7 +216,7 @@ func (i *inspector) keepDefinition(ctx context.Context, d scheduleDefinition, no
 	}
 	// The hint comes first, so that no definition is stored without one. A runner that reads it
 	// before the definition drops it, so it is stored again.
-	if err := keepHint(); err != nil {
+	if err = keepHint(); err != nil {
 		return false, err
 	}
 	isNew = true

@@ -216,7 +216,7 @@ func (r *ScheduleRunner) follow(ctx context.Context, hint scheduleHint, mayBeDon
 	}
 	var d scheduleDefinition
 	if found {
-		if err := json.Unmarshal(note.Value, &d); err != nil {
+		if err = json.Unmarshal(note.Value, &d); err != nil {
 			logUnreadableNote(ctx, note, err)
 			return nil
 		}
@@ -294,7 +294,7 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 		if d.Since.After(handled) {
 			handled = d.Since
 		}
-		if err = schedule.Skip(ctx, opened, d.Name, handled); err != nil {
+		if err := schedule.Skip(ctx, opened, d.Name, handled); err != nil {
 			return done, err
 		}
 	}
@@ -310,7 +310,7 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 		}
 		return j, makeErr
 	}
-	if err = s.Add(d.Name, ticks, makeJob, catchUpOf(d.Spec)); err != nil {
+	if err := s.Add(d.Name, ticks, makeJob, catchUpOf(d.Spec)); err != nil {
 		return done, err
 	}
 	_, err = s.PutDue(ctx) // it logs the error

@@ -91,7 +91,7 @@ func (c *Client) TriggerSchedule(ctx context.Context, queue, name, idempotencyKe
 	}
 	keyed := c.remote
 	if idempotencyKey != "" {
-		if err := api.CheckKey("idempotency_key", idempotencyKey); err != nil {
+		if err = api.CheckKey("idempotency_key", idempotencyKey); err != nil {
 			return management.Created{}, err
 		}
 		keyed.header = keyed.header.Clone()

@@ -100,11 +100,11 @@ func (g *guarded) ChangeSchedule(ctx context.Context, queue, name string, spec m
 		return management.StoredSchedule{}, err
 	}
 	if spec.Type != old.Type {
-		if err := g.ask(ctx, Access{Action: Schedule, Queue: queue, Type: spec.Type}); err != nil {
+		if err = g.ask(ctx, Access{Action: Schedule, Queue: queue, Type: spec.Type}); err != nil {
 			return management.StoredSchedule{}, err
 		}
 	}
-	if err := g.allowJobsOf(ctx, queue, spec); err != nil {
+	if err = g.allowJobsOf(ctx, queue, spec); err != nil {
 		return management.StoredSchedule{}, err
 	}
 	changed, err := manager.ChangeSchedule(g.withActor(ctx), queue, name, spec)
@@ -117,7 +117,7 @@ func (g *guarded) PauseSchedule(ctx context.Context, queue, name string, paused 
 		return management.StoredSchedule{}, err
 	}
 	if !paused {
-		if err := g.allowJobsOf(ctx, queue, found.ScheduleSpec); err != nil {
+		if err = g.allowJobsOf(ctx, queue, found.ScheduleSpec); err != nil {
 			return management.StoredSchedule{}, err
 		}
 	}
