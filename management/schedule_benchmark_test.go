@@ -83,8 +83,8 @@ func storeIdleSchedules(b *testing.B, group amboy.QueueGroup, s management.Sched
 	require.NoError(b, err)
 	store, _ := queue.StoreOfGroup(group)
 	for _, kind := range []string{"stored-schedule", "stored-schedule-hint"} {
-		notes, err := store.Admin().Notes(b.Context(), driver.NoteRequest{Kind: kind, Limit: 2})
-		require.NoError(b, err)
+		notes, readErr := store.Admin().Notes(b.Context(), driver.NoteRequest{Kind: kind, Limit: 2})
+		require.NoError(b, readErr)
 		require.Len(b, notes, 1)
 		for batch := range 100 {
 			var copies []driver.Note

@@ -216,7 +216,8 @@ func (i *inspector) keepDefinition(ctx context.Context, d scheduleDefinition, no
 	}
 	// The hint comes first, so that no definition is stored without one. A runner that reads it
 	// before the definition drops it, so it is stored again.
-	if err := keepHint(); err != nil {
+	err = keepHint()
+	if err != nil {
 		return false, err
 	}
 	isNew = true

@@ -216,7 +216,8 @@ func (r *ScheduleRunner) follow(ctx context.Context, hint scheduleHint, mayBeDon
 	}
 	var d scheduleDefinition
 	if found {
-		if err := json.Unmarshal(note.Value, &d); err != nil {
+		err = json.Unmarshal(note.Value, &d)
+		if err != nil {
 			logUnreadableNote(ctx, note, err)
 			return nil
 		}
@@ -294,7 +295,8 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 		if d.Since.After(handled) {
 			handled = d.Since
 		}
-		if err = schedule.Skip(ctx, opened, d.Name, handled); err != nil {
+		err = schedule.Skip(ctx, opened, d.Name, handled)
+		if err != nil {
 			return done, err
 		}
 	}
@@ -310,7 +312,8 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 		}
 		return j, makeErr
 	}
-	if err = s.Add(d.Name, ticks, makeJob, catchUpOf(d.Spec)); err != nil {
+	err = s.Add(d.Name, ticks, makeJob, catchUpOf(d.Spec))
+	if err != nil {
 		return done, err
 	}
 	_, err = s.PutDue(ctx) // it logs the error

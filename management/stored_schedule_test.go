@@ -261,17 +261,18 @@ func (w *scheduleWorld) runner() *management.ScheduleRunner {
 	return r
 }
 
-func (w *scheduleWorld) get(tenant, name string) management.StoredSchedule {
+// get returns the schedule that most tests have.
+func (w *scheduleWorld) get() management.StoredSchedule {
 	w.t.Helper()
-	s, err := w.inspector.StoredSchedule(w.t.Context(), tenant, name)
+	s, err := w.inspector.StoredSchedule(w.t.Context(), "acme", "report")
 	require.NoError(w.t, err)
 	return s
 }
 
-// jobs returns the IDs of all jobs of a tenant, sorted.
-func (w *scheduleWorld) jobs(tenant string) []string {
+// jobs returns the IDs of all jobs of the tenant acme, sorted.
+func (w *scheduleWorld) jobs() []string {
 	w.t.Helper()
-	found, err := w.inspector.FindJobs(w.t.Context(), management.JobFilter{Queues: []string{tenant}}, management.PageRequest{Limit: 1000})
+	found, err := w.inspector.FindJobs(w.t.Context(), management.JobFilter{Queues: []string{"acme"}}, management.PageRequest{Limit: 1000})
 	require.NoError(w.t, err)
 	ids := []string{}
 	for _, j := range found.Jobs {
@@ -281,11 +282,11 @@ func (w *scheduleWorld) jobs(tenant string) []string {
 	return ids
 }
 
-// ticks returns the IDs of the jobs of a schedule at minutes of the first hour of synctest.
-func ticks(name string, minutes ...int) []string {
+// ticks returns the IDs of the jobs of the schedule report at minutes of the first day of synctest.
+func ticks(minutes ...int) []string {
 	ids := []string{}
 	for _, m := range minutes {
-		ids = append(ids, schedule.TickID(name, time.Date(2000, 1, 1, 0, m, 0, 0, time.UTC)))
+		ids = append(ids, schedule.TickID("report", time.Date(2000, 1, 1, 0, m, 0, 0, time.UTC)))
 	}
 	slices.Sort(ids)
 	return ids
@@ -309,31 +310,31 @@ func TestStoredScheduleRuns(t *testing.T) {
 		require.ErrorIs(t, r.Start(t.Context()), amboy.ErrAlreadyStarted)
 		w.create("acme", "report", everyMinute())
 		time.Sleep(3*time.Minute + time.Second)
-		assert.Equal(t, ticks("report", 1, 2, 3), w.jobs("acme"))
-		s := w.get("acme", "report")
+		assert.Equal(t, ticks(1, 2, 3), w.jobs())
+		s := w.get()
 		require.Len(t, s.Runs, 3)
-		assert.Equal(t, ticks("report", 3)[0], s.Last.JobID)
+		assert.Equal(t, ticks(3)[0], s.Last.JobID)
 		assert.Empty(t, s.Error)
 		assert.WithinDuration(t, time.Now().Add(59*time.Second), s.Next, time.Second)
 
 		_, err := w.inspector.PauseSchedule(t.Context(), "acme", "report", true)
 		require.NoError(t, err)
 		time.Sleep(3 * time.Minute)
-		assert.Len(t, w.jobs("acme"), 3)
+		assert.Len(t, w.jobs(), 3)
 		_, err = w.inspector.PauseSchedule(t.Context(), "acme", "report", false)
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, ticks("report", 1, 2, 3, 7, 8), w.jobs("acme"), "ticks of the pause are not caught up with")
+		assert.Equal(t, ticks(1, 2, 3, 7, 8), w.jobs(), "ticks of the pause are not caught up with")
 
 		spec := everyMinute()
 		spec.Cron = "*/10 * * * *"
 		_, err = w.inspector.ChangeSchedule(t.Context(), "acme", "report", spec)
 		require.NoError(t, err)
 		time.Sleep(13 * time.Minute)
-		assert.Equal(t, ticks("report", 1, 2, 3, 7, 8, 10, 20), w.jobs("acme"))
+		assert.Equal(t, ticks(1, 2, 3, 7, 8, 10, 20), w.jobs())
 		require.NoError(t, w.inspector.DeleteSchedule(t.Context(), "acme", "report"))
 		time.Sleep(20 * time.Minute)
-		assert.Len(t, w.jobs("acme"), 7)
+		assert.Len(t, w.jobs(), 7)
 		assert.Zero(t, notesOf(t, w.group, "stored-schedule", "stored-schedule-hint", "stored-schedule-state"), "nothing is left behind")
 	})
 }
@@ -376,11 +377,11 @@ func TestMissedTicksOfAStoredSchedule(t *testing.T) {
 				late := w.runner()
 				_, err = late.PutDue(t.Context())
 				require.NoError(t, err)
-				assert.Equal(t, catchUp == schedule.CatchUpNone, w.get("acme", "report").Last.Missed)
+				assert.Equal(t, catchUp == schedule.CatchUpNone, w.get().Last.Missed)
 				time.Sleep(5 * time.Minute)
 				_, err = late.PutDue(t.Context())
 				require.NoError(t, err)
-				assert.Equal(t, ticks("report", want...), w.jobs("acme"))
+				assert.Equal(t, ticks(want...), w.jobs())
 			})
 		})
 	}
@@ -399,12 +400,12 @@ func TestStoredScheduleOfADrainingQueue(t *testing.T) {
 		defer r.Close()
 		require.NoError(t, amboy.Drain(t.Context(), q))
 		time.Sleep(5*time.Minute + 30*time.Second)
-		assert.Empty(t, w.jobs("acme"))
-		assert.Contains(t, w.get("acme", "report").Error, "draining")
+		assert.Empty(t, w.jobs())
+		assert.Contains(t, w.get().Error, "draining")
 		require.NoError(t, amboy.Resume(t.Context(), q))
 		time.Sleep(time.Minute)
-		assert.Equal(t, ticks("report", 1, 2, 3, 4, 5, 6), w.jobs("acme"))
-		assert.Empty(t, w.get("acme", "report").Error)
+		assert.Equal(t, ticks(1, 2, 3, 4, 5, 6), w.jobs())
+		assert.Empty(t, w.get().Error)
 	})
 }
 
@@ -441,7 +442,7 @@ func TestStoredScheduleOfAPrunedQueue(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		wanted := map[string]int{}
-		for _, id := range ticks("report", 10, 20, 30, 40) {
+		for _, id := range ticks(10, 20, 30, 40) {
 			wanted[id] = 1
 		}
 		assert.Equal(t, wanted, ran)
@@ -486,17 +487,17 @@ func TestStoredScheduleOfATypeThatOnlyANewProcessKnows(t *testing.T) {
 		time.Sleep(61 * time.Second)
 		_, err = r.PutDue(t.Context())
 		require.NoError(t, err)
-		assert.Empty(t, w.get("acme", "report").Error, "another process may know it")
+		assert.Empty(t, w.get().Error, "another process may know it")
 		time.Sleep(30 * time.Second)
 		_, err = r.PutDue(t.Context())
 		require.NoError(t, err)
-		assert.Contains(t, w.get("acme", "report").Error, newType)
+		assert.Contains(t, w.get().Error, newType)
 		registry.AddJobType(newType, func() amboy.Job { return newTask("", newType) })
 		time.Sleep(2 * time.Second)
 		_, err = r.PutDue(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, ticks("report", 1), w.jobs("acme"))
-		assert.Empty(t, w.get("acme", "report").Error)
+		assert.Equal(t, ticks(1), w.jobs())
+		assert.Empty(t, w.get().Error)
 	})
 }
 
@@ -518,7 +519,7 @@ func TestAnUnreadableScheduleDoesNotStopOthers(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, err = w.runner().PutDue(t.Context())
 		require.NoError(t, err)
-		assert.Len(t, w.jobs("acme"), all-1)
+		assert.Len(t, w.jobs(), all-1)
 	})
 }
 

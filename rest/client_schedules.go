@@ -91,7 +91,8 @@ func (c *Client) TriggerSchedule(ctx context.Context, queue, name, idempotencyKe
 	}
 	keyed := c.remote
 	if idempotencyKey != "" {
-		if err := api.CheckKey("idempotency_key", idempotencyKey); err != nil {
+		err = api.CheckKey("idempotency_key", idempotencyKey)
+		if err != nil {
 			return management.Created{}, err
 		}
 		keyed.header = keyed.header.Clone()

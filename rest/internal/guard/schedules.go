@@ -100,11 +100,13 @@ func (g *guarded) ChangeSchedule(ctx context.Context, queue, name string, spec m
 		return management.StoredSchedule{}, err
 	}
 	if spec.Type != old.Type {
-		if err := g.ask(ctx, Access{Action: Schedule, Queue: queue, Type: spec.Type}); err != nil {
+		err = g.ask(ctx, Access{Action: Schedule, Queue: queue, Type: spec.Type})
+		if err != nil {
 			return management.StoredSchedule{}, err
 		}
 	}
-	if err := g.allowJobsOf(ctx, queue, spec); err != nil {
+	err = g.allowJobsOf(ctx, queue, spec)
+	if err != nil {
 		return management.StoredSchedule{}, err
 	}
 	changed, err := manager.ChangeSchedule(g.withActor(ctx), queue, name, spec)
@@ -117,7 +119,8 @@ func (g *guarded) PauseSchedule(ctx context.Context, queue, name string, paused 
 		return management.StoredSchedule{}, err
 	}
 	if !paused {
-		if err := g.allowJobsOf(ctx, queue, found.ScheduleSpec); err != nil {
+		err = g.allowJobsOf(ctx, queue, found.ScheduleSpec)
+		if err != nil {
 			return management.StoredSchedule{}, err
 		}
 	}
