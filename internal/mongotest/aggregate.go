@@ -109,10 +109,6 @@ func (s *Server) aggregate(req *request) (bson.D, error) {
 	if args.Cursor == nil {
 		return nil, errorf(codeFailedToParse, "The 'cursor' option is required, except for aggregate with the explain argument")
 	}
-	name, ok := args.Aggregate.(string)
-	if !ok {
-		return nil, errorf(codeInvalidNamespace, "mongotest aggregates collections only, not %s", show(args.Aggregate))
-	}
 	var list bson.A
 	for _, raw := range args.Pipeline {
 		doc, err := decodeDocument(raw)
@@ -121,12 +117,20 @@ func (s *Server) aggregate(req *request) (bson.D, error) {
 		}
 		list = append(list, doc)
 	}
+	isStream := len(list) > 0 && rank(field(list[0].(bson.D), "$changeStream")) != rankUndefined
+	name, ok := args.Aggregate.(string)
+	switch {
+	case !ok && isStream:
+		return s.watch(req, &changeStream{db: req.generic.DB}, list, args.Cursor.BatchSize)
+	case !ok:
+		return nil, errorf(codeInvalidNamespace, "mongotest aggregates collections only, not %s", show(args.Aggregate))
+	}
 	c, err := s.existing(req, name)
 	if err != nil {
 		return nil, err
 	}
-	if len(list) > 0 && rank(field(list[0].(bson.D), "$changeStream")) != rankUndefined {
-		return s.watch(req, c, list, args.Cursor.BatchSize)
+	if isStream {
+		return s.watch(req, &changeStream{db: c.db, name: c.name}, list, args.Cursor.BatchSize)
 	}
 	read, err := s.pipe(req, c, list, args.Hint)
 	if err != nil {

@@ -106,16 +106,21 @@ func compareFields(prefix string, before, after bson.D, updated *bson.D, removed
 	}
 }
 
-// changeStream is the cursor of a change stream on a collection.
+// changeStream is the cursor of a change stream on a collection, or on a database.
 type changeStream struct {
-	db, name string
-	position int // the number of events of the server that it has passed
+	db, name string // name is empty for a database
+	position int    // the number of events of the server that it has passed
 	lookup   bool
 	closed   bool // by an invalidate event
 	pipeline []stage
 }
 
-func (c *changeStream) namespace() string { return c.db + "." + c.name }
+func (c *changeStream) namespace() string {
+	if c.name == "" {
+		return c.db + ".$cmd.aggregate"
+	}
+	return c.db + "." + c.name
+}
 
 func (c *changeStream) token() bson.D { return resumeToken(c.position) }
 
@@ -139,7 +144,7 @@ func parseToken(token bson.Raw) (int, error) {
 
 // watch opens a change stream. See
 // https://www.mongodb.com/docs/manual/reference/operator/aggregation/changeStream/.
-func (s *Server) watch(req *request, c *collection, list bson.A, batchSize *int64) (bson.D, error) {
+func (s *Server) watch(req *request, stream *changeStream, list bson.A, batchSize *int64) (bson.D, error) {
 	if s.options.Standalone {
 		return nil, errorf(codeChangeStreamNeedsRS, "The $changeStream stage is only supported on replica sets")
 	}
@@ -155,7 +160,6 @@ func (s *Server) watch(req *request, c *collection, list bson.A, batchSize *int6
 	if err != nil {
 		return nil, err
 	}
-	stream := &changeStream{db: c.db, name: c.name}
 	switch args.FullDocument {
 	case "", "default":
 	case "updateLookup":
@@ -249,11 +253,11 @@ func (c *changeStream) next(s *Server, size int64) ([]bson.Raw, bool, error) {
 			break
 		}
 		c.position++
-		if e.db != c.db || e.name != c.name {
+		if e.db != c.db || c.name != "" && e.name != c.name {
 			continue
 		}
 		docs := []bson.D{e.document(c.position, c.lookup)}
-		if e.kind == "drop" {
+		if e.kind == "drop" && c.name != "" {
 			docs = append(docs, e.invalidate(c.position))
 			c.closed = true
 		}

@@ -68,6 +68,23 @@ func TestChangeEvents(t *testing.T) {
 	assert.NoError(t, stream.Err())
 }
 
+// A stream on a database shows the events of all of its collections, and goes on when one is
+// dropped. https://www.mongodb.com/docs/manual/changeStreams/#watch-collection--database--or-deployment
+func TestStreamsOfADatabase(t *testing.T) {
+	c := jobs(t)
+	other := c.Database().Collection("other")
+	stream, err := c.Database().Watch(t.Context(), mongo.Pipeline{parse(t, `{"$match": {"ns.coll": {"$ne": "left out"}}}`)})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, stream.Close(context.Background())) })
+	insert(t, c, `{"_id": 1}`)
+	require.NoError(t, c.Drop(t.Context()))
+	insert(t, c.Database().Collection("left out"), `{"_id": 2}`)
+	insert(t, other, `{"_id": 3}`)
+	assert.JSONEq(t, `{"operationType":"insert","fullDocument":{"_id":1},"documentKey":{"_id":1}}`, next(t, stream))
+	assert.JSONEq(t, `{"operationType":"drop"}`, next(t, stream))
+	assert.JSONEq(t, `{"operationType":"insert","fullDocument":{"_id":3},"documentKey":{"_id":3}}`, next(t, stream))
+}
+
 // A stream wakes for an event that comes while it waits, not at the end of the
 // wait. https://www.mongodb.com/docs/manual/reference/command/getMore/
 func TestStreamsWake(t *testing.T) {

@@ -42,6 +42,7 @@ const (
 	codeInvalidResumeToken      = 260
 	codeNotInTransaction        = 263
 	codeHistoryLost             = 286
+	codeQueryExceededMemory     = 292
 	codeNotWritablePrimary      = 10107
 	codeDuplicateKey            = 11000
 	codeRoleChanged             = 11602
@@ -58,6 +59,7 @@ const (
 var codeNames = map[int32]string{
 	codeBadValue:                "BadValue",
 	6:                           "HostUnreachable",
+	codeQueryExceededMemory:     "QueryExceededMemoryLimitNoDiskUseAllowed",
 	7:                           "HostNotFound",
 	codeFailedToParse:           "FailedToParse",
 	codeTypeMismatch:            "TypeMismatch",

@@ -100,7 +100,25 @@ func (c *collection) find(tx *transaction, sel selection) ([]match, error) {
 	}
 	found := c.run(tx, q, p, enough)
 	sortStable(found, order, func(m match) bson.D { return m.doc.fields })
+	if len(order) > 0 && !p.ordered {
+		err = checkSort(found[:min(enough, int64(len(found)))], c.sortMemory)
+	}
+	if err != nil {
+		return nil, err
+	}
 	return found[min(sel.skip, int64(len(found))):min(enough, int64(len(found)))], nil
+}
+
+// checkSort refuses a sort that has to keep too much.
+func checkSort(kept []match, most int) error {
+	size := 0
+	for _, m := range kept {
+		size += len(m.doc.raw)
+	}
+	if size > most {
+		return errorf(codeQueryExceededMemory, "Executor error during find command :: caused by :: Sort exceeded memory limit of %d bytes, but did not opt in to external sorting.", most)
+	}
+	return nil
 }
 
 // run returns the documents of a plan that a query matches. If they come in order, it

@@ -1,8 +1,6 @@
 package mongotest
 
 import (
-	"time"
-
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
@@ -46,7 +44,7 @@ func (s *Server) hello(req *request) (bson.D, error) {
 		{Key: "maxBsonObjectSize", Value: int32(maxDocumentSize)},
 		{Key: "maxMessageSizeBytes", Value: int32(maxMessageSize)},
 		{Key: "maxWriteBatchSize", Value: int32(maxWriteBatch)},
-		{Key: "localTime", Value: primitive.NewDateTimeFromTime(time.Now())},
+		{Key: "localTime", Value: primitive.NewDateTimeFromTime(s.localTime())},
 		{Key: "logicalSessionTimeoutMinutes", Value: int32(30)},
 		{Key: "minWireVersion", Value: int32(0)},
 		{Key: "maxWireVersion", Value: s.options.WireVersion},

@@ -50,6 +50,12 @@ type Options struct {
 	TransactionLifetime time.Duration
 	// WireVersion is the highest version of the wire protocol. Default: that of MongoDB 7.0.
 	WireVersion int32
+	// SortMemory is how many bytes of documents a sort may keep that no index provides.
+	// Default: 100 MiB, as on a server. See
+	// https://www.mongodb.com/docs/manual/reference/limits/#mongodb-limit-Sort-Operations.
+	SortMemory int
+	// ClockAhead is by how much the time that hello shows is ahead of the clock of the test.
+	ClockAhead time.Duration
 }
 
 // Server is a MongoDB server in the process of the test. All its methods are
@@ -89,6 +95,9 @@ type Server struct {
 	changed     chan struct{} // closed and replaced when an event is added
 }
 
+// localTime returns the time that hello shows.
+func (s *Server) localTime() time.Time { return time.Now().Add(s.options.ClockAhead) }
+
 // New starts a server.
 func New(opts Options) (*Server, error) {
 	if opts.TransactionLifetime < 0 {
@@ -99,6 +108,9 @@ func New(opts Options) (*Server, error) {
 	}
 	if opts.WireVersion == 0 {
 		opts.WireVersion = maxWireVersion
+	}
+	if opts.SortMemory == 0 {
+		opts.SortMemory = 100 << 20
 	}
 	s := &Server{
 		options:     opts,

@@ -91,7 +91,8 @@ type collection struct {
 	// building are the indexes whose builds wait for other members.
 	building []*index
 	// costs are those of the whole server.
-	costs *costs
+	costs      *costs
+	sortMemory int
 }
 
 func (c *collection) namespace() string { return c.db + "." + c.name }
@@ -104,7 +105,7 @@ func (s *Server) collection(req *request, name string) (*collection, error) {
 	}
 	c, ok := s.collections[namespace]
 	if !ok {
-		c = &collection{db: req.generic.DB, name: name, costs: s.costs}
+		c = &collection{db: req.generic.DB, name: name, costs: s.costs, sortMemory: s.options.SortMemory}
 		c.indexes = []*index{newIDIndex()}
 		s.collections[namespace] = c
 	}
@@ -121,7 +122,7 @@ func (s *Server) existing(req *request, name string) (*collection, error) {
 	if c, ok := s.collections[namespace]; ok {
 		return c, nil
 	}
-	return &collection{db: req.generic.DB, name: name, costs: s.costs}, nil
+	return &collection{db: req.generic.DB, name: name, costs: s.costs, sortMemory: s.options.SortMemory}, nil
 }
 
 // change is one write of a transaction, as change streams report it.
