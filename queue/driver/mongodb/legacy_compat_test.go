@@ -376,6 +376,68 @@ func TestJobSavedByLegacyProcess(t *testing.T) {
 	})
 }
 
+// The rows of the table "Beside the legacy library" in docs/guides/use-mongodb.md.
+func TestWhatALegacyProcessIgnoresAndLoses(t *testing.T) {
+	inserted := func(s *legacyTest, id string, change func(r *driver.Record)) {
+		r := plainRecord(id, func(r *driver.Record) { r.Group, r.Name = "", id }, change)
+		errs, err := s.Insert(s.Context(), []*driver.Record{r})
+		require.NoError(s, err)
+		require.NoError(s, errs[0])
+	}
+	act := func(s *legacyTest, action driver.Action) {
+		acted, err := s.Act(s.Context(), driver.ActRequest{Action: action, Limit: 10})
+		require.NoError(s, err)
+		require.Equal(s, 1, acted.Done)
+	}
+	for name, test := range map[string]func(s *legacyTest){
+		"runs a job before the jobs that it depends on": func(s *legacyTest) {
+			s.insertOne("target", nil)
+			s.insertOne("job", func(j *job.ShellJob) { require.NoError(s, j.Dependency().AddEdge("target")) })
+			assert.True(s, s.legacy.claim("job"))
+		},
+		"runs a parked job": func(s *legacyTest) {
+			inserted(s, "job", func(*driver.Record) {})
+			act(s, driver.Action{Kind: driver.Park})
+			assert.True(s, s.legacy.claim("job"))
+		},
+		"runs a job of a paused queue": func(s *legacyTest) {
+			inserted(s, "job", func(*driver.Record) {})
+			_, err := s.Control(s.Context(), "", driver.ControlChange{Paused: new(true)})
+			require.NoError(s, err)
+			assert.True(s, s.legacy.claim("job"))
+		},
+		"keeps a unique key while it runs the job": func(s *legacyTest) {
+			inserted(s, "job", func(r *driver.Record) { r.UniqueKey = "key" })
+			require.True(s, s.legacy.claim("job"))
+			r := plainRecord("other", func(r *driver.Record) { r.Group, r.Name, r.UniqueKey = "", "other", "key" })
+			errs, err := s.Insert(s.Context(), []*driver.Record{r})
+			require.NoError(s, err)
+			assert.Error(s, errs[0])
+		},
+		"loses tags, metadata and priority": func(s *legacyTest) {
+			inserted(s, "job", func(r *driver.Record) {
+				r.Tags, r.Metadata, r.Priority = []string{"tag"}, map[string]string{"k": "v"}, 3
+			})
+			require.True(s, s.legacy.claim("job"))
+			require.True(s, s.legacy.end("job", false))
+			r, err := s.Get(s.Context(), "", "job")
+			require.NoError(s, err)
+			assert.Empty(s, r.Tags)
+			assert.Empty(s, r.Metadata)
+			assert.Zero(s, r.Priority)
+		},
+		"does not end a canceled job early": func(s *legacyTest) {
+			inserted(s, "job", func(*driver.Record) {})
+			require.True(s, s.legacy.claim("job"))
+			act(s, driver.Action{Kind: driver.Cancel})
+			require.True(s, s.legacy.end("job", false))
+			assert.Equal(s, amboy.StateSucceeded, s.state("job"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) { withLegacyProcess(t, test) })
+	}
+}
+
 func TestAttemptsOfLegacyProcess(t *testing.T) {
 	withLegacyProcess(t, func(s *legacyTest) {
 		s.legacy.insert("attempt-0.job", nil)
