@@ -12,6 +12,14 @@ type Examiner interface {
 	Examine(ctx context.Context) (Condition, error)
 }
 
+// IdleProber is implemented by a Driver that finds out that a queue is idle for less than its
+// Stats cost.
+type IdleProber interface {
+	// IsIdle reports whether no record of a queue is pending, running or retrying, as
+	// QueueStats.IsIdle does.
+	IsIdle(ctx context.Context, queue string) (bool, error)
+}
+
 // Condition is the condition of a store.
 type Condition struct {
 	// SharesClock is true if all processes on the store use the clock of one machine.

@@ -22,6 +22,16 @@ type Change struct {
 	Queue      string
 }
 
+// ClaimSubscriber is implemented by a Driver that saves work if it does not have to notify of all
+// changes by other processes.
+type ClaimSubscriber interface {
+	// SubscribeToClaimable is Subscribe for a subscriber that waits for something to claim, or
+	// for requests to cancel what it runs. It may not be notified of other changes by other
+	// processes, and while all claims return as much as they ask for, of none but requests to
+	// cancel and changes of controls.
+	SubscribeToClaimable(notify func(Change)) (cancel func())
+}
+
 // Anywhere is a change after which there may be something new to claim in any queue.
 var Anywhere = Change{MayClaim: true}
 

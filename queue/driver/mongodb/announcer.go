@@ -8,6 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // unclaimed is how long a document that became ready through a freed scope is left to
@@ -98,6 +100,7 @@ func (d *Driver) announceReady(ctx context.Context, due []readied) {
 			SetUpdate(field("$set", field("rev", d.revs.next())))
 	}
 	_, err := d.jobs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	d.tellPeers(driver.Anywhere)
 	if err != nil {
 		d.leaveToSweep(ctx, "notifying other processes of ready jobs", err)
 	}

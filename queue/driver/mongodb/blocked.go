@@ -61,6 +61,13 @@ func remaining(all map[key]time.Duration, now time.Duration) map[key]bool {
 	return left
 }
 
+// any reports whether anything is left alone.
+func (a *avoided) any() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.docs)+len(a.scopes) > 0
+}
+
 // clear ends the waits: a transaction was committed, perhaps that one.
 func (a *avoided) clear() {
 	a.mu.Lock()

@@ -157,6 +157,9 @@ func (c *change) doubtful() []*try {
 func (d *Driver) apply(ctx context.Context, changes []*change) error {
 	err := d.write(ctx, changes)
 	d.follow(ctx, changes)
+	if errors.Is(err, driver.ErrOutcomeUnknown) {
+		d.tellPeers(driver.Anywhere) // some may have been made, which no event shows them
+	}
 	return err
 }
 
@@ -570,12 +573,15 @@ const (
 	plainRevision kindOfRevision = iota
 	quietRevision
 	finalRevision
+	unsettledRevision
 )
 
 func (m *model) revision() kindOfRevision {
 	switch {
 	case m.change.quiet:
 		return quietRevision
+	case m.change.ends && m.next.final() && (m.next.Settle || len(m.change.before.Scopes) > 0):
+		return unsettledRevision
 	case m.change.ends && m.next.final():
 		return finalRevision
 	default:
@@ -590,6 +596,8 @@ func (w *writing) revision(m *model) int64 {
 		return w.revs.nextQuiet()
 	case finalRevision:
 		return w.revs.next() + endedRevision
+	case unsettledRevision:
+		return w.revs.next() + leftRevision
 	default:
 		return w.revs.next()
 	}

@@ -39,6 +39,13 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 		return driver.Claimed{}, err
 	}
 	defer leave()
+	d.beginClaim(plain(ctx))
+	claimed, err := d.claim(ctx, req)
+	d.endClaim(req, claimed.Records, err) //nolint:contextcheck // The change stream outlasts the claim.
+	return claimed, err
+}
+
+func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	c := &claim{
 		Driver: d, req: req, except: newKindSet(req.Except),
 		room: map[string]int{}, left: map[string]int{}, taken: map[key]bool{},
@@ -49,7 +56,7 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 			d.sweeper.sweepLegacy() // the legacy library may have left documents in it
 		}
 	}
-	err = c.run(plain(ctx))
+	err := c.run(plain(ctx))
 	if err != nil {
 		d.uncertain.add(c.given...)
 		return driver.Claimed{}, fmt.Errorf("claiming %d records: %w", req.Limit, err)
@@ -135,7 +142,7 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	l := &claimQuery{
-		Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, except: c.except,
+		Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, wanted: map[string]int{}, except: c.except,
 		rooms: c.typeRooms,
 	}
 	l.req.Limit -= c.ready

@@ -52,7 +52,9 @@ type claimQuery struct {
 	asked  []string // the queues whose candidates are queried
 	// windows are the numbers of candidates to query, by queue.
 	windows map[string]int
-	except  kindSet
+	// wanted are the numbers of records that may be claimed, by queue.
+	wanted map[string]int
+	except kindSet
 	// rooms are what the limits of types leave, by queue that has some.
 	rooms map[string]*typelimit.Room
 	// avoids are the numbers of documents to leave alone, by queue.
@@ -211,6 +213,7 @@ func (l *claimQuery) candidates(demands []driver.Demand, most int) []branch {
 		if l.limits.isStopped(demand.Queue) {
 			continue
 		}
+		l.wanted[demand.Queue] = n + l.avoids[demand.Queue]
 		l.windows[demand.Queue] = max(n*l.factor, l.opts.ClaimWindow) + l.avoids[demand.Queue]
 		if len(l.except) > 0 || l.rooms[demand.Queue] != nil {
 			branches = append(branches, l.candidatesOfKinds(demand.Queue)...)
@@ -235,7 +238,8 @@ func (l *claimQuery) first(queue string, which bson.D) bson.A {
 		bson.D{{Key: "$sort", Value: inRank}},
 		bson.D{{Key: "$limit", Value: l.windows[queue]}},
 	}
-	if l.factor > 1 {
+	if l.windows[queue] > l.wanted[queue] {
+		// Most bodies would not be used.
 		stages = append(stages, bson.D{{Key: "$project", Value: withoutJob}})
 	}
 	return append(stages, project("ready", "$$ROOT"))

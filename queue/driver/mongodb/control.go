@@ -98,7 +98,7 @@ func (d *Driver) writeControl(ctx context.Context, queue string, change driver.C
 	if err != nil {
 		return stored, err
 	}
-	d.subscribers.Notify(driver.Anywhere)
+	d.tell(driver.Anywhere)
 	if change.NoRate {
 		err = d.dropBucket(ctx, rateKey(queue))
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -17,18 +18,27 @@ import (
 )
 
 // drainBarrier keeps records out of draining queues without an extra command per Insert. Each
-// process on a store is a member of the barrier, and knows which queues are draining
-// because it watches the control documents. The process that drains a queue waits until
+// process that inserts is a member of the barrier, and knows which queues are draining
+// because it follows the control documents, by its change stream or by reading them
+// regularly. The process that drains a queue waits until
 // each member has answered. A member answers when it knows of the drain and all of its
 // inserts into the queue have ended. So nothing is inserted into the queue from then on.
 type drainBarrier struct {
 	control *mongo.Collection
-	id      string // of this member
-	poll    time.Duration
+	id      string        // of this member
+	every   time.Duration // how often to read them without a change stream
+	// listens is true once a change stream shows the control documents.
+	listens atomic.Bool
 
-	mu     sync.Mutex
-	queues map[string]*drainState
-	seen   chan struct{} // closed and replaced after each control document that was read
+	// joining has one element, which is taken to join and to leave.
+	joining chan struct{}
+
+	mu       sync.Mutex
+	joined   time.Time // zero if this process is no member
+	inserted time.Time // when the last insert began
+	inserts  int       // in progress
+	queues   map[string]*drainState
+	seen     chan struct{} // closed and replaced after each control document that was read
 }
 
 // drainState is what a member knows of a queue.
@@ -44,46 +54,145 @@ type drainState struct {
 // the member as dead.
 const memberTimeout = 5 * time.Second
 
+const (
+	// rejoinEvery is how often a member shows that it lives, and deadAfter how long it must not
+	// have done so before another one removes it.
+	rejoinEvery = time.Hour
+	deadAfter   = 3 * time.Hour
+	// idleAfter is how long a process that has no change stream remains a member without
+	// an insert.
+	idleAfter = 10 * time.Second
+)
+
 const memberPrefix = "member/"
 
 func newDrainBarrier(control *mongo.Collection, poll time.Duration) *drainBarrier {
 	return &drainBarrier{
 		control: control,
 		id:      memberPrefix + primitive.NewObjectID().Hex(),
-		poll:    poll,
+		every:   poll,
+		joining: make(chan struct{}, 1),
 		queues:  map[string]*drainState{},
 		seen:    make(chan struct{}),
 	}
 }
 
-// join makes the process a member.
+// exclusively calls a function that joins or leaves while no other one does.
+func (g *drainBarrier) exclusively(ctx context.Context, call func() error) error {
+	select {
+	case g.joining <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-g.joining }()
+	return call()
+}
+
+func (g *drainBarrier) isMember() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.joined.IsZero()
+}
+
+// join makes the process a member, and removes members that have been dead for long.
 func (g *drainBarrier) join(ctx context.Context) error {
-	_, err := g.control.UpdateOne(ctx, field("_id", g.id), bson.D{{Key: "$currentDate", Value: field("since", true)}}, options.Update().SetUpsert(true))
+	return g.exclusively(ctx, func() error {
+		if g.isMember() {
+			return nil // another call joined
+		}
+		return g.register(ctx)
+	})
+}
+
+func (g *drainBarrier) register(ctx context.Context) error {
+	isDead := field("$expr", field("$lt", bson.A{"$since", field("$subtract", bson.A{serverNow, deadAfter.Milliseconds()})}))
+	_, err := g.control.BulkWrite(ctx, []mongo.WriteModel{
+		mongo.NewUpdateOneModel().SetFilter(field("_id", g.id)).SetUpsert(true).
+			SetUpdate(bson.D{{Key: "$currentDate", Value: field("since", true)}}),
+		mongo.NewDeleteManyModel().SetFilter(all(field("_id", withPrefix(memberPrefix)), exists("since"), isDead)),
+	}, options.BulkWrite().SetOrdered(false))
 	if err != nil {
 		return fmt.Errorf("registering this process for drains: %w", err)
+	}
+	docs, err := g.read(ctx, field("draining", true))
+	if err != nil {
+		return fmt.Errorf("querying draining queues: %w", err)
+	}
+	for _, doc := range docs {
+		err = g.observe(ctx, doc)
+		if err != nil {
+			return err
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.joined = time.Now()
+	return nil
+}
+
+// leave deregisters the process, if it is a member and the condition holds.
+func (g *drainBarrier) leave(ctx context.Context, condition func() bool) error {
+	return g.exclusively(ctx, func() error {
+		g.mu.Lock()
+		leaves := !g.joined.IsZero() && condition()
+		if leaves {
+			g.joined = time.Time{}
+		}
+		g.mu.Unlock()
+		if !leaves {
+			return nil
+		}
+		if _, err := g.control.DeleteOne(ctx, field("_id", g.id)); err != nil {
+			return fmt.Errorf("deregistering this process: %w", err)
+		}
+		return nil
+	})
+}
+
+// listen is called when the change stream was opened. It reads what was missed before, or makes
+// this process a member, which inserts would have to do otherwise.
+func (g *drainBarrier) listen(ctx context.Context) error {
+	if g.isMember() {
+		return g.refresh(ctx)
+	}
+	return g.join(ctx)
+}
+
+// poll is called regularly. Without a change stream it reads which queues are draining, and
+// deregisters the process if it has not inserted anything for a while.
+func (g *drainBarrier) poll(ctx context.Context) error {
+	g.mu.Lock()
+	joined := g.joined
+	g.mu.Unlock()
+	switch {
+	case joined.IsZero():
+		return nil
+	case time.Since(joined) > rejoinEvery:
+		return g.exclusively(ctx, func() error { return g.register(ctx) })
+	case g.listens.Load():
+		return nil
+	}
+	err := g.leave(ctx, func() bool { return g.inserts == 0 && time.Since(g.inserted) > idleAfter })
+	if err != nil || !g.isMember() {
+		return err
 	}
 	return g.refresh(ctx)
 }
 
-// leave deregisters the process.
-func (g *drainBarrier) leave(ctx context.Context) error {
-	if _, err := g.control.DeleteOne(ctx, field("_id", g.id)); err != nil {
-		return fmt.Errorf("deregistering this process: %w", err)
-	}
-	return nil
-}
-
-// refresh reads which queues are draining. It joins again if another process removed this
-// one as dead.
+// refresh reads which queues are draining, if this process is a member. It joins again if
+// another process removed this one as dead.
 func (g *drainBarrier) refresh(ctx context.Context) error {
+	if !g.isMember() {
+		return nil
+	}
 	docs, err := g.read(ctx, either(field("draining", true), field("_id", g.id)))
 	if err != nil {
 		return fmt.Errorf("querying draining queues: %w", err)
 	}
-	isMember := false
+	registered := false
 	for _, doc := range docs {
 		if doc.ID == g.id {
-			isMember = true
+			registered = true
 			continue
 		}
 		err = g.observe(ctx, doc)
@@ -91,10 +200,15 @@ func (g *drainBarrier) refresh(ctx context.Context) error {
 			return err
 		}
 	}
-	if !isMember {
-		return g.join(ctx)
+	if registered {
+		return nil
 	}
-	return nil
+	return g.exclusively(ctx, func() error {
+		if !g.isMember() {
+			return nil // it has left meanwhile
+		}
+		return g.register(ctx)
+	})
 }
 
 func (g *drainBarrier) read(ctx context.Context, filter bson.D) (docs []controlDocument, err error) {
@@ -165,9 +279,18 @@ func (g *drainBarrier) queue(name string) *drainState {
 // believes that, it first asks the server.
 func (g *drainBarrier) enter(ctx context.Context, queue string) (leave func(), err error) {
 	for {
-		leave = g.tryEnter(queue)
+		if !g.isMember() {
+			err = g.join(ctx)
+			if err != nil {
+				return nil, err
+			}
+		}
+		leave, isMember := g.tryEnter(queue)
 		if leave != nil {
 			return leave, nil
+		}
+		if !isMember {
+			continue // it has left meanwhile
 		}
 		docs, err := g.read(ctx, field("_id", controlKey(queue)))
 		if err != nil {
@@ -184,23 +307,26 @@ func (g *drainBarrier) enter(ctx context.Context, queue string) (leave func(), e
 	}
 }
 
-func (g *drainBarrier) tryEnter(queue string) (leave func()) {
+func (g *drainBarrier) tryEnter(queue string) (leave func(), isMember bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.queue(queue)
-	if q.drained {
-		return nil
+	if q.drained || g.joined.IsZero() {
+		return nil, !g.joined.IsZero()
 	}
 	q.inserts++
+	g.inserts++
+	g.inserted = time.Now()
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		g.inserts--
 		q.inserts--
 		if q.inserts == 0 && q.idle != nil {
 			close(q.idle)
 			q.idle = nil
 		}
-	}
+	}, true
 }
 
 // awaitInserts waits until the inserts into a queue that are in progress have ended.
@@ -229,7 +355,7 @@ func (g *drainBarrier) awaitInserts(ctx context.Context, queue string) error {
 func (g *drainBarrier) awaitAnswers(ctx context.Context, drained controlDocument) error {
 	patience := time.NewTimer(memberTimeout)
 	defer patience.Stop()
-	poll := time.NewTicker(g.poll)
+	poll := time.NewTicker(g.every)
 	defer poll.Stop()
 	for {
 		seen := g.nextSeen()

@@ -83,7 +83,7 @@ func TestProcessRemovedAsDeadJoinsAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStoreOf(t, opts)
-				s.open()
+				insert(t, s.open(), newRecord(t, "q", "a"))
 				control := s.client.Database(s.db).Collection("work.group.control")
 				members := bson.D{{Key: "_id", Value: bson.D{{Key: "$regex", Value: "^member/"}}}}
 				n, err := control.DeleteMany(t.Context(), members)
@@ -102,6 +102,7 @@ func TestProcessRemovedAsDeadJoinsAgain(t *testing.T) {
 func TestMembershipEndsWithTheDriver(t *testing.T) {
 	s := newStore(t)
 	d, other := s.open(), s.open()
+	insert(t, other, newRecord(t, "q", "a"))
 	require.NoError(t, other.Close(t.Context()))
 	begin := time.Now()
 	require.NoError(t, drain(t.Context(), d, true))

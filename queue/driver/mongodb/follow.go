@@ -48,7 +48,7 @@ func (d *Driver) arrangeNow(ctx context.Context, scopes scopeSet, heard bool, ne
 		if readied {
 			news = news.With(driver.InQueuesOf(slices.Collect(maps.Keys(scopes)), func(queue string) string { return queue }))
 		}
-		d.subscribers.Notify(news)
+		d.tell(news)
 	}
 }
 
@@ -63,7 +63,7 @@ func (d *Driver) mayMakeClaimable(c *change) bool {
 
 // leaveToSweep makes the sweep run soon, because a follow-up of a change failed.
 func (d *Driver) leaveToSweep(ctx context.Context, what string, err error) {
-	d.sweeper.hurry()
+	d.sweeper.force()
 	if ctx.Err() != nil {
 		return // the caller has left
 	}

@@ -576,6 +576,9 @@ type placing struct {
 	unsure error
 	// single is true once a command with several documents took too long.
 	single bool
+	// swept is true once a sweep was requested, because a document has to wait for a
+	// transaction, which may be that of a retry of a dead process.
+	swept bool
 }
 
 // left returns the documents that are neither stored nor refused.
@@ -614,6 +617,10 @@ func (p *placing) send(ctx context.Context, docs []*newDocument) error {
 	failures := p.failures
 	for i := range docs {
 		if isTimedOut(errs[i]) {
+			if !p.swept {
+				p.swept = true
+				p.sweeper.force()
+			}
 			continue
 		}
 		p.failures = failures // they are failures of one attempt

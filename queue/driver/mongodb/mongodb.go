@@ -35,9 +35,11 @@ type Driver struct {
 	// scanBatch is the constant of that name; tests set a smaller one.
 	scanBatch int
 
-	revs    revisions
-	orders  orders
-	barrier *drainBarrier
+	feed      *feed
+	listening listening
+	revs      *revisions // of the feed
+	orders    orders
+	barrier   *drainBarrier
 
 	leases     leases
 	opened     time.Time    // with its monotonic reading
@@ -52,6 +54,8 @@ type Driver struct {
 	kinds      kinds
 	claimed    queueSet
 	sweeper    sweeper
+	transacted transacted
+	skew       skew
 	announcer  announcer
 
 	subscribers driver.Subscribers
@@ -66,7 +70,11 @@ type Driver struct {
 	closeErr error         // set before freed is closed
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver          = (*Driver)(nil)
+	_ driver.ClaimSubscriber = (*Driver)(nil)
+	_ driver.IdleProber      = (*Driver)(nil)
+)
 
 // Open connects to the collection and builds missing indexes, unless the options disable
 // that. It returns an error for invalid options, and if no server answers before ctx
@@ -91,9 +99,11 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	d.notes.Collection = db.Collection(opts.collection()+notesSuffix, primary)
 	d.barrier = newDrainBarrier(d.control, opts.PollInterval)
 	d.opened = time.Now()
-	d.revs.driver = 1 + rand.Int64N(1<<29-1)
+	d.feed = feedOf(db)
+	d.revs = &d.feed.revs
 	err = d.start(ctx)
 	if err != nil {
+		d.feed.release(d)
 		return nil, errors.Join(fmt.Errorf("opening collection %q of database %q: %w", d.jobs.Name(), opts.DB, err), d.disconnect(ctx))
 	}
 	return d, nil
@@ -116,17 +126,9 @@ func (d *Driver) start(ctx context.Context) error {
 	running, stop := context.WithCancel(plain(context.WithoutCancel(ctx)))
 	d.stop = stop
 	d.sweeper.signal = make(chan struct{}, 1)
+	d.sweeper.hears = d.isReplica
 	d.announcer.signal = make(chan struct{}, 1)
-	d.sweeper.sweepLegacy()
-	err = d.watch(ctx, running)
-	if err == nil {
-		err = d.barrier.join(ctx)
-	}
-	if err != nil {
-		stop()
-		d.joined.Wait()
-		return err
-	}
+	d.joined.Go(func() { d.poll(running) })
 	d.joined.Go(func() { d.sweep(running) })
 	d.joined.Go(func() { d.announce(running) })
 	return nil
@@ -163,11 +165,6 @@ func (d *Driver) elapsed() time.Duration {
 // transactions nor change streams.
 func (d *Driver) Features() driver.Features {
 	return driver.Features{Notifications: d.isReplica, Transactions: d.isReplica, Durable: true, Limits: true, SharedRetries: d.isReplica}
-}
-
-// Subscribe implements driver.Driver.
-func (d *Driver) Subscribe(notify func(driver.Change)) (cancel func()) {
-	return d.subscribers.Subscribe(notify)
 }
 
 // enter begins a call. leave must be called at its end.
@@ -220,6 +217,7 @@ func (d *Driver) free(ctx context.Context) {
 	defer close(d.freed)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.stopListening()
 	d.stop()
 	d.joined.Wait()
 	leaving, cancel := context.WithTimeout(ctx, leaveTimeout)
@@ -233,7 +231,12 @@ func (d *Driver) free(ctx context.Context) {
 	}
 	due, _ := d.announcer.take(time.Now())
 	d.announceReady(leaving, due)
-	if err := d.barrier.leave(leaving); err != nil {
+	if err := d.giveUpSweep(leaving, sweepLeaves); err != nil {
+		logging.Debug(ctx, func() message.Fields {
+			return message.Fields{"message": "failed to give up the duty to sweep; another process takes it later", "error": err.Error()}
+		})
+	}
+	if err := d.barrier.leave(leaving, func() bool { return true }); err != nil {
 		logging.Debug(ctx, func() message.Fields {
 			return message.Fields{"message": "failed to deregister; peers will treat this process as dead", "error": err.Error()}
 		})
@@ -272,7 +275,7 @@ func (d *Driver) idsOf(queue, name string) bson.A {
 	return bson.A{name, aliasOf(queue, name)}
 }
 
-// revisions generates the values of document.Rev. Each driver has its own ranges of
+// revisions generates the values of document.Rev. Each feed has its own ranges of
 // values, so that its change stream can filter out its own changes.
 type revisions struct {
 	driver int64
@@ -281,13 +284,16 @@ type revisions struct {
 
 // The range of a value shows other processes what a change means. Values from
 // endedRevision on mark the end of a job that makes nothing claimable; values from quiet on
-// mark changes without consequences for others.
+// mark changes without consequences for others; and values from leftRevision on mark changes
+// that make nothing claimable, but after which there is something left to do, by another
+// process if this one dies.
 const (
 	endedRevision = int64(1) << 61
 	quiet         = int64(1) << 62
+	leftRevision  = int64(3) << 61
 )
 
-// first is the first of the driver's own values. Each part has ownRevisions of them.
+// first is the first of the feed's own values. Each part has ownRevisions of them.
 func (r *revisions) first() int64 { return r.driver * ownRevisions }
 
 const ownRevisions = int64(1) << 32

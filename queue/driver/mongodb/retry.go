@@ -314,7 +314,7 @@ func (r *retrying) handoverOf(old, doc *document) *document {
 		waiting.Handover = waiting.Handover.signedBy(own)
 	}
 	// Other processes learn of it, and watch that it is completed.
-	waiting.Rev = r.revs.next() + endedRevision
+	waiting.Rev = r.revs.next() + leftRevision
 	waiting.JobID, waiting.UniqueLock, waiting.Dependents, waiting.Scopes = "", "", false, nil
 	waiting.Line = waiting.newLine()
 	waiting.Line.In, waiting.Line.Wants, waiting.Line.Expires = inHandover, nil, time.Time{}

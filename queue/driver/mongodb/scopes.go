@@ -151,9 +151,9 @@ func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string) 
 		project("holder", bson.D{{Key: "_id", Value: "$_id"}, {Key: "scopes", Value: "$scopes"}}),
 		d.union(
 			match(d.inQueue(queue, bson.E{Key: "line.wants", Value: in}, bson.E{Key: "line.in", Value: inReady})),
+			bson.D{{Key: "$project", Value: withoutJob}}, // no index sorts them, and a sort has a limit of memory
 			bson.D{{Key: "$sort", Value: inRank}},
 			bson.D{{Key: "$limit", Value: rivalsBatch}},
-			bson.D{{Key: "$project", Value: withoutJob}},
 			project("rival", "$$ROOT"),
 		),
 	}

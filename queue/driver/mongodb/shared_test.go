@@ -248,6 +248,7 @@ func TestEndedJobsAreNotExamined(t *testing.T) {
 				"Work":           func() error { _, err := d.Work(t.Context(), time.Now()); return err },
 				"RecoverStale":   func() error { _, err := d.RecoverStale(t.Context()); return err },
 				"CancelRequests": func() error { _, err := d.CancelRequests(t.Context(), "owner"); return err },
+				"IsIdle":         func() error { _, err := d.IsIdle(t.Context(), queue); return err },
 				"Claim":          func() error { _, err := d.Claim(t.Context(), request("owner", 0, queue)); return err },
 			} {
 				synctest.Wait()

@@ -153,6 +153,37 @@ func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, err
 	return stats, nil
 }
 
+// IsIdle implements driver.IdleProber. It sends one command, which reads an index key at most of
+// each of the jobs that wait, run and await a retry. On a standalone server it asks again if
+// there seem to be none.
+func (d *Driver) IsIdle(ctx context.Context, queue string) (bool, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	isIdle, err := d.isIdle(ctx, queue)
+	if err == nil && isIdle && !d.isReplica {
+		isIdle, err = d.isIdle(ctx, queue)
+	}
+	if err != nil {
+		return false, fmt.Errorf("querying whether queue %q has jobs that have not ended: %w", queue, err)
+	}
+	return isIdle, nil
+}
+
+func (d *Driver) isIdle(ctx context.Context, queue string) (bool, error) {
+	one := func(which bson.D) bson.A {
+		return bson.A{match(d.inQueue(queue, which...)), field("$limit", 1), field("$project", bson.D{{Key: "_id", Value: 0}, {Key: "status.completed", Value: 1}})}
+	}
+	open := append(slices.Clip(waiting), bson.E{Key: "line.in", Value: field("$ne", inHandover)}) // the attempt that it will replace is there
+	pipeline := append(one(open), d.union(one(running)...), d.union(one(endedRetry)...))
+	var found []bson.Raw
+	err := d.readCounts(ctx, pipeline, &found)
+	return len(found) == 0, err
+}
+
 func (d *Driver) stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
 	rows, err := d.tallies(ctx, d.inQueue(queue), field("_id", controlKey(queue)))
 	if info := describe(rows)[queue]; info != nil {

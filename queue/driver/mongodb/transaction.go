@@ -73,6 +73,9 @@ func (b *batch) storeInTransaction(ctx context.Context, docs []*newDocument) err
 			return err
 		}
 		n.stored = true
+		if len(n.Line.Edges) > 0 {
+			b.transacted.add(n.id)
+		}
 	}
 	return nil
 }

@@ -27,6 +27,10 @@ type endWatch struct {
 	// changed is true if the store has changed since the jobs were last read, and running
 	// while a goroutine reads them.
 	changed, running bool
+	// partly is true if the engine is not notified of all changes, and unsubscribe ends the
+	// subscription to all while callers wait.
+	partly      bool
+	unsubscribe func()
 }
 
 const (
@@ -47,6 +51,18 @@ func (w *endWatch) add(q *Queue, n int) {
 	w.waiting[q] += n
 	if w.waiting[q] == 0 {
 		delete(w.waiting, q)
+	}
+	switch {
+	case !w.partly:
+	case len(w.waiting) > 0 && w.unsubscribe == nil:
+		w.unsubscribe = w.engine.Driver.Subscribe(func(change driver.Change) {
+			if !change.MayClaim { // the engine is notified of the others
+				w.engine.storeChanged(change)
+			}
+		})
+	case len(w.waiting) == 0 && w.unsubscribe != nil:
+		w.unsubscribe()
+		w.unsubscribe = nil
 	}
 }
 

@@ -198,7 +198,12 @@ func New(opts Options) *Engine {
 		e.Announcer.timer.Stop()
 	}
 	e.Activity = e.Announcer.activity
-	unsubscribe, ignoreRegistrations := e.Driver.Subscribe(e.storeChanged), registrations.Subscribe(e.registered)
+	subscribe := e.Driver.Subscribe
+	if claimable, ok := e.Driver.(driver.ClaimSubscriber); ok {
+		subscribe = claimable.SubscribeToClaimable
+		e.ends.partly = true
+	}
+	unsubscribe, ignoreRegistrations := subscribe(e.storeChanged), registrations.Subscribe(e.registered)
 	e.unsubscribe = func() {
 		ignoreRegistrations()
 		unsubscribe()

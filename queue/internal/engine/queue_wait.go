@@ -47,15 +47,20 @@ func (q *Queue) checkIdle(ctx context.Context) {
 	q.complete.ReachedIdle()
 }
 
-// Idle reports whether nothing is pending, running or retrying. It returns false if the
-// stats can't be read.
+// Idle reports whether nothing is pending, running or retrying. It returns false if that
+// can't be read.
 func (q *Queue) Idle(ctx context.Context) bool {
-	var stats amboy.QueueStats
+	isIdle := false
 	err := contain.Panic(func() (err error) {
-		stats, err = q.Driver.Stats(ctx, q.Name)
+		if prober, ok := q.Driver.(driver.IdleProber); ok {
+			isIdle, err = prober.IsIdle(ctx, q.Name)
+			return err
+		}
+		stats, err := q.Driver.Stats(ctx, q.Name)
+		isIdle = stats.IsIdle()
 		return err
 	})
-	return err == nil && stats.IsIdle()
+	return err == nil && isIdle
 }
 
 // subscription registers a waiter. The channel is closed when the condition may have come

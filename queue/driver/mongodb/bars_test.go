@@ -1,0 +1,237 @@
+package mongodb_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/event"
+	"go.mongodb.org/mongo-driver/mongo"
+
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/registry"
+)
+
+// openAll opens drivers, each with a client of its own as in another process, which have claimed
+// once.
+func openAll(t *testing.T, s *mongotest.Deployment, n int) []*mongodb.Driver {
+	t.Helper()
+	drivers := make([]*mongodb.Driver, n)
+	for i := range drivers {
+		drivers[i] = openOn(t, s)
+		claimAll(t, drivers[i], request("owner", 1, "none"))
+	}
+	return drivers
+}
+
+// perSecond returns the commands that are sent in a second, on average of a minute.
+func perSecond(s *mongotest.Deployment) float64 {
+	s.Commands().Reset()
+	pass(time.Minute)
+	return float64(s.Commands().Total()) / 60
+}
+
+// Each idle process swept every 5 s while any job waited for a scope, and read each of the scopes.
+func TestScopesWithWaitersCostEachIdleProcessSweeps(t *testing.T) {
+	const processes, scopes, most = 20, 1000, 1.0
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		drivers := openAll(t, s, processes)
+		pass(time.Minute)
+		idle := perSecond(s)
+		var records []*driver.Record
+		for i := range scopes {
+			wants := func(r *driver.Record) { r.RequiredScopes = []string{fmt.Sprint("s", i)} }
+			records = append(records, plainRecord(fmt.Sprint("holder", i), wants), plainRecord(fmt.Sprint("waiter", i), wants))
+		}
+		putAll(t, drivers[0], records...)
+		running := 0
+		for range 3 {
+			running += len(claimAll(t, drivers[0], request("owner", scopes-running, "queue")))
+		}
+		require.Equal(t, scopes, running)
+		pass(time.Minute)
+		waiting := perSecond(s)
+		t.Logf("%.2f commands a second in all, %.2f without waiters: %s", waiting, idle, s.Commands())
+		assert.LessOrEqual(t, waiting-idle, most)
+	})
+}
+
+// The process that sweeps dies while another one's work is undone.
+func TestASweepOfADeadProcessIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		drivers := openAll(t, s, 3)
+		wants := func(r *driver.Record) { r.RequiredScopes = []string{"s"} }
+		putAll(t, drivers[0], plainRecord("holder", wants), plainRecord("waiter", wants))
+		require.Len(t, claimAll(t, drivers[0], request("owner", 2, "queue")), 1)
+		pass(20 * time.Second)
+		for _, d := range drivers[:2] { // one of them or the third sweeps
+			require.NoError(t, d.Close(t.Context()))
+		}
+		_, err := s.Collection("work.group").DeleteOne(t.Context(), bson.M{"_id": "queue.holder"})
+		require.NoError(t, err)
+		pass(45 * time.Second)
+		assert.Len(t, claimAll(t, drivers[2], request("owner", 1, "queue")), 1)
+	})
+}
+
+// Each driver had two change streams, which occupied two connections.
+func TestChangeStreamsOfDriversExhaustedThePool(t *testing.T) {
+	s := mongotest.Open(t, mongotest.StandIn())
+	client, err := mongo.Connect(t.Context(), s.ClientOptions().SetMaxPoolSize(2))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Disconnect(t.Context())) })
+	for i := range 10 {
+		d := openOn(t, s, func(o *mongodb.Options) { o.Client, o.Collection = client, fmt.Sprint("work", i) })
+		claimAll(t, d, request("owner", 1, "queue"))
+		putAll(t, d, plainRecord("job"))
+		require.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
+	}
+}
+
+// A process that only inserts has no change stream and does not sweep.
+func TestAProcessThatOnlyInsertsHadChangeStreamsAndSwept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d := openOn(t, s)
+		putAll(t, d, plainRecord("job"))
+		pass(20 * time.Second)
+		s.Commands().Reset()
+		pass(10 * time.Minute)
+		assert.Zero(t, s.Commands().Total(), s.Commands())
+		putAll(t, d, plainRecord("another"))
+	})
+}
+
+// The sort of the documents that want a scope kept all of their bodies, and so failed with many
+// large ones.
+func TestTheSortOfLargeJobsThatWantAScopeFailed(t *testing.T) {
+	s := newStoreOf(t, mongotest.Options{SortMemory: 1 << 20})
+	d := s.open()
+	wants := func(r *driver.Record) {
+		r.RequiredScopes = []string{"s"}
+		r.Job = registry.NewSealedBody(make([]byte, 20_000))
+	}
+	var records []*driver.Record
+	for i := range 100 {
+		records = append(records, plainRecord(fmt.Sprint(i), wants))
+	}
+	putAll(t, d, records...)
+	// As if many processes had put them at the same time, all are ready.
+	jobs := s.jobs(true)
+	_, err := jobs.UpdateMany(t.Context(), bson.M{"line.in": "scope"}, bson.M{"$set": bson.M{"line.in": "ready"}, "$unset": bson.M{"line.scope": ""}})
+	require.NoError(t, err)
+	require.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
+	n, err := jobs.CountDocuments(t.Context(), bson.M{"line.in": "scope"})
+	require.NoError(t, err)
+	assert.EqualValues(t, 99, n, "the others wait for the scope")
+}
+
+// A claim that chooses from many candidates read all of their bodies.
+func TestAClaimReadTheBodiesOfAllCandidates(t *testing.T) {
+	s := mongotest.Open(t, mongotest.StandIn())
+	size := 0
+	client, err := mongo.Connect(t.Context(), s.ClientOptions().SetMonitor(&event.CommandMonitor{
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			if e.CommandName == "aggregate" || e.CommandName == "find" {
+				size = max(size, len(e.Reply))
+			}
+		},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+	d := openOn(t, s, func(o *mongodb.Options) { o.Client, o.ClaimWindow = client, 300 })
+	var records []*driver.Record
+	for i := range 300 {
+		records = append(records, plainRecord(fmt.Sprint(i), func(r *driver.Record) { r.Job = registry.NewSealedBody(make([]byte, 10_000)) }))
+	}
+	putAll(t, d, records...)
+	running := claimAll(t, d, request("owner", 1, "queue"))
+	require.Len(t, running, 1)
+	assert.Len(t, running[0].Job.Raw(), 10_000)
+	assert.Less(t, size, 300*1000)
+}
+
+// heard counts the batches of events that drivers receive.
+func heard(drivers []*mongodb.Driver) (count func() int) {
+	var n atomic.Int64
+	for _, d := range drivers {
+		d.SubscribeToClaimable(func(driver.Change) { n.Add(1) })
+	}
+	return func() int {
+		synctest.Wait()
+		return int(n.Swap(0))
+	}
+}
+
+// Each end woke every process.
+func TestEachEndWokeEveryProcess(t *testing.T) {
+	const processes = 20
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		drivers := openAll(t, s, processes)
+		count := heard(drivers[1:])
+		putAll(t, drivers[0], plainRecord("job"))
+		assert.Equal(t, processes-1, count(), "all are idle")
+		running := claimAll(t, drivers[0], request("owner", 1, "queue"))
+		pass(time.Minute)
+		count()
+		endAll(t, drivers[0], running...)
+		assert.Zero(t, count(), "nobody waits for the end")
+		var ends atomic.Int64
+		defer drivers[1].Subscribe(func(driver.Change) { ends.Add(1) })()
+		pass(time.Second)
+		putAll(t, drivers[0], plainRecord("other"))
+		running = claimAll(t, drivers[0], request("owner", 1, "queue"))
+		pass(time.Second)
+		ends.Store(0)
+		endAll(t, drivers[0], running...)
+		pass(time.Second)
+		assert.EqualValues(t, 1, ends.Load())
+	})
+}
+
+// A process heard of each new job although all of its workers were busy.
+func TestEachPutWokeBusyProcesses(t *testing.T) {
+	const processes = 20
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		drivers := make([]*mongodb.Driver, processes)
+		for i := range drivers {
+			drivers[i] = openOn(t, s)
+			putAll(t, drivers[i], plainRecord(fmt.Sprint("long", i)))
+			require.Len(t, claimAll(t, drivers[i], request("owner", 1, "queue")), 1)
+		}
+		require.Empty(t, claimAll(t, drivers[1], request("owner", 1, "queue")), "one is idle")
+		pass(time.Minute)
+		count := heard(drivers[1:])
+		putAll(t, drivers[0], plainRecord("job"))
+		assert.Equal(t, 1, count())
+		require.Len(t, claimAll(t, drivers[0], request("owner", 1, "queue")), 1)
+		require.Empty(t, claimAll(t, drivers[2], request("owner", 1, "queue")), "now it is idle")
+		pass(time.Second)
+		count()
+		putAll(t, drivers[0], plainRecord("another"))
+		assert.Equal(t, 2, count())
+		// A job that is put before the change stream shows such changes again is heard of too.
+		require.Len(t, claimAll(t, drivers[0], request("owner", 1, "queue")), 1)
+		require.Empty(t, claimAll(t, drivers[3], request("owner", 1, "queue")))
+		count()
+		putAll(t, drivers[4], plainRecord("third"))
+		require.Len(t, claimAll(t, drivers[3], request("owner", 1, "queue")), 1)
+		pass(time.Minute)
+		alone := heard(drivers[3:4])
+		require.Empty(t, claimAll(t, drivers[3], request("owner", 1, "queue")))
+		putAll(t, drivers[4], plainRecord("fourth"))
+		assert.NotZero(t, alone())
+	})
+}

@@ -1,0 +1,458 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mongodb/grip/message"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// A feed is the change stream of a client on a database. It serves all drivers on them,
+// because a change stream occupies a connection. The server sends only events that a driver
+// has an interest in; when the interests change, the stream is opened again where it was.
+//
+// The drivers of a feed generate their revisions together, so that the server can leave out
+// what the process did itself. They notify each other: see Driver.tell.
+
+const (
+	// awaitEvents is how long the server waits for events before it returns an empty batch.
+	awaitEvents = 30 * time.Second
+	// betweenEvents is how long further events are gathered after subscribers were notified.
+	betweenEvents = 10 * time.Millisecond
+	// listenTimeout is how long the first claim waits until the stream is open.
+	listenTimeout = 2 * time.Second
+)
+
+// lostPlaceCodes are the errors of a change stream that can't be resumed.
+var lostPlaceCodes = []int{136, 260, 280, 286}
+
+// removals are the operations after which documents are gone that events did not name.
+var removals = []string{"drop", "rename", "dropDatabase", "invalidate"}
+
+// interest is what a driver needs to hear of, beside controls and requests to cancel.
+type interest struct {
+	// claimable are changes by other processes after which there may be something to claim,
+	// or something that those processes leave undone if they die.
+	claimable bool
+	// ends are ends of jobs after which nothing more may be claimed.
+	ends bool
+}
+
+// feed is described above.
+type feed struct {
+	key  feedKey
+	db   *mongo.Database
+	revs revisions
+
+	mu      sync.Mutex
+	drivers int // that were opened and not closed
+	members map[*Driver]interest
+	// asked counts the changes of interests, and opened is the count that the stream was
+	// last opened for, or failed to.
+	asked, opened int
+	seen          chan struct{} // closed and replaced when opened changes
+	interrupt     context.CancelFunc
+	running       bool
+	stop          context.CancelFunc
+	joined        sync.WaitGroup
+
+	// Only the goroutine that follows the stream uses the following.
+	token  bson.Raw
+	broken bool
+}
+
+type feedKey struct {
+	client *mongo.Client
+	db     string
+}
+
+// feeds are the feeds of this process.
+var feeds = struct {
+	mu  sync.Mutex
+	all map[feedKey]*feed
+}{all: map[feedKey]*feed{}}
+
+// feedOf returns the feed of a database. Each call needs a call of release.
+func feedOf(db *mongo.Database) *feed {
+	feeds.mu.Lock()
+	defer feeds.mu.Unlock()
+	key := feedKey{db.Client(), db.Name()}
+	f := feeds.all[key]
+	if f == nil {
+		f = &feed{key: key, db: db, members: map[*Driver]interest{}, seen: make(chan struct{})}
+		f.revs.driver = 1 + rand.Int64N(1<<29-1)
+		feeds.all[key] = f
+	}
+	f.drivers++
+	return f
+}
+
+// release removes a driver. The last one ends the stream, which otherwise goes on as it is.
+func (f *feed) release(d *Driver) {
+	feeds.mu.Lock()
+	f.drivers--
+	last := f.drivers == 0
+	if last {
+		delete(feeds.all, f.key)
+	}
+	feeds.mu.Unlock()
+	f.mu.Lock()
+	delete(f.members, d)
+	stop := f.stop
+	f.mu.Unlock()
+	if last && stop != nil {
+		stop()
+		f.joined.Wait()
+	}
+}
+
+// has reports whether a driver was not released.
+func (f *feed) has(d *Driver) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, is := f.members[d]
+	return is
+}
+
+// change makes the stream be opened again. The caller holds the lock.
+func (f *feed) change() {
+	f.asked++
+	if f.interrupt != nil {
+		f.interrupt()
+	}
+}
+
+// want sets the interest of a driver, which becomes a member. It returns a function that waits until
+// the stream covers it.
+func (f *feed) want(d *Driver, wanted interest) (open func(context.Context)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if had, is := f.members[d]; is && had == wanted {
+		return func(context.Context) {}
+	}
+	f.members[d] = wanted
+	f.change()
+	if !f.running {
+		f.running = true
+		ctx, stop := context.WithCancel(plain(context.Background()))
+		f.stop = stop
+		f.joined.Go(func() { f.run(ctx) })
+	}
+	asked := f.asked
+	return func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, listenTimeout)
+		defer cancel()
+		f.await(ctx, func() bool { return f.opened >= asked })
+	}
+}
+
+// await waits until the goroutine has reached a condition, which is called with the lock held.
+func (f *feed) await(ctx context.Context, condition func() bool) {
+	for {
+		f.mu.Lock()
+		reached, seen := condition(), f.seen
+		f.mu.Unlock()
+		if reached {
+			return
+		}
+		select {
+		case <-seen:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// peers returns the other drivers of the feed on a collection.
+func (f *feed) peers(of *Driver) (peers []*Driver) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for d := range f.members {
+		if d != of && d.jobs.Name() == of.jobs.Name() {
+			peers = append(peers, d)
+		}
+	}
+	return peers
+}
+
+// begin returns the members, and a context that ends when their interests change.
+func (f *feed) begin(ctx context.Context) (members map[*Driver]interest, asked int, covering context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	covering, f.interrupt = context.WithCancel(ctx)
+	return maps.Clone(f.members), f.asked, covering
+}
+
+// reached records that the stream was opened, or failed to open.
+func (f *feed) reached(asked int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.opened = asked
+	close(f.seen)
+	f.seen = make(chan struct{})
+}
+
+// run follows the stream until ctx ends.
+func (f *feed) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		members, asked, covering := f.begin(ctx)
+		f.serve(covering, members, asked)
+		f.interrupt()
+	}
+}
+
+// serve follows a stream for some members until it breaks, or ctx ends because their interests
+// have changed.
+func (f *feed) serve(ctx context.Context, members map[*Driver]interest, asked int) {
+	if len(members) == 0 {
+		f.token = nil // nothing is missed
+		<-ctx.Done()
+		return
+	}
+	missed := f.token == nil
+	stream, err := f.open(ctx, members)
+	if err == nil && missed {
+		err = f.readAnew(ctx, members)
+	}
+	f.reached(asked)
+	if err == nil {
+		f.broken = false
+		err = f.follow(ctx, stream, members)
+	}
+	if stream != nil {
+		_ = stream.Close(context.WithoutCancel(ctx)) // otherwise the server removes the cursor itself
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	f.failed(ctx, err)
+	if !sleep(ctx, pollInterval(members)) {
+		return
+	}
+	if err = f.readAnew(ctx, members); err != nil {
+		f.report(ctx, err)
+	}
+}
+
+func (f *feed) open(ctx context.Context, members map[*Driver]interest) (*mongo.ChangeStream, error) {
+	opts := options.ChangeStream().SetMaxAwaitTime(awaitEvents)
+	if f.token != nil {
+		opts.SetResumeAfter(f.token)
+	}
+	stream, err := f.db.Watch(ctx, f.pipeline(members), opts)
+	if err == nil && f.token == nil {
+		f.token = stream.ResumeToken()
+	}
+	return stream, err
+}
+
+// readAnew is called if events may have been missed.
+func (f *feed) readAnew(ctx context.Context, members map[*Driver]interest) error {
+	var failures []error
+	for d := range members {
+		failures = append(failures, d.readAnew(ctx))
+	}
+	return errors.Join(failures...)
+}
+
+// pollInterval is the least interval of the members.
+func pollInterval(members map[*Driver]interest) time.Duration {
+	least := time.Duration(0)
+	for d := range members {
+		if least == 0 || d.opts.PollInterval < least {
+			least = d.opts.PollInterval
+		}
+	}
+	return least
+}
+
+// sleep returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// event is a change in a collection.
+type event struct {
+	Operation  string `bson:"operationType"`
+	Collection struct {
+		Name string `bson:"coll"`
+	} `bson:"ns"`
+	Key struct {
+		ID any `bson:"_id"`
+	} `bson:"documentKey"`
+	Document bson.Raw `bson:"fullDocument"`
+	Update   struct {
+		Fields bson.Raw `bson:"updatedFields"`
+	} `bson:"updateDescription"`
+}
+
+// follow passes events on until the stream is interrupted.
+func (f *feed) follow(ctx context.Context, stream *mongo.ChangeStream, members map[*Driver]interest) error {
+	news := map[*Driver]driver.Change{}
+	for stream.Next(ctx) {
+		var e event
+		err := bson.Unmarshal(stream.Current, &e)
+		if err == nil {
+			err = f.pass(ctx, e, members, news)
+		}
+		if err != nil {
+			return err
+		}
+		f.token = stream.ResumeToken()
+		if stream.RemainingBatchLength() > 0 {
+			continue
+		}
+		for d, change := range news {
+			d.subscribers.Notify(change)
+		}
+		clear(news)
+		// Handling a single change costs a subscriber as much as handling all of them.
+		if !sleep(ctx, betweenEvents) {
+			return ctx.Err()
+		}
+	}
+	if token := stream.ResumeToken(); token != nil {
+		f.token = token
+	}
+	return stream.Err()
+}
+
+// pass passes an event on to the members that it concerns, and adds what it means to news.
+func (f *feed) pass(ctx context.Context, e event, members map[*Driver]interest, news map[*Driver]driver.Change) error {
+	everywhere := e.Collection.Name == ""
+	for d := range members {
+		isJob, isControl := e.Collection.Name == d.jobs.Name(), e.Collection.Name == d.control.Name()
+		if !isJob && !isControl && !everywhere || !f.has(d) {
+			continue
+		}
+		var change driver.Change
+		var err error
+		switch {
+		case slices.Contains(removals, e.Operation):
+			change, err = driver.Anywhere, d.readAnew(ctx)
+		case isControl:
+			change, err = d.controlChanged(ctx, e)
+		default:
+			change = d.jobChanged(e)
+		}
+		if err != nil {
+			return err
+		}
+		news[d] = news[d].With(change)
+	}
+	return nil
+}
+
+// failed records that the stream was interrupted, and logs the reason once.
+func (f *feed) failed(ctx context.Context, err error) {
+	var failure mongo.ServerError
+	if errors.As(err, &failure) && slices.ContainsFunc(lostPlaceCodes, failure.HasErrorCode) {
+		f.token = nil
+	}
+	if !f.broken {
+		f.broken = true
+		f.report(ctx, err)
+	}
+}
+
+func (f *feed) report(ctx context.Context, err error) {
+	if ctx.Err() != nil || err == nil {
+		return
+	}
+	logging.Warning(ctx, message.Fields{
+		"message":  "change stream is interrupted; polling for changes until it is reopened",
+		"database": f.db.Name(),
+		"error":    err.Error(),
+	})
+}
+
+// pipeline returns the stages that select the events that members have an interest in, and
+// keep only the needed fields.
+func (f *feed) pipeline(members map[*Driver]interest) mongo.Pipeline {
+	var controls, jobs, claimable, ends []string
+	for d, wanted := range members {
+		controls, jobs = append(controls, d.control.Name()), append(jobs, d.jobs.Name())
+		if wanted.claimable {
+			claimable = append(claimable, d.jobs.Name())
+		}
+		if wanted.ends {
+			ends = append(ends, d.jobs.Name())
+		}
+	}
+	const updated = "updateDescription.updatedFields."
+	of := func(names []string, events ...bson.D) bson.D {
+		slices.Sort(names)
+		return all(append([]bson.D{field("ns.coll", field("$in", slices.Compact(names)))}, events...)...)
+	}
+	wanted := []bson.D{
+		field("operationType", field("$in", []string{"dropDatabase", "invalidate"})),
+		of(slices.Concat(controls, jobs), field("operationType", field("$in", removals))),
+		of(controls, either(
+			field("documentKey._id", primitive.Regex{Pattern: "^(" + controlPrefix + "|" + dutyKey(sweepDuty) + ")"}),
+			field("operationType", "delete"),
+		)),
+		of(jobs, field("operationType", "update"), field(updated+"cancel_requested", true)),
+	}
+	if len(claimable) > 0 {
+		isClaimable := func(path string) bson.D { return f.byOthers(path, 0, leftRevision) }
+		wanted = append(wanted, of(claimable, either(
+			all(field("operationType", field("$in", []string{"insert", "replace"})),
+				either(isClaimable("fullDocument.rev"), field("fullDocument.rev", nil))),
+			all(field("operationType", "update"), isClaimable(updated+"rev")),
+			// The legacy library sets no rev. Neither do Extend and SetProgress, which
+			// are excluded.
+			all(field("operationType", "update"), field(updated+"rev", nil), field(updated+"lease_until", nil), field(updated+"progress", nil)),
+		)))
+	}
+	if len(ends) > 0 {
+		isEnd := func(path string) bson.D { return f.byOthers(path, endedRevision, leftRevision) }
+		wanted = append(wanted, of(ends, either(isEnd("fullDocument.rev"), isEnd(updated+"rev"))))
+	}
+	return mongo.Pipeline{
+		match(either(wanted...)),
+		{{Key: "$project", Value: bson.D{
+			{Key: "operationType", Value: 1},
+			{Key: "ns.coll", Value: 1},
+			{Key: "documentKey._id", Value: 1},
+			{Key: "fullDocument.rev", Value: 1},
+			{Key: "fullDocument.group", Value: 1},
+			{Key: "fullDocument.line.edges", Value: 1},
+			{Key: "fullDocument.beat", Value: 1},
+			{Key: "updateDescription.updatedFields.rev", Value: 1},
+			{Key: "updateDescription.updatedFields.beat", Value: 1},
+		}}},
+	}
+}
+
+// byOthers returns a filter for revisions in the ranges that begin at some values, without
+// those of this feed.
+func (f *feed) byOthers(path string, ranges ...int64) bson.D {
+	own := f.revs.first()
+	between := func(from, to int64) bson.D {
+		return field(path, bson.D{{Key: "$gte", Value: from}, {Key: "$lte", Value: to}})
+	}
+	var parts []bson.D
+	for _, from := range ranges {
+		parts = append(parts, between(from, from+own-1), between(from+own+ownRevisions, from+(endedRevision-1)))
+	}
+	return either(parts...)
+}

@@ -1,0 +1,50 @@
+package queue_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue"
+)
+
+// Each queue of a client had two change streams, so that 50 queues exhausted a pool of 100
+// connections.
+func TestManyQueuesOfOneClientExhaustedItsConnections(t *testing.T) {
+	const connections, perSecond, observed = 3, 12.0, 5 * time.Minute
+	queues := fullOr(100, 30)
+	synctest.Test(t, func(t *testing.T) {
+		d := mongotest.Open(t, mongotest.InMemory())
+		client := d.Connect()
+		start := func(i int) {
+			workers := 4
+			q, err := queue.NewMongoDBQueue(t.Context(), queue.MongoDBQueueOptions{
+				DB:         &queue.MongoDBOptions{Client: client, DB: d.Database(), Collection: fmt.Sprint("queue", i)},
+				NumWorkers: &workers,
+			})
+			require.NoError(t, err)
+			t.Cleanup(func() { q.Close(ended()) })
+			require.NoError(t, q.Start(t.Context()))
+		}
+		start(0)
+		pass(time.Minute)
+		first := d.Server().Connections()
+		for i := 1; i < queues; i++ {
+			pass(97 * time.Millisecond) // so long it takes on a real server
+			start(i)
+		}
+		pass(time.Minute)
+		d.Commands().Reset()
+		pass(observed)
+		each := float64(d.Commands().Total()) / observed.Seconds()
+		t.Logf("%d connections beyond the first queue's %d; %.2f commands a second of %d queues: %s",
+			d.Server().Connections()-first, first, each, queues, d.Commands())
+		assert.LessOrEqual(t, d.Server().Connections()-first, connections)
+		assert.LessOrEqual(t, each, perSecond*float64(queues)/100)
+	})
+}
