@@ -58,9 +58,6 @@ type Options struct {
 	ClockAhead time.Duration
 }
 
-// localTime returns the time that hello shows.
-func (s *Server) localTime() time.Time { return time.Now().Add(s.options.ClockAhead) }
-
 // Server is a MongoDB server in the process of the test. All its methods are
 // safe for concurrent use. Close must be called.
 type Server struct {
@@ -97,6 +94,9 @@ type Server struct {
 	forgotten   int           // the number of events that were removed from events
 	changed     chan struct{} // closed and replaced when an event is added
 }
+
+// localTime returns the time that hello shows.
+func (s *Server) localTime() time.Time { return time.Now().Add(s.options.ClockAhead) }
 
 // New starts a server.
 func New(opts Options) (*Server, error) {

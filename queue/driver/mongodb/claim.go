@@ -41,7 +41,7 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	defer leave()
 	d.beginClaim(plain(ctx))
 	claimed, err := d.claim(ctx, req)
-	d.endClaim(req, claimed.Records, err)
+	d.endClaim(req, claimed.Records, err) //nolint:contextcheck // The change stream outlasts the claim.
 	return claimed, err
 }
 

@@ -119,7 +119,8 @@ func (g *drainBarrier) register(ctx context.Context) error {
 		return fmt.Errorf("querying draining queues: %w", err)
 	}
 	for _, doc := range docs {
-		if err = g.observe(ctx, doc); err != nil {
+		err = g.observe(ctx, doc)
+		if err != nil {
 			return err
 		}
 	}
@@ -279,7 +280,8 @@ func (g *drainBarrier) queue(name string) *drainState {
 func (g *drainBarrier) enter(ctx context.Context, queue string) (leave func(), err error) {
 	for {
 		if !g.isMember() {
-			if err = g.join(ctx); err != nil {
+			err = g.join(ctx)
+			if err != nil {
 				return nil, err
 			}
 		}

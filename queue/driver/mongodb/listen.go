@@ -87,7 +87,7 @@ func (d *Driver) beginClaim(ctx context.Context) {
 	if !first {
 		return
 	}
-	d.listen()(ctx)
+	d.listen()(ctx) //nolint:contextcheck // The change stream outlasts the claim.
 	d.barrier.listens.Store(d.isReplica)
 	if err := d.barrier.listen(ctx); err != nil { // it may have missed a drain between its last poll and the stream
 		d.reportControls(ctx, err)

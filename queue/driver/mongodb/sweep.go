@@ -598,15 +598,20 @@ func (d *Driver) findLeftovers(ctx context.Context, what sweepQuery) (*leftovers
 		branches = append(branches, bson.A{
 			match(d.inAnyQueue("line.scope")),
 			bson.D{{Key: "$group", Value: field("_id", bson.D{{Key: "queue", Value: "$group"}, {Key: "name", Value: "$line.scope"}})}},
-			match(d.sweeper.scopes.ahead()), bson.D{{Key: "$sort", Value: field("_id", 1)}}, some,
+			match(d.sweeper.scopes.ahead()),
+			bson.D{{Key: "$sort", Value: field("_id", 1)}},
+			some,
 			project("scope", "$_id"),
 		})
 	}
 	if what.edges {
 		branches = append(branches, bson.A{
-			match(d.inAnyQueue("line.edges")), bson.D{{Key: "$unwind", Value: "$line.edges"}},
+			match(d.inAnyQueue("line.edges")),
+			bson.D{{Key: "$unwind", Value: "$line.edges"}},
 			bson.D{{Key: "$group", Value: field("_id", bson.D{{Key: "queue", Value: "$group"}, {Key: "name", Value: "$line.edges"}})}},
-			match(d.sweeper.awaited.ahead()), bson.D{{Key: "$sort", Value: field("_id", 1)}}, some,
+			match(d.sweeper.awaited.ahead()),
+			bson.D{{Key: "$sort", Value: field("_id", 1)}},
+			some,
 			project("edge", "$_id"),
 		})
 	}
