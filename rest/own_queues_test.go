@@ -31,7 +31,9 @@ func TestAnOperatorOfSomeQueuesGetsAMenuThatWorks(t *testing.T) {
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, http.NoBody))
 		return w
 	}
-	to := func(w *httptest.ResponseRecorder) string { return "/" + strings.TrimPrefix(w.Header().Get("Location"), "./") }
+	to := func(w *httptest.ResponseRecorder) string {
+		return "/" + strings.TrimPrefix(w.Header().Get("Location"), "./")
+	}
 	one := readers(mine)
 	home := get(one, "/")
 	require.Equal(t, http.StatusSeeOther, home.Code)
