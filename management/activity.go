@@ -16,8 +16,8 @@ const (
 	defaultActivity = time.Hour
 	// maxInDetail is the longest time that is reported by the minute.
 	maxInDetail = 2 * time.Hour
-	// maxByHour is the longest time that is reported by the hour.
-	maxByHour = 48 * time.Hour
+	// maxHourly is the longest time that is reported by the hour.
+	maxHourly = 48 * time.Hour
 	// maxActivityRows is the maximum number of rows. The rows with the most attempts are kept.
 	maxActivityRows = 1000
 )
@@ -47,7 +47,7 @@ func (i *inspector) activity(ctx context.Context, req ActivityRequest) (Activity
 	if err != nil {
 		return Activity{}, err
 	}
-	if err := i.store.Refresh(ctx); err != nil {
+	if err = i.store.Refresh(ctx); err != nil {
 		return Activity{}, err
 	}
 	s := newActivitySum(cmp.Or(req.Last, defaultActivity), i.store.Now())
@@ -112,7 +112,7 @@ func newActivitySum(last time.Duration, now time.Time) *activitySum {
 		rows: map[activityKey]*activity.Row{}, current: map[activityKey]float64{},
 	}
 	switch {
-	case last > maxByHour:
+	case last > maxHourly:
 		s.kind, s.step = activity.SixHoursKind, 6*time.Hour
 	case last > maxInDetail:
 		s.kind, s.step = activity.HourKind, time.Hour

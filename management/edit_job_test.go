@@ -107,7 +107,7 @@ func TestEditRefusesWhatIsNoArgumentsOfTheType(t *testing.T) {
 	was, err := i.Job(t.Context(), "", "letter")
 	require.NoError(t, err)
 	for _, args := range []string{`{"to":"bob","type":"shell"}`, `{"to":7}`, `"bob"`, `{`, ``, `{"copies":1e400}`} {
-		_, err := i.EditJob(t.Context(), "", "letter", management.JobEdit{Args: json.RawMessage(args)})
+		_, err = i.EditJob(t.Context(), "", "letter", management.JobEdit{Args: json.RawMessage(args)})
 		var wrong *management.InvalidArgumentError
 		require.ErrorAs(t, err, &wrong, args)
 	}

@@ -102,7 +102,7 @@ func (i *inspector) entriesOf(ctx context.Context, request driver.NoteRequest, r
 func (i *inspector) filterFits(ctx context.Context, entry AuditEntry, r *driver.Record) (bool, error) {
 	var req ActRequest
 	if json.Unmarshal([]byte(entry.Detail), &req) != nil || !slices.Contains(ActionKinds(), req.Kind) {
-		return false, nil // it was cut, or it is no action on jobs
+		return false, nil //nolint:nilerr // It was cut, or it is no action on jobs.
 	}
 	f := req.Filter
 	if len(f.Queues) > 0 && !slices.Contains(f.Queues, r.Group) || len(f.IDs) > 0 && !slices.Contains(f.IDs, r.JobID()) {

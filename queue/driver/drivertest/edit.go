@@ -18,11 +18,11 @@ var editRules = []rule{
 	{"a record that was handed back until a time waits for that time as before", editPostponed},
 }
 
-// edit edits a job as it is now.
-func (f *fixture) edit(id string, to driver.EditedFields) {
+// edit edits the job "job" as it is now.
+func (f *fixture) edit(to driver.EditedFields) {
 	f.Helper()
-	to.Count = f.get(id).Status.ModificationCount
-	f.act(driver.Action{Kind: driver.Edit, Edit: &to}, id)
+	to.Count = f.get("job").Status.ModificationCount
+	f.act(driver.Action{Kind: driver.Edit, Edit: &to}, "job")
 }
 
 // noteIn returns the note in the body of a job.
@@ -37,7 +37,7 @@ func editFields(f *fixture) {
 	f.insert(spec{id: "other", priority: 2}, spec{id: "job", note: "before", tags: []string{"x"}, scopes: []string{"s"}, retryable: true})
 	want := f.get("job")
 	body := f.record(spec{id: "job", note: "after", retryable: true}).Job
-	f.edit("job", driver.EditedFields{Body: &body, Priority: new(3), WaitUntil: new(f.after(2))})
+	f.edit(driver.EditedFields{Body: &body, Priority: new(3), WaitUntil: new(f.after(2))})
 	f.consistent()
 	got := f.get("job")
 	assert.Equal(f, "after", f.noteIn(got))
@@ -47,7 +47,7 @@ func editFields(f *fixture) {
 	f.same(want, got)
 
 	assert.Equal(f, []string{"other"}, jobIDs(f.claimAt(1, 10).Records))
-	f.edit("job", driver.EditedFields{WaitUntil: new(time.Time{})})
+	f.edit(driver.EditedFields{WaitUntil: new(time.Time{})})
 	assert.Equal(f, "after", f.noteIn(f.claimOne("job")))
 }
 
@@ -55,7 +55,7 @@ func editStale(f *fixture) {
 	f.insert(spec{id: "job", note: "stored"})
 	body := f.record(spec{id: "job", note: "stale"}).Job
 	stale := driver.Action{Kind: driver.Edit, Edit: &driver.EditedFields{Count: f.get("job").Status.ModificationCount, Body: &body}}
-	f.edit("job", driver.EditedFields{Priority: new(1)})
+	f.edit(driver.EditedFields{Priority: new(1)})
 	require.False(f, f.tryAct(stale, "job"), "edited since")
 	r := f.claimOne("job")
 	assert.Equal(f, "stored", f.noteIn(r))
@@ -69,7 +69,7 @@ func editBeforeClaim(f *fixture) {
 	f.insert(spec{id: "job", note: "before"})
 	stale := f.get("job")
 	body := f.record(spec{id: "job", note: "after"}).Job
-	f.edit("job", driver.EditedFields{Body: &body})
+	f.edit(driver.EditedFields{Body: &body})
 	require.ErrorIs(f, f.driver.Save(f.ctx, stale), driver.ErrLeaseLost)
 	assert.Equal(f, "after", f.noteIn(f.claimOne("job")))
 }
@@ -78,7 +78,7 @@ func editParked(f *fixture) {
 	f.insert(spec{id: "job", note: "before"})
 	f.act(driver.Action{Kind: driver.Park, Reason: "wrong customer"}, "job")
 	body := f.record(spec{id: "job", note: "after"}).Job
-	f.edit("job", driver.EditedFields{Body: &body, Priority: new(4), WaitUntil: new(f.after(2))})
+	f.edit(driver.EditedFields{Body: &body, Priority: new(4), WaitUntil: new(f.after(2))})
 	f.hasState("job", amboy.StateParked)
 	assert.Equal(f, "wrong customer", f.get("job").Status.Reason)
 	f.act(driver.Action{Kind: driver.Unpark}, "job")
@@ -93,7 +93,7 @@ func editParked(f *fixture) {
 func editPostponed(f *fixture) {
 	f.insert(spec{id: "job"})
 	f.release(driver.HandBack{Lease: driver.LeaseOf(f.claimOne("job")), NotBefore: f.after(2), Reason: "the disk is full"})
-	f.edit("job", driver.EditedFields{Priority: new(1)})
+	f.edit(driver.EditedFields{Priority: new(1)})
 	assert.Equal(f, "the disk is full", f.get("job").Status.Reason)
 	assert.Empty(f, f.claimAt(1, 10).Records)
 	assert.Equal(f, []string{"job"}, jobIDs(f.claimAt(2, 10).Records))

@@ -2,6 +2,7 @@ package jobstate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -126,6 +127,10 @@ func MarkExpired(j amboy.Job) {
 	j.AddError(fmt.Errorf("job %q was not started by its dispatch-by time, %s", j.ID(), deadline.Format(time.RFC3339Nano)))
 	status := j.Status()
 	status.Outcome = amboy.OutcomeExpired
+	if n := len(status.Attempts); n > 0 { // it was claimed, but did not run
+		status.Attempts = slices.Clone(status.Attempts)
+		status.Attempts[n-1].Started = time.Time{}
+	}
 	j.SetStatus(status)
 	DoNotRetry(j)
 }

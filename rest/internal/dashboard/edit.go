@@ -190,7 +190,8 @@ func (d *Dashboard) create(w http.ResponseWriter, r *http.Request) error {
 	inspector := d.options.Inspector(r)
 	data := createData{Queue: name, Types: d.creatable(r, name), Outside: d.options.CreateOutside}
 	if like := query.Get("like"); like != "" {
-		job, err := inspector.Job(r.Context(), name, like)
+		var job management.Job
+		job, err = inspector.Job(r.Context(), name, like)
 		if err != nil {
 			return err
 		}

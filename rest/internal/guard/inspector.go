@@ -318,7 +318,7 @@ func (g *guarded) EditJob(ctx context.Context, queue, id string, edit management
 		if !g.opts.RevealEncrypted {
 			return management.JobEdited{}, &DeniedError{Access: reveal, Reason: errNotRevealed}
 		}
-		if err = g.allowJob(ctx, reveal); err != nil {
+		if err := g.allowJob(ctx, reveal); err != nil {
 			return management.JobEdited{}, err
 		}
 		ctx = management.WithReveal(ctx)
@@ -326,7 +326,7 @@ func (g *guarded) EditJob(ctx context.Context, queue, id string, edit management
 			return management.JobEdited{}, err
 		}
 	}
-	if err = g.allowArgs(ctx, &job); err != nil {
+	if err := g.allowArgs(ctx, &job); err != nil {
 		return management.JobEdited{}, err
 	}
 	return g.inner.EditJob(ctx, queue, id, edit)
