@@ -3,6 +3,7 @@ package management
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -56,7 +57,7 @@ func (t *moments) withAttempt(what string, attempt int) string {
 // addError adds an error, and the start of the run that reported it if that is not the last one,
 // which began at lastStart: an operator's retry runs the same attempt again.
 func (t *moments) addError(e amboy.AttemptError, lastStart time.Time) {
-	if !e.Started.IsZero() && !e.Started.Equal(lastStart) && !slices.ContainsFunc(t.list, func(m Moment) bool { return m.Time.Equal(e.Started) }) {
+	if !e.Started.IsZero() && !sameTime(e.Started, lastStart) && !slices.ContainsFunc(t.list, func(m Moment) bool { return sameTime(m.Time, e.Started) && strings.HasPrefix(m.What, "started") }) {
 		t.add(e.Started, t.withAttempt("started", e.Attempt), "")
 	}
 	what := "error"
