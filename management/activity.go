@@ -47,7 +47,8 @@ func (i *inspector) activity(ctx context.Context, req ActivityRequest) (Activity
 	if err != nil {
 		return Activity{}, err
 	}
-	if err = i.store.Refresh(ctx); err != nil {
+	err = i.store.Refresh(ctx)
+	if err != nil {
 		return Activity{}, err
 	}
 	s := newActivitySum(cmp.Or(req.Last, defaultActivity), i.store.Now())

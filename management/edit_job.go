@@ -112,7 +112,8 @@ func (i *inspector) editJob(ctx context.Context, queueName, id string, edit JobE
 		if err != nil {
 			return JobEdited{}, err
 		}
-		if err := i.refuseEdit(r, edit); err != nil {
+		err = i.refuseEdit(r, edit)
+		if err != nil {
 			return JobEdited{}, err
 		}
 		fields, changes, err := i.editedFields(ctx, r, edit)

@@ -75,7 +75,8 @@ func (s remote) call(ctx context.Context, method, path string, body, result any,
 	if response.StatusCode != http.StatusOK && !slices.Contains(also, response.StatusCode) {
 		return response.StatusCode, s.newResponseError(response)
 	}
-	if err = s.notAPage(response); err != nil {
+	err = s.notAPage(response)
+	if err != nil {
 		return response.StatusCode, err
 	}
 	err = json.NewDecoder(response.Body).Decode(result)

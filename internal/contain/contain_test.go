@@ -21,6 +21,6 @@ func TestPanicReturnsAPanicAsAnErrorWithItsStack(t *testing.T) {
 	err := contain.Panic(func() error { panic(errors.New("broken")) })
 	var panicked *amboy.PanicError
 	require.ErrorAs(t, err, &panicked)
-	assert.ErrorContains(t, err, "broken")
+	require.ErrorContains(t, err, "broken")
 	assert.Contains(t, string(panicked.Stack), "contain_test.go")
 }

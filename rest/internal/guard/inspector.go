@@ -318,7 +318,8 @@ func (g *guarded) EditJob(ctx context.Context, queue, id string, edit management
 		if !g.opts.RevealEncrypted {
 			return management.JobEdited{}, &DeniedError{Access: reveal, Reason: errNotRevealed}
 		}
-		if err := g.allowJob(ctx, reveal); err != nil {
+		err = g.allowJob(ctx, reveal)
+		if err != nil {
 			return management.JobEdited{}, err
 		}
 		ctx = management.WithReveal(ctx)
