@@ -136,7 +136,7 @@ func TestFindAJobByItsID(t *testing.T) {
 func TestGraphLeadsToTheJobThatBlocks(t *testing.T) {
 	withEach(t, func(t *testing.T, h hands) {
 		s := newService(t)
-		s.putChain("acme")
+		s.putChain()
 		b := newTab(t, desktop)
 		b.open(s.url)
 		h.follow(b, "Jobs")

@@ -15,7 +15,7 @@ import (
 // An operator is asked since when, and why, an order waits. At most four actions from the overview.
 func TestSinceWhenAndWhyAJobIsBlocked(t *testing.T) {
 	s := newService(t)
-	s.putChain("acme")
+	s.putChain()
 	b := newTab(t, desktop)
 	h := &counted{hands: mouse{}}
 	b.open(s.url)
@@ -64,7 +64,7 @@ func TestPauseATenantWhoseBacklogGrows(t *testing.T) {
 func TestEditAJobBeforeItStarts(t *testing.T) {
 	withEach(t, func(t *testing.T, h hands) {
 		s := newService(t)
-		s.putChain("acme")
+		s.putChain()
 		b := newTab(t, desktop)
 		b.open(s.url + "queues/acme/jobs/approval")
 		h.follow(b, "Edit…")

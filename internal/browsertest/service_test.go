@@ -130,7 +130,7 @@ func (s *service) failInvoices(tenant string, n int) {
 
 // putChain puts an order that waits for a parcel, which waits for an approval, which is due
 // tomorrow.
-func (s *service) putChain(tenant string) {
+func (s *service) putChain() {
 	s.t.Helper()
 	for _, link := range []struct {
 		id   string
@@ -140,7 +140,7 @@ func (s *service) putChain(tenant string) {
 		{"parcel", []job.Option{job.After("approval")}},
 		{"order", []job.Option{job.After("parcel")}},
 	} {
-		_, err := step.Put(s.t.Context(), s.queue(tenant), address{"Grace"}, append(link.opts, job.ID(link.id))...)
+		_, err := step.Put(s.t.Context(), s.queue("acme"), address{"Grace"}, append(link.opts, job.ID(link.id))...)
 		require.NoError(s.t, err)
 	}
 }
@@ -162,7 +162,7 @@ func newBusyService(t *testing.T) *service {
 	s := newService(t)
 	s.failInvoices("acme", 5)
 	printers.Load().works.Store(true)
-	s.putChain("acme")
+	s.putChain()
 	require.NoError(t, amboy.LimitType(t.Context(), s.queue("acme"), invoice.Type().Name, amboy.TypeLimit{MaxRunning: 3, Rate: &amboy.Rate{PerSecond: 100}}))
 	for i := range 3 {
 		_, err := invoice.Put(t.Context(), s.queue("globex"), address{"Grace"}, job.ID(fmt.Sprint("bill-", i)), job.Scopes("printer"))

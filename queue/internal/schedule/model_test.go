@@ -937,8 +937,11 @@ func (h *history) reschedule() {
 	until := h.time()
 	h.logf("Reschedule(%s, %d)", e.ID, unix(until))
 	h.schedule.Reschedule(e, until, h.now)
-	if j.stage == pending {
+	switch j.stage {
+	case pending:
 		h.model.reschedule(j, until, h.now)
+	case parked:
+		j.WaitUntil = until
 	}
 }
 

@@ -48,21 +48,35 @@ func TestReschedule(t *testing.T) {
 	assert.Equal(t, []string{"waiting"}, f.drain())
 }
 
-func TestRescheduleIgnoresParkedAndStartedEntries(t *testing.T) {
+func TestRescheduleIgnoresStartedEntries(t *testing.T) {
 	f := newFixture(t)
-	f.add(&entry{ID: "running"}, &entry{ID: "retrying"}, &entry{ID: "finished"}, &entry{ID: "parked"})
+	f.add(&entry{ID: "running"}, &entry{ID: "retrying"}, &entry{ID: "finished"})
 	f.next("running")
 	f.Retry(f.next("retrying"))
 	f.finish("finished", true)
-	f.Park(f.get("parked"))
 	stats := f.Stats()
-	for _, id := range []string{"running", "retrying", "finished", "parked"} {
+	for _, id := range []string{"running", "retrying", "finished"} {
 		f.Reschedule(f.get(id), after(10), f.now)
 		assert.Zero(t, f.get(id).WaitUntil, id)
 	}
 	assert.Equal(t, stats, f.Stats())
 	_, waits := f.NextTime()
 	assert.False(t, waits)
+}
+
+func TestAParkedEntryWaitsForItsNewTimeWhenItIsUnparked(t *testing.T) {
+	f := newFixture(t)
+	f.add(&entry{ID: "parked"})
+	f.Park(f.get("parked"))
+	f.Reschedule(f.get("parked"), after(10), f.now)
+	assert.Equal(t, schedule.Parked, f.get("parked").Place())
+	_, waits := f.NextTime()
+	assert.False(t, waits)
+	f.Unpark(f.get("parked"), f.now)
+	assert.Equal(t, schedule.Scheduled, f.get("parked").Place())
+	assert.Empty(t, f.drain())
+	f.advance(after(10))
+	assert.Equal(t, []string{"parked"}, f.drain())
 }
 
 func TestPrioritize(t *testing.T) {

@@ -71,10 +71,10 @@ func (p *program) listJobs() *cobra.Command {
 			return list(ctx, inspector, filter)
 		}
 		err = p.watching(ctx, every, maxQuiet, func() (bool, error) { return false, list(ctx, inspector, filter) })
-		if ctx.Err() != nil {
-			return nil // interrupted by the user
+		if err != nil && ctx.Err() == nil { // else the user has interrupted it
+			return err
 		}
-		return err
+		return nil
 	})
 	cmd.MarkFlagsMutuallyExclusive("watch", "strict")
 	return cmd

@@ -46,7 +46,7 @@ func exitOf(last amboy.JobState) error {
 func (p *program) watchUntilEnd(ctx context.Context, inspector management.Inspector, ref management.JobRef, every time.Duration) (last amboy.JobState, err error) {
 	var shown management.JobSummary
 	var message string
-	err = p.watching(ctx, every, maxQuiet, func() (bool, error) {
+	err = p.watching(ctx, every, maxQuiet, func() (ended bool, err error) {
 		job, err := inspector.Job(ctx, ref.Queue, ref.ID)
 		if err != nil {
 			return false, err

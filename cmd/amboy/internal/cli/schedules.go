@@ -78,7 +78,7 @@ func (p *program) listSchedules() *cobra.Command {
 				if s.Last != nil {
 					last = s.Last.Tick
 				}
-				out.row(nameOf(s.Queue), s.Name, s.ScheduleSpec.String(), s.Type, age(last), age(s.Next), scheduleState(s))
+				out.row(nameOf(s.Queue), s.Name, s.String(), s.Type, age(last), age(s.Next), scheduleState(s))
 			}
 		})
 		p.hintNext(next)
@@ -103,7 +103,7 @@ func (p *program) printSchedule(s management.StoredSchedule) error {
 	return p.print(s, func(out *page) {
 		out.row("queue", nameOf(s.Queue))
 		out.row("schedule", s.Name)
-		out.row("when", s.ScheduleSpec.String())
+		out.row("when", s.String())
 		out.row("type", s.Type)
 		switch {
 		case s.ArgsHidden != "":
@@ -245,7 +245,8 @@ func (p *program) changeSchedule() *cobra.Command {
 		if cmd.Flags().Changed("type") {
 			spec.Type = *jobType
 		}
-		if err := p.apply(cmd, flags, &spec); err != nil {
+		err = p.apply(cmd, flags, &spec)
+		if err != nil {
 			return err
 		}
 		changed, err := schedules.ChangeSchedule(ctx, args[0], args[1], spec)
