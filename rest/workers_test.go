@@ -452,5 +452,5 @@ func TestExamplesOfWorkersAreServed(t *testing.T) {
 		assert.Less(t, status, 300, "%s: %v", path, answer)
 		served++
 	}
-	assert.Equal(t, 5, served)
+	assert.Equal(t, 6, served)
 }

@@ -169,3 +169,44 @@ func (i *Inspector) Audit(ctx context.Context, filter management.AuditFilter, p 
 	page, err := i.Inspector.Audit(ctx, filter, p)
 	return put(i, page, err)
 }
+
+func (i *Inspector) schedules() management.ScheduleManager {
+	return i.Inspector.(management.ScheduleManager)
+}
+
+// StoredSchedules lists schedules with their texts replaced.
+func (i *Inspector) StoredSchedules(ctx context.Context, filter management.ScheduleFilter, p management.PageRequest) (management.StoredSchedulePage, error) {
+	page, err := i.schedules().StoredSchedules(ctx, filter, p)
+	return put(i, page, err)
+}
+
+// StoredSchedule returns a schedule with its texts replaced.
+func (i *Inspector) StoredSchedule(ctx context.Context, queue, name string) (management.StoredSchedule, error) {
+	found, err := i.schedules().StoredSchedule(ctx, queue, name)
+	return put(i, found, err)
+}
+
+// CreateSchedule creates a schedule of the inspector.
+func (i *Inspector) CreateSchedule(ctx context.Context, queue, name string, spec management.ScheduleSpec) (management.StoredSchedule, error) {
+	return i.schedules().CreateSchedule(ctx, queue, name, spec)
+}
+
+// ChangeSchedule changes a schedule of the inspector.
+func (i *Inspector) ChangeSchedule(ctx context.Context, queue, name string, spec management.ScheduleSpec) (management.StoredSchedule, error) {
+	return i.schedules().ChangeSchedule(ctx, queue, name, spec)
+}
+
+// PauseSchedule pauses or resumes a schedule of the inspector.
+func (i *Inspector) PauseSchedule(ctx context.Context, queue, name string, paused bool) (management.StoredSchedule, error) {
+	return i.schedules().PauseSchedule(ctx, queue, name, paused)
+}
+
+// DeleteSchedule deletes a schedule of the inspector.
+func (i *Inspector) DeleteSchedule(ctx context.Context, queue, name string) error {
+	return i.schedules().DeleteSchedule(ctx, queue, name)
+}
+
+// TriggerSchedule triggers a schedule of the inspector.
+func (i *Inspector) TriggerSchedule(ctx context.Context, queue, name, idempotencyKey string) (management.Created, error) {
+	return i.schedules().TriggerSchedule(ctx, queue, name, idempotencyKey)
+}

@@ -204,7 +204,7 @@ func (d *Dashboard) createSchedule(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	redirect(w, r, schedulePath(made.Queue, made.Name)+"?did=schedule-created")
+	redirect(w, r, withNotice(w, r, schedulePath(made.Queue, made.Name), "schedule-created", 1, 0))
 	return nil
 }
 
@@ -248,18 +248,18 @@ func (d *Dashboard) actOnSchedule(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	ctx, back := r.Context(), schedulePath(queue, name)
+	ctx, back, did := r.Context(), schedulePath(queue, name), ""
 	switch do := form.Get("do"); do {
 	case "trigger":
 		var created management.Created
 		created, err = manager.TriggerSchedule(ctx, queue, name, "")
-		back = jobPath(created.JobRef) + "?did=schedule-triggered"
+		back, did = jobPath(created.JobRef), "schedule-triggered"
 	case "pause", "resume":
 		_, err = manager.PauseSchedule(ctx, queue, name, do == "pause")
-		back += "?did=schedule-" + do + "d"
+		did = "schedule-" + do + "d"
 	case "change":
 		err = changeSchedule(ctx, manager, queue, name, form)
-		back += "?did=schedule-changed"
+		did = "schedule-changed"
 	case "delete":
 		if form.Get("confirmed") == "" {
 			var found management.StoredSchedule
@@ -273,14 +273,14 @@ func (d *Dashboard) actOnSchedule(w http.ResponseWriter, r *http.Request) error 
 		if errors.Is(err, management.ErrUnknownSchedule) {
 			err = nil // another operator, or the same form, deleted it
 		}
-		back = "schedules?did=schedule-deleted"
+		back, did = "schedules", "schedule-deleted"
 	default:
 		return invalid("do", do, "must be trigger, pause, resume, change or delete")
 	}
 	if err != nil {
 		return err
 	}
-	redirect(w, r, back)
+	redirect(w, r, withNotice(w, r, back, did, 1, 0))
 	return nil
 }
 

@@ -21,7 +21,7 @@ func TestFormsOfSchedules(t *testing.T) {
 		"queue": {"mail"}, "name": {"new"}, "every": {"90m"}, "cron": {""}, "zone": {""}, "type": {"send"}, "outside": {"true"},
 		"args": {` {"to":"ada"} `}, "priority": {"3"}, "catch_up": {"all"}, "max_catch_up": {"7"},
 	})
-	assert.Equal(t, "/queues/mail/schedules/new?did=schedule-created", lands(t, s, "/schedules", w))
+	assert.Equal(t, "/queues/mail/schedules/new?did=schedule-created&done=1&skipped=0", lands(t, s, "/schedules", w))
 	assert.Equal(t, management.ScheduleSpec{
 		Every: management.Duration(90 * time.Minute), CatchUp: "all", MaxCatchUp: 7, ScheduledJob: management.ScheduledJob{
 			Type: "send", Args: json.RawMessage(`{"to":"ada"}`), Priority: 3, JobOptions: management.JobOptions{Outside: true},
@@ -30,14 +30,14 @@ func TestFormsOfSchedules(t *testing.T) {
 
 	const one = "/queues/mail/schedules/reminder"
 	for do, landed := range map[string]string{
-		"trigger": "/queues/mail/jobs/reminder@run?did=schedule-triggered",
-		"pause":   one + "?did=schedule-paused",
-		"resume":  one + "?did=schedule-resumed",
+		"trigger": "/queues/mail/jobs/reminder@run?did=schedule-triggered&done=1&skipped=0",
+		"pause":   one + "?did=schedule-paused&done=1&skipped=0",
+		"resume":  one + "?did=schedule-resumed&done=1&skipped=0",
 	} {
 		assert.Equal(t, landed, lands(t, s, one, s.post(one, url.Values{"do": {do}})))
 	}
 	// Arguments may be hidden from the operator; those that are not written stay.
-	assert.Equal(t, one+"?did=schedule-changed", lands(t, s, one, s.post(one, url.Values{"do": {"change"}, "cron": {"@daily"}, "type": {"remind"}, "args": {""}})))
+	assert.Equal(t, one+"?did=schedule-changed&done=1&skipped=0", lands(t, s, one, s.post(one, url.Values{"do": {"change"}, "cron": {"@daily"}, "type": {"remind"}, "args": {""}})))
 	assert.Equal(t, "@daily", f.spec.Cron)
 	assert.Nil(t, f.spec.Args)
 
@@ -45,8 +45,8 @@ func TestFormsOfSchedules(t *testing.T) {
 	require.Equal(t, http.StatusOK, asked.Code)
 	assert.Contains(t, asked.Body.String(), "Delete a schedule?")
 	checkPage(t, s, one, asked)
-	assert.Equal(t, "/schedules?did=schedule-deleted", lands(t, s, one, s.post(one, url.Values{"do": {"delete"}, "confirmed": {"yes"}})))
-	assert.Contains(t, s.get("/schedules?did=schedule-deleted").Body.String(), "The schedule was deleted.")
+	assert.Equal(t, "/schedules?did=schedule-deleted&done=1&skipped=0", lands(t, s, one, s.post(one, url.Values{"do": {"delete"}, "confirmed": {"yes"}})))
+	assert.Contains(t, s.get("/schedules?did=schedule-deleted&done=1&skipped=0&told="+s.told).Body.String(), "The schedule was deleted.")
 
 	for _, form := range []url.Values{
 		{"do": {"explode"}},

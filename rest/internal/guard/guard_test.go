@@ -192,7 +192,7 @@ func TestAuthorizeIsNotCalledForUnknownActions(t *testing.T) {
 }
 
 func TestActions(t *testing.T) {
-	assert.Equal(t, []guard.Action{"read", "create", "control", "work", "reveal", "schedule", "trigger", "retry", "cancel", "park", "release", "reschedule", "prioritize", "complete", "abandon", "delete"}, guard.Actions())
+	assert.Equal(t, []guard.Action{"read", "create", "control", "work", "reveal", "schedule", "trigger", "edit", "retry", "cancel", "park", "release", "reschedule", "prioritize", "complete", "abandon", "delete"}, guard.Actions())
 }
 
 // TestAuthorizeIsNotCalledForTooManyQueues checks that a request with too many queues is

@@ -41,9 +41,9 @@ var examples = map[string]example{
 	"listSchedules": {answer: `{"schedules": [{"queue": "images", "name": "clean", "spec": "@every 1h0m0s", "catch_up": "one",
 		"last": "2026-01-01T11:00:00Z", "next": "2026-01-01T12:00:00Z", "seen": "2026-01-01T11:59:00Z"}]}`},
 	"listStoredSchedules": {answer: `{"schedules": [` + storedScheduleExample + `], "next": "kJ2f"}`},
-	"createSchedule":      {`{"name": "nightly", "cron": "0 3 * * *", "zone": "Europe/Berlin", "type": "thumbnail", "args": {"path": "cat.png"}}`, storedScheduleExample},
+	"createSchedule":      {`{"name": "nightly", "cron": "0 3 * * *", "zone": "Europe/Berlin", "type": "thumbnail", "outside": true, "args": {"path": "cat.png"}}`, storedScheduleExample},
 	"getSchedule":         {answer: storedScheduleExample},
-	"changeSchedule":      {`{"cron": "0 4 * * *", "type": "thumbnail"}`, storedScheduleExample},
+	"changeSchedule":      {`{"cron": "0 4 * * *", "type": "thumbnail", "outside": true}`, storedScheduleExample},
 	"pauseSchedule":       {`{"paused": true}`, storedScheduleExample},
 	"deleteSchedule":      {answer: `{"queue": "images", "name": "nightly"}`},
 	"triggerSchedule":     {answer: `{"queue": "images", "id": "nightly@1767268800000", "repeated": false}`},
@@ -65,8 +65,8 @@ const (
 		"created": "2026-01-01T11:00:00Z", "started": "2026-01-01T11:59:00Z", "ended": "2026-01-01T11:59:01Z", "error": "no such file: 17",
 		"args": {"path": "cat.png"}, "errors": [{"attempt": 5, "at": "2026-01-01T11:59:01Z", "error": "no such file: 17"}],
 		"attempts": [{"number": 5, "state": "failed", "started": "2026-01-01T11:59:00Z", "ended": "2026-01-01T11:59:01Z"}], "log": [], "scopes": [],
-		"depends_on": [], "dependents": [], "timeline": [{"time": "2026-01-01T11:00:00Z", "what": "created"}], "actions": ["retry", "delete"]}`
-	storedScheduleExample = `{"queue": "images", "name": "nightly", "cron": "0 3 * * *", "zone": "Europe/Berlin", "type": "thumbnail",
+		"depends_on": [], "dependents": [], "timeline": [{"time": "2026-01-01T11:00:00Z", "what": "created"}], "actions": ["retry", "delete"], "editable": [], "revision": "3.1"}`
+	storedScheduleExample = `{"queue": "images", "name": "nightly", "cron": "0 3 * * *", "zone": "Europe/Berlin", "type": "thumbnail", "outside": true,
 		"args": {"path": "cat.png"}, "created": "2026-01-01T12:00:00Z", "changed": "2026-01-01T12:00:00Z", "next": "2026-01-02T02:00:00Z"}`
 	actedExample = `{"done": 1, "skipped": 0}`
 	rowExample   = `{"queue": "images", "type": "thumbnail", "succeeded": 3, "failed": 1, "retried": 0, "per_second": 0.001, "failure_rate": 0.25,

@@ -154,7 +154,11 @@ func TestExamplesAreValid(t *testing.T) {
 			if operation.RequestBody != nil {
 				check(place+"/requestBody/content/"+pointer("application/json"), operation.RequestBody.Content["application/json"].Example)
 			}
-			check(place+"/responses/200/content/"+pointer("application/json"), operation.Responses["200"].Content["application/json"].Example)
+			for status, response := range operation.Responses {
+				if status != "default" {
+					check(place+"/responses/"+status+"/content/"+pointer("application/json"), response.Content["application/json"].Example)
+				}
+			}
 		}
 	}
 }
