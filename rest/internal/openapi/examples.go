@@ -37,7 +37,7 @@ var examples = map[string]example{
 		"seen": "2026-01-01T12:00:00Z", "alive": true, "queues": [{"name": "images", "workers": 4, "started": true}], "running": [],
 		"running_count": {"count": 0, "more": false}}]}`},
 	"getActivity": {answer: `{"from": "2026-01-01T11:00:00Z", "to": "2026-01-01T12:00:00Z", "step": 60,
-		"points": [{"time": "2026-01-01T11:00:00Z", "succeeded": 3, "failed": 1, "retried": 0}], "rows": [` + rowExample + `], "sum": ` + rowExample + `}`},
+		"points": [{"time": "2026-01-01T11:00:00Z", "succeeded": 3, "failed": 1, "retried": 0, "wait_p99": 0.4}], "rows": [` + rowExample + `], "sum": ` + rowExample + `}`},
 	"listSchedules": {answer: `{"schedules": [{"queue": "images", "name": "clean", "spec": "@every 1h0m0s", "catch_up": "one",
 		"last": "2026-01-01T11:00:00Z", "next": "2026-01-01T12:00:00Z", "seen": "2026-01-01T11:59:00Z"}]}`},
 	"listStoredSchedules": {answer: `{"schedules": [` + storedScheduleExample + `], "next": "kJ2f"}`},
@@ -69,7 +69,7 @@ const (
 	storedScheduleExample = `{"queue": "images", "name": "nightly", "cron": "0 3 * * *", "zone": "Europe/Berlin", "type": "thumbnail", "outside": true,
 		"args": {"path": "cat.png"}, "created": "2026-01-01T12:00:00Z", "changed": "2026-01-01T12:00:00Z", "next": "2026-01-02T02:00:00Z"}`
 	actedExample = `{"done": 1, "skipped": 0}`
-	rowExample   = `{"queue": "images", "type": "thumbnail", "succeeded": 3, "failed": 1, "retried": 0, "per_second": 0.001, "failure_rate": 0.25,
+	rowExample   = `{"queue": "images", "type": "thumbnail", "succeeded": 3, "failed": 1, "retried": 0, "per_second": 0.001, "current": 0.02, "failure_rate": 0.25,
 		"wait": ` + percentilesExample + `, "run": ` + percentilesExample + `}`
 	percentilesExample = `{"p50": 0.1, "p90": 0.2, "p99": 0.4, "max": 0.5}`
 )
