@@ -62,6 +62,7 @@ require (
 	github.com/mattn/go-xmpp v0.0.0-20210723025538-3871461df959 // indirect
 	github.com/mongodb/grip v0.0.0-20260728153343-09a3a7fc4c49 // indirect
 	github.com/montanaflynn/stats v0.7.1 // indirect
+	github.com/netresearch/go-cron v0.9.1 // indirect
 	github.com/oapi-codegen/oapi-codegen/v2 v2.8.2 // indirect
 	github.com/oasdiff/yaml v0.1.1 // indirect
 	github.com/oasdiff/yaml3 v0.0.14 // indirect

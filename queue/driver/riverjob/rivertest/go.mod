@@ -47,6 +47,7 @@ require (
 	github.com/mattn/go-xmpp v0.0.0-20210723025538-3871461df959 // indirect
 	github.com/mongodb/grip v0.0.0-20260728153343-09a3a7fc4c49 // indirect
 	github.com/montanaflynn/stats v0.7.1 // indirect
+	github.com/netresearch/go-cron v0.9.1 // indirect
 	github.com/peterhellberg/link v1.2.0 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/power-devops/perfstat v0.0.0-20210106213030-5aafc221ea8c // indirect
