@@ -33,7 +33,7 @@ func main() {
 	for _, job := range found.JSON200.Jobs {
 		fmt.Println("failed:", job.Id, *job.Error)
 	}
-	retry := api.ActOnJobs{Action: api.Retry, Filter: api.JobFilter{Queues: &queues, States: &states}, Limit: 100, DryRun: &dryRun}
+	retry := api.ActOnJobs{Action: api.ActionKindRetry, Filter: api.JobFilter{Queues: &queues, States: &states}, Limit: 100, DryRun: &dryRun}
 	fmt.Println("would retry:", must(client.ActOnJobsWithResponse(ctx, retry)).JSON200.Done)
 	dryRun = false
 	fmt.Println("retried:", must(client.ActOnJobsWithResponse(ctx, retry)).JSON200.Done)
