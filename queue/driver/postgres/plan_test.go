@@ -24,7 +24,9 @@ var others = flag.Int("postgres.others", 20_000, "the number of scheduled and of
 func TestTheCostOfAJobDoesNotDependOnScheduledAndFinishedJobs(t *testing.T) {
 	for _, analyzed := range []bool{false, true} {
 		t.Run(fmt.Sprint("analyzed ", analyzed), func(t *testing.T) {
-			const jobs, most = 1000, 60
+			// 17 with statistics, and 58 to 96 without, by whether the server analyzes the table
+			// meanwhile. A claim, of some 25 jobs, that read the others would read 800 a job.
+			const jobs, most = 1000, 200
 			conn := connect(t, pgtest.URL(t))
 			schema := pgtest.Schema(t)
 			opts := postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema}
