@@ -27,6 +27,9 @@ type fake struct {
 	jobs                 []management.Job
 	// pageSize is the largest page that it returns; 0 for no limit.
 	pageSize int
+	// later changes the jobs in the first list after a time; nil for no change.
+	later func()
+	after time.Time
 	// The arguments of the last calls:
 	filter  management.JobFilter
 	acts    []management.ActRequest
@@ -186,6 +189,10 @@ func (f *fake) find(filter management.JobFilter, cursor string, limit int) (foun
 }
 
 func (f *fake) FindJobs(_ context.Context, filter management.JobFilter, page management.PageRequest) (management.JobPage, error) {
+	if f.later != nil && time.Now().After(f.after) {
+		f.later()
+		f.later = nil
+	}
 	found, next := f.find(filter, page.Cursor, page.Limit)
 	var jobs []management.JobSummary
 	for _, j := range found {

@@ -265,7 +265,7 @@ func TestWatchList(t *testing.T) {
 	atStart(t, func(t *testing.T) {
 		service := newFake()
 		ctx := interruptible(t)
-		time.AfterFunc(time.Second, func() { service.jobs[1].State = amboy.StateSucceeded })
+		service.later, service.after = func() { service.jobs[1].State = amboy.StateSucceeded }, time.Now().Add(time.Second)
 		got := runIn(ctx, service, func(*cli.Env) {}, "jobs", "list", "--id", "digest", "--watch", "-o", "json")
 		assert.Zero(t, got.code, got.errOut)
 		lines := strings.Split(strings.TrimSpace(got.out), "\n")
