@@ -285,7 +285,7 @@ func wrapAct(err error) error {
 	return nil
 }
 
-// act performs an action on a row, as River UI does where it has the action. It returns false if the
+// act performs an action on a row, as River UI does if it has the action. It returns false if the
 // state does not allow it.
 func (r *row) act(a driver.Action) bool {
 	switch {

@@ -3,7 +3,7 @@
 // with SQL; a queue over this driver runs them, and their rows show what River's tools expect.
 //
 // The driver works on the rows of river_job themselves. It copies nothing, so a job has one owner:
-// whoever set its row to running. See docs/guides/migrate-from-river.md for how to use it, and for
+// the worker that set its row to running. See docs/guides/migrate-from-river.md for how to use it, and for
 // the reasons.
 //
 // # Leases
