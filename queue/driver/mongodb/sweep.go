@@ -22,8 +22,7 @@ import (
 
 const (
 	// sweepEvery is the interval of sweeps while a dead process may have left work
-	// undone, and sweepSeldom the one that it grows to while documents wait and nothing
-	// happens.
+	// undone. It grows to sweepSeldom while documents wait and nothing happens.
 	sweepEvery  = 5 * time.Second
 	sweepSeldom = 30 * time.Second
 	// sweepBatch is the maximum number of ended documents, of jobs that others wait for, and
@@ -47,7 +46,7 @@ type sweeper struct {
 
 	mu sync.Mutex
 	// due is when this process sweeps because something may be left undone, takeover when it
-	// does because another one that swept does not go on, and routine when it does because it
+	// sweeps because the process that swept has stopped, and routine when it sweeps because it
 	// does not hear of changes. They are zero for never.
 	due, takeover, routine time.Time
 	// forced makes the next sweep not need the duty. legacy and committedNow make one begin at
