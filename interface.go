@@ -267,7 +267,18 @@ type RetryHandler interface {
 }
 
 // Runner runs the jobs of a queue. Implementations are safe for concurrent
-// use.
+// use, and keep these rules:
+//
+//   - They take jobs with Queue.Next under a context that ends when Close is called. They run
+//     them under another, which ends with the context of Close or of Start and carries the
+//     queue (see ContextWithQueue).
+//   - They run a job with RunFuncOf, which applies the job's maximum time and the queue's
+//     middleware, and turns a panic into an error.
+//   - They pass each job that Next returned to Complete or JobReleaser.Release, except one whose
+//     lease was lost. These calls need a context that outlives a hard stop. If the queue is no
+//     JobReleaser, an interrupted job gets a retryable error before it is completed.
+//   - They use the queue as a JobContexter and a JobSnoozer if it is one.
+//   - They are CloseReporters if Close may leave jobs behind.
 type Runner interface {
 	// Started is true between Start and Close.
 	Started() bool

@@ -39,7 +39,8 @@ type JobProgress struct {
 // LogLine is a line that a job logged.
 type LogLine struct {
 	Time time.Time `bson:"time" json:"time" yaml:"time"`
-	Text string    `bson:"text" json:"text" yaml:"text"`
+	// Text is the line.
+	Text string `bson:"text" json:"text" yaml:"text"`
 }
 
 // Report sets the fraction and the message, which it truncates to MaxLogLineBytes.

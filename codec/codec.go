@@ -77,7 +77,9 @@ func (f Field) AssociatedData() []byte {
 }
 
 // ErrKeyUnavailable is wrapped by errors of Decode for a key that this process does not
-// have, or can't use at the moment.
+// have, or can't use at the moment. The job is tried again, by any process, after 50 milliseconds
+// to 5 seconds, or up to 50 seconds if very many wait. For one second in ten, this process leaves
+// jobs of its type to others.
 var ErrKeyUnavailable = errors.New("the key is not available")
 
 // UnknownKeyError means that a codec does not have the key of a value. It wraps

@@ -1,6 +1,15 @@
 // Package job provides the building blocks of jobs: typed definitions (Define), Base, which
 // implements every method of amboy.Job except Run, and ready-made jobs that run a
 // command or a group of jobs.
+//
+// The context of a run ends with one of these causes (context.Cause):
+//
+//   - an *amboy.MaxTimeError, which is a context.DeadlineExceeded, if the attempt has run for
+//     its Timeout;
+//   - amboy.ErrAborted if the job was aborted or canceled;
+//   - amboy.ErrLeaseLost if its lease was lost, so that another process may have the job;
+//   - pool.ErrClosed if the deadline of Close passed;
+//   - the cause of the context of Start if that ended.
 package job
 
 import (

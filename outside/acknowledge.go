@@ -2,7 +2,9 @@ package outside
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -226,10 +228,12 @@ func (r *renewal) extend(ctx context.Context, length time.Duration, places []int
 	for _, l := range lost {
 		isLost[l] = true
 	}
+	var blocked *driver.BlockedLeasesError
+	allFailed := err != nil && !errors.As(err, &blocked)
 	for _, i := range places {
 		l := r.leases[i]
 		switch {
-		case err != nil:
+		case allFailed, blocked != nil && slices.Contains(blocked.Leases, l.Lease):
 			r.answers[i].Err = err
 		case isLost[l.Lease]:
 			r.answers[i].Err = fmt.Errorf("job %q of queue %q has ended, was handed back, or belongs to another worker: %w", l.jobID, l.Queue, ErrLeaseLost)

@@ -145,11 +145,8 @@ func markCanceled(job amboy.Job) {
 
 func (w *worker) complete(job amboy.Job, aborted bool) error {
 	if w.completer != nil && !aborted && w.hard.Err() == nil {
-		// Wait until the previous end is written. This bounds the number of unwritten ends
-		// to one per worker.
-		last := w.written
-		w.written = w.completer.CompleteLater(w.completing, job)
-		last()
+		w.unwritten = append(w.unwritten, unwritten{time.Now(), w.completer.CompleteLater(w.completing, job)})
+		w.awaitWritten()
 		return nil
 	}
 	ctx, cancel := w.completingContext()

@@ -61,7 +61,7 @@ func (i *Inline) RunNext(ctx context.Context) bool {
 		return false
 	}
 	defer i.pool.leave(w)
-	defer func() { w.written() }() // deferred, because the job may end this goroutine
+	defer func() { w.awaitAllWritten() }() // deferred, because the job may end this goroutine
 	return w.runNext(ctx)
 }
 

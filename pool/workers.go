@@ -248,9 +248,9 @@ type worker struct {
 	// place is the context of the worker. The worker ends after its current job when place
 	// ends.
 	place context.Context
-	// written waits until the end of its previous job is written.
-	written func()
-	labels  labels
+	// unwritten are the ends of its previous jobs that may not be written yet, in their order.
+	unwritten []unwritten
+	labels    labels
 
 	activeMu sync.Mutex
 	// active is the current run, from when the worker takes a job until the job's end is
@@ -320,7 +320,7 @@ func (w *worker) work() {
 	returned := false
 	defer func() {
 		if returned {
-			w.written()
+			w.awaitAllWritten()
 			w.leave(w)
 			return
 		}
@@ -339,9 +339,42 @@ func (w *worker) work() {
 	returned = true
 }
 
+// unwritten is the end of a job that the queue writes while the worker goes on.
+type unwritten struct {
+	since time.Time
+	wait  func()
+}
+
+// A worker begins another job while at most maxUnwritten of its ends are not written, and none of
+// them is older than maxUnwrittenAge, except the last. If the process dies, these jobs run again.
+const (
+	maxUnwritten    = 16
+	maxUnwrittenAge = 100 * time.Millisecond
+)
+
+// awaitWritten waits until ends are written, so that a limited number is left.
+func (w *worker) awaitWritten() {
+	for len(w.unwritten) > maxUnwritten || len(w.unwritten) > 1 && time.Since(w.unwritten[0].since) > maxUnwrittenAge {
+		w.awaitOldest()
+	}
+}
+
+// awaitAllWritten waits until all ends are written.
+func (w *worker) awaitAllWritten() {
+	for len(w.unwritten) > 0 {
+		w.awaitOldest()
+	}
+}
+
+func (w *worker) awaitOldest() {
+	wait := w.unwritten[0].wait
+	w.unwritten = slices.Delete(w.unwritten, 0, 1)
+	wait()
+}
+
 // enter registers a new worker. The caller holds the lock.
 func (w *workers) enter(place context.Context) *worker {
-	one := &worker{workers: w, place: place, written: nothing}
+	one := &worker{workers: w, place: place}
 	w.alive[one] = struct{}{}
 	w.goroutines++
 	return one

@@ -31,6 +31,8 @@ type spy struct {
 	deaf, durable bool
 	// noNextAttempts makes it declare that Complete takes no next attempt.
 	noNextAttempts bool
+	// costly makes it declare that claims are costly.
+	costly bool
 	// before is called with the name of each call. If it returns an error, the call
 	// returns that error and is not made.
 	before atomic.Pointer[func(ctx context.Context, call string) error]
@@ -90,7 +92,7 @@ func (d *spy) heal()                                                  { d.before
 func (d *spy) Features() driver.Features {
 	features := d.Driver.Features()
 	features.Notifications = features.Notifications && !d.deaf
-	features.Durable = d.durable
+	features.Durable, features.CostlyClaims = d.durable, d.costly
 	features.NextAttempts = features.NextAttempts && !d.noNextAttempts
 	return features
 }

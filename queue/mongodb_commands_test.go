@@ -156,7 +156,7 @@ func TestMongoDBCommandsOfNotes(t *testing.T) {
 		most int // a minute
 	}{
 		"idle": {false, 2},
-		"busy": {true, 2 + 6},
+		"busy": {true, 2 + 6 + 5}, // five for the backlog, which one process records for all
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -285,18 +285,20 @@ func TestMongoDBCommandsOfAHeartbeat(t *testing.T) {
 		pass(time.Minute)
 		require.Equal(t, jobs, q.Stats(t.Context()).Running)
 
-		const sweep = 4 // commands of a sweep, of which a process has one a minute while all of its workers are busy
+		// Once a minute a process sweeps while all of its workers are busy, and counts jobs for the
+		// backlog; what else that sends is about notes. Both may come in one heartbeat.
+		const sweep, sample = 4, 1
 		listened, sent := 0, 0
 		for range heartbeats {
 			d.Commands().Reset()
 			pass(heartbeat)
 			listens := d.Commands().Named("getMore")
 			now := d.Commands().Total() - listens - d.Commands().On(notesOfQueue)
-			assert.LessOrEqual(t, now, most+sweep, d.Commands())
+			assert.LessOrEqual(t, now, most+sweep+sample, d.Commands())
 			sent += now
 			listened += listens
 		}
-		assert.LessOrEqual(t, sent, heartbeats*most+sweep)
+		assert.LessOrEqual(t, sent, heartbeats*most+sweep+sample)
 		t.Logf("the last heartbeat: %s; %d getMores in %d heartbeats", d.Commands(), listened, heartbeats)
 		assert.Equal(t, jobs, q.Stats(t.Context()).Running, "no lease was lost")
 		close(release)

@@ -50,7 +50,9 @@ type MongoDBOptions struct {
 	CheckWaitUntil, CheckDispatchBy bool
 	// LegacyIndexes builds the other indexes with which the legacy library and its tools
 	// query jobs. A process with the legacy library builds them itself. They make each start
-	// and end of a job more expensive. Default: false.
+	// and end of a job more expensive: each index key that changes costs the server about as much
+	// as the job's document. A plain job changes 6 after its Put, these add 18, CheckWaitUntil and
+	// CheckDispatchBy 4 each, and a TTL one. Default: false.
 	LegacyIndexes bool
 	// LockTimeout is how long the lease of a running job lasts, and the lock of a process
 	// with the legacy library. The lease is renewed every quarter of it. The job of a

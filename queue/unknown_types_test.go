@@ -279,7 +279,9 @@ func TestABacklogOfANewTypeDoesNotSlowAnOldProcess(t *testing.T) {
 		left, err := full.Count(t.Context(), driver.Query{Queues: []string{"q"}, Types: []string{newcomerType}, States: []amboy.JobState{amboy.StatePending}}, backlog+1)
 		require.NoError(t, err)
 		assert.Equal(t, backlog, left)
-		assert.LessOrEqual(t, full.released.Load(), int64(rounds*8))
+		// Each of its four workers may get one in each of two claims that were in progress, and
+		// four more that were claimed ahead.
+		assert.LessOrEqual(t, full.released.Load(), int64(rounds*2*4*5))
 	})
 }
 

@@ -20,6 +20,7 @@ var (
 	backlog     = flag.Int("backlog", 50_000, "the number of scheduled and of finished jobs of TestBacklog")
 	dueJobs     = flag.Int("due", 20_000, "the number of jobs of TestDue")
 	dueAfter    = flag.Duration("due.after", 15*time.Second, "when the jobs of TestDue are due")
+	steadyShare = flag.Float64("steady.share", 0.5, "the load of TestSteadyLoad, as a share of the rate of a drain")
 	steadyTime  = flag.Duration("steady", 30*time.Second, "how long TestSteadyLoad lasts; with -keep=1m, as long as jobs are kept")
 	tenants     = flag.Int("tenants", 1000, "the number of idle tenants of TestTenants")
 )
@@ -172,7 +173,7 @@ func BenchmarkRetries(b *testing.B) {
 	b.Logf("load %s", load())
 }
 
-// TestSteadyLoad finds the rate of a drain, puts jobs at half of it for a while with autovacuum at its
+// TestSteadyLoad finds the rate of a drain, puts jobs at a share of it for a while with autovacuum at its
 // defaults, and drains again.
 func TestSteadyLoad(t *testing.T) {
 	ctx := t.Context()
@@ -192,7 +193,7 @@ func TestSteadyLoad(t *testing.T) {
 	}
 	before := drainNow()
 	it.latencies()
-	rate := int(before / 2)
+	rate := int(before * *steadyShare)
 	t.Logf("a drain: %.0f jobs/s; now %d/s; load %s", before, rate, load())
 	began, part := time.Now(), 1
 	steadily(ctx, t, it, rate, func(int) bool {

@@ -52,6 +52,7 @@ type call struct {
 	runs    []*Run // whose leases are renewed, or whose ends are written
 	asks    []ask  // of a claim
 	limit   int    // of a claim
+	ahead   int    // how many jobs a claim requests beyond the waiting workers
 	claims  bool   // of a look: Core.lookClaims when it was sent
 	opens   bool   // of a look: Core.lookOpens when it was sent
 	cancels int    // Core.cancels when the call was sent

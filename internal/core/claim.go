@@ -165,17 +165,22 @@ func (c *Core) claimIfUseful() {
 		return
 	}
 	var asks []ask
-	var limit int
+	var limit, ahead int
 	if c.hasRoom() && len(c.candidates.lines) > 0 {
-		if c.gather() {
+		if len(c.candidates.lines) == 1 {
+			ahead = c.wantedAhead(c.candidates.lines[0])
+		}
+		if ahead == 0 && c.gather() {
 			return
 		}
 		c.yields = 0
 		asks, limit = c.asks()
+		asks[0].want += ahead
+		limit += ahead
 	}
 	asks = c.askForExpired(asks)
 	if len(asks) > 0 {
-		c.sendClaim(asks, limit)
+		c.sendClaim(asks, limit, ahead)
 	}
 }
 
@@ -201,6 +206,9 @@ func (c *Core) gather() bool {
 		return false
 	}
 }
+
+// canStart reports whether a run of a line may start now.
+func (c *Core) canStart(l *Line) bool { return len(l.waiting) > 0 && c.hasRoom() }
 
 func (c *Core) yielded() {
 	c.yielding = false
@@ -241,15 +249,15 @@ func (c *Core) askForExpired(asks []ask) []ask {
 	return asks
 }
 
-func (c *Core) sendClaim(asks []ask, limit int) {
+func (c *Core) sendClaim(asks []ask, limit, ahead int) {
 	demands := make([]driver.Demand, len(asks))
 	for i, a := range asks {
 		a.line.changed = false
 		demands[i] = driver.Demand{Queue: a.line.Queue, Limit: a.want}
 	}
 	call := c.call(claimCall, callLimit)
-	call.asks, call.limit, call.cancels = asks, limit, c.cancels
-	c.do(Claim{Call: call.Call, Demands: demands, Limit: limit, Except: c.unknown})
+	call.asks, call.limit, call.ahead, call.cancels = asks, limit, ahead, c.cancels
+	c.do(Claim{Call: call.Call, Demands: demands, Limit: limit, Ahead: ahead, Except: c.unknown})
 	c.flush() // while the claim is under way, so that the store can do both at once
 }
 
@@ -271,6 +279,7 @@ func (c *Core) claimed(e Claimed) {
 	if len(e.Records) > 0 && c.cancels != call.cancels {
 		c.checkCancelsSoon() // a request may concern one of these records
 	}
+	c.noteClaim(call, e.Records)
 	c.exhaust(call, e.Err == nil && call.limit > 0 && started+left >= call.limit)
 	c.dueAt(c.afterClaim(e))
 	c.awaitRates(call, e)
@@ -309,14 +318,18 @@ func (c *Core) take(call *call, records []*driver.Record) (started, left int) {
 		case c.isUnknown(record):
 			c.finish(r, End{HandBack: &driver.HandBack{}})
 			left++
-		case l == nil || l.stopped || len(l.waiting) == 0 || !c.hasRoom():
+		case l == nil || l.stopped || !c.canStart(l) && !c.mayKeep(call, l, r):
 			c.finish(r, End{HandBack: &driver.HandBack{}})
 		case r.isInterruptedTooOften(l):
 			c.do(Park{r})
 		case r.isSuspect():
 			c.awaitAlone(l, r)
-		default:
+		case c.canStart(l):
 			c.start(l, r)
+			call.got(l)
+			started++
+		default:
+			c.keep(l, r)
 			call.got(l)
 			started++
 		}

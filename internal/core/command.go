@@ -28,6 +28,8 @@ type (
 		Call    Call
 		Demands []driver.Demand
 		Limit   int
+		// Ahead is how many of the records are for workers that do not wait yet.
+		Ahead int
 		// Except holds the kinds that this process does not know. It must not be changed.
 		Except []driver.Kind
 	}

@@ -31,6 +31,8 @@ type Config struct {
 	// BatchEnds is true if calls of the store are slow, so that the ends of several runs
 	// are written in one call.
 	BatchEnds bool
+	// ClaimAhead allows claims of more jobs than workers wait while jobs are short.
+	ClaimAhead bool
 	// FewLines is the number of queues up to which a change in an unknown queue makes the
 	// core claim from all of them. If there are more, the store is queried first for the
 	// queues that have work.
@@ -66,7 +68,8 @@ type Core struct {
 	yielding  bool
 	gathered  int // workers that were waiting when the last claim was answered
 	patience  patience
-	alone     *Run // the suspect that runs alone or waits until it can; see suspect.go
+	ahead     ahead // see ahead.go
+	alone     *Run  // the suspect that runs alone or waits until it can; see suspect.go
 	due       time.Time
 	watched   []*Line // with watchers that want to know when the queue is idle
 
@@ -143,6 +146,8 @@ func (c *Core) handle(event Event) {
 		} else {
 			c.changed()
 		}
+	case Controlled:
+		c.controlled(e.Line)
 	case DueAt:
 		c.dueAt(e.Time)
 	case Yielded:

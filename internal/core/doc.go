@@ -25,8 +25,9 @@
 //
 //   - A kind of job that this process does not know is claimed once. Later claims leave
 //     the kind to other processes, until a type is registered here.
-//   - Records are claimed only for waiting workers. Expired records are the exception,
-//     because they need no worker.
+//   - Records are claimed only for waiting workers, and for workers that are about to come
+//     because their jobs take less time than a claim (see ahead.go). Expired records are the
+//     exception, because they need no worker.
 //   - Each claimed run ends in exactly one [Done], whatever the store answers.
 //   - The duration of a lease counts from when the call that took or renewed it was sent.
 //     If it is over when the answer arrives, the run is handed back without being started.

@@ -35,6 +35,8 @@ type (
 	// Changed reports that there may be something new to claim: in one queue, or in any
 	// queue if Line is nil.
 	Changed struct{ Line *Line }
+	// Controlled reports that this process changed the settings of a queue.
+	Controlled struct{ Line *Line }
 	// StoreChanged reports that this process or another changed the store. It may be a
 	// request to cancel a running job.
 	StoreChanged struct{ driver.Change }
@@ -146,6 +148,7 @@ func (Waiting) isEvent()        {}
 func (Gone) isEvent()           {}
 func (Yielded) isEvent()        {}
 func (Changed) isEvent()        {}
+func (Controlled) isEvent()     {}
 func (StoreChanged) isEvent()   {}
 func (DueAt) isEvent()          {}
 func (Unknown) isEvent()        {}

@@ -194,11 +194,16 @@ func (c *Core) taken(runs []*Run, errs []error) {
 		c.ends.batch = min(2*c.ends.batch, maxBatch)
 	}
 	for i, r := range runs {
-		if r.uncertain && errors.Is(errs[i], amboy.ErrLeaseLost) && r.end.Record != nil {
+		switch {
+		case r.uncertain && errors.Is(errs[i], amboy.ErrLeaseLost) && r.end.Record != nil:
 			c.check(r)
-			continue
+		case driver.IsRepeatable(errs[i]):
+			r.alone = true // the next try may take long
+			r.postpone(c.now.Mono)
+			c.again(r, errs[i])
+		default:
+			c.done(r, errs[i])
 		}
-		c.done(r, errs[i])
 	}
 	if runs[0].end.HandBack != nil {
 		c.changed()
@@ -333,6 +338,7 @@ func (c *Core) done(r *Run, err error) {
 
 // close makes all ends be written at once, and ends claiming.
 func (c *Core) close() {
+	c.handBackAhead(nil) // first, so that one call writes all
 	c.closing = true
 	c.endHopelessSuspect()
 	c.flush()

@@ -30,7 +30,7 @@ type story struct {
 func newStory(t *testing.T) *story {
 	t.Helper()
 	config := core.Config{
-		LeaseTime: 20 * time.Second, PollMin: time.Hour, PollMax: time.Hour, BatchEnds: true, RetryScan: time.Hour, FewLines: 8,
+		LeaseTime: 20 * time.Second, PollMin: time.Hour, PollMax: time.Hour, BatchEnds: true, ClaimAhead: true, RetryScan: time.Hour, FewLines: 8,
 		Random: func() float64 { return 0.5 },
 	}
 	s := &story{t: t, core: core.New(config, core.Time{Wall: begin}), line: &core.Line{Queue: "q"}}
@@ -52,6 +52,7 @@ func (s *story) wait(d time.Duration) []core.Command {
 // run returns a run that was given to a worker.
 func (s *story) run() *core.Run {
 	s.t.Helper()
+	s.tell(core.Changed{Line: s.line})
 	claim := only[core.Claim](s.t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
 	record := &driver.Record{Name: "a", Group: "q"}
 	return only[core.Start](s.t, s.tell(core.Claimed{Call: claim.Call, Records: []*driver.Record{record}})).Run

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -60,10 +62,15 @@ func (c *Core) beat() {
 
 func (r *Run) isLost() bool { return r.cause == amboy.ErrLeaseLost } //nolint:errorlint // It is never wrapped here.
 
-// renewedLeases extends the fences of the renewed leases. After an error, the renewal is
-// retried sooner than the next heartbeat: nothing is more urgent.
+// renewedLeases extends the fences of the renewed leases. After an error, also of some leases, the
+// renewal is retried sooner than the next heartbeat: nothing is more urgent.
 func (c *Core) renewedLeases(e Renewed) {
-	call := c.answer(e.Call, e.Err)
+	var blocked *driver.BlockedLeasesError
+	failure := e.Err
+	if errors.As(e.Err, &blocked) {
+		failure = nil // of the call
+	}
+	call := c.answer(e.Call, failure)
 	if call == nil {
 		return
 	}
@@ -73,10 +80,14 @@ func (c *Core) renewedLeases(e Renewed) {
 	if e.Err != nil {
 		c.do(Report{"could not renew the leases of running jobs", e.Err})
 		c.timers.set(beatTimer, c.now.Mono+c.heartbeat()/4)
+	}
+	if failure != nil {
 		return
 	}
 	for _, r := range call.runs {
-		r.fence = max(r.fence, c.fence(call))
+		if blocked == nil || !slices.Contains(blocked.Leases, r.Lease) {
+			r.fence = max(r.fence, c.fence(call))
+		}
 	}
 	if call.unnoticed > 0 {
 		c.timers.set(beatTimer, c.now.Mono) // the call may have been sent long ago, and proves little
@@ -109,6 +120,7 @@ func (c *Core) checkFences() {
 func (c *Core) doubtFences(unnoticed time.Duration) {
 	if unnoticed > 0 {
 		c.handBackSuspect()
+		c.handBackAhead(nil)
 	}
 	for _, r := range c.held {
 		r.fence = min(r.fence, max(r.fence-max(0, unnoticed), c.now.Mono+c.renewLimit()))
@@ -135,13 +147,17 @@ func (c *Core) lose(lease driver.Lease) {
 
 // cancel ends the context of a run, once, unless the run has returned. A lost lease
 // replaces an earlier request to cancel as the cause, because a lost run is not ended but
-// handed back.
+// handed back. A run that waits for a worker is handed back in any case.
 func (c *Core) cancel(r *Run, cause error) {
 	if r.finishing || r.cause != nil && (r.isLost() || cause != amboy.ErrLeaseLost) { //nolint:errorlint // They are never wrapped here.
 		return
 	}
 	first := r.cause == nil
 	r.cause = cause
+	if c.dropAhead(r) {
+		c.finish(r, End{HandBack: &driver.HandBack{}}) // it ends as canceled if that is the cause
+		return
+	}
 	if first {
 		c.do(Cancel{Run: r, Cause: cause})
 	}

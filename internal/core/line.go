@@ -17,6 +17,7 @@ type Line struct {
 	place    *list.Element
 	waiting  []*Worker // a stack: the last to come is served first, because its memory is warm
 	out      int       // runs that have not returned
+	ahead    int       // runs that wait for a worker
 	served   int       // the sort key of Core.order
 	watching int
 	asked    int // index in the asks of the last claim
@@ -32,7 +33,10 @@ type Line struct {
 	// ratedFrom is when the rate of the queue lets more jobs start, while the line is in
 	// Core.rated.
 	ratedFrom time.Duration
-	rated     int // position in Core.rated, counted from 1; 0 if it is not in it
+	// waitedForRate is true if the queue has waited for its rate, the last time at waitedAt.
+	waitedForRate bool
+	waitedAt      time.Duration
+	rated         int // position in Core.rated, counted from 1; 0 if it is not in it
 }
 
 // Worker takes jobs of a queue.
@@ -96,6 +100,7 @@ func (c *Core) stop(l *Line) {
 	l.waiting = nil
 	c.candidates.arrange(l)
 	c.rated.remove(l)
+	c.handBackAhead(l)
 	c.watch(l, 0)
 	c.endHopelessSuspect()
 }
@@ -116,6 +121,7 @@ func (c *Core) wait(w *Worker) {
 	}
 	l.waiting = append(l.waiting, w)
 	c.candidates.arrange(l)
+	c.serveAhead()
 	c.claimIfUseful()
 }
 

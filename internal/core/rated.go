@@ -24,6 +24,7 @@ func (c *Core) awaitRates(call *call, e Claimed) {
 	}
 	for _, w := range e.Waits {
 		if l := c.lines[w.Queue]; l != nil && !l.stopped {
+			l.waitedForRate, l.waitedAt = true, c.now.Mono
 			c.rated.set(l, c.now.Mono+max(w.For, minRateWait))
 		}
 	}

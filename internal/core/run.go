@@ -30,6 +30,9 @@ type Run struct {
 	transacted bool
 	isStuck    bool
 	suspectOf  *Line // the line of a suspect that waits until it is alone
+	// aheadOf is the line of a run that waits for a worker, and aheadUntil when it is handed back.
+	aheadOf    *Line
+	aheadUntil time.Duration
 
 	end       End
 	finishing bool
@@ -110,6 +113,7 @@ func (c *Core) countOut(r *Run) {
 	c.out--
 	r.line = nil
 	if c.config.MaxRunning > 0 {
-		c.claimIfUseful() // there is room again
+		c.serveAhead() // there is room again
+		c.claimIfUseful()
 	}
 }

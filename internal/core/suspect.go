@@ -39,6 +39,7 @@ func (l *Line) InterruptionLimit(r *driver.Record) int {
 // whichever is shorter, because jobs that run for hours must not stop a process.
 func (c *Core) awaitAlone(l *Line, r *Run) {
 	c.alone, r.suspectOf = r, l
+	c.handBackAhead(nil)
 	c.timers.set(aloneTimer, c.now.Mono+min(c.config.LeaseTime, alonePatience))
 }
 

@@ -22,6 +22,7 @@ const (
 	openTimer                 // queries for queues to open
 	gatherTimer               // claims jobs for the workers that have gathered
 	rateTimer                 // claims jobs of the queues whose rate lets some start
+	aheadTimer                // hands back runs that have waited too long for a worker
 	allTimers
 )
 
@@ -150,6 +151,8 @@ func (c *Core) fired(which timer) {
 		c.claimIfUseful()
 	case rateTimer:
 		c.claimRated()
+	case aheadTimer:
+		c.endPatience()
 	}
 }
 

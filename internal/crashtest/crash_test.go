@@ -24,6 +24,9 @@ var (
 	slack = flag.Duration("crashtest.slack", 5*time.Second, "how much longer than promised a busy machine may take to run a job again")
 )
 
+// TestCrash lets processes run a plan of jobs. They are killed one after the other with SIGKILL and
+// replaced, and calls of the store fail. Each process writes a journal, which a checker compares with
+// the plan and the store.
 func TestCrash(t *testing.T) {
 	onEachStore(t, testCrash)
 }

@@ -47,6 +47,7 @@ func TestLocker(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
+// TestLockedByAnotherProcess lets another process hold the write lock of the file.
 func TestLockedByAnotherProcess(t *testing.T) {
 	if !inChild(t, nil) {
 		return

@@ -161,6 +161,8 @@ func startScheduler(t *testing.T, config scheduleConfig) *process {
 	return p
 }
 
+// TestSchedule kills processes that keep the same schedules for a day, one after the other. The job of
+// each tick must have run once, or again only if the process that ran it was killed.
 func TestSchedule(t *testing.T) {
 	require.NoError(t, berlinErr)
 	onEachStore(t, testSchedule)

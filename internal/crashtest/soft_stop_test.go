@@ -72,6 +72,8 @@ func (d *deployment) replace(i int) (old amboy.RetryableQueue) {
 	return old
 }
 
+// TestSoftStop closes one queue at a time while it runs jobs. When Close returns, the queue must hold
+// none.
 func TestSoftStop(t *testing.T) { onEachStore(t, testSoftStop) }
 
 func testSoftStop(t *testing.T, newStore func(*testing.T) store) {

@@ -104,7 +104,8 @@ func (p *process) send(command core.Command) {
 	p.post(c)
 }
 
-// checkDemand checks that no more is claimed than waiting workers can run.
+// checkDemand checks that no more is claimed than waiting workers can run, and a limited number
+// ahead.
 func (p *process) checkDemand(do core.Claim) {
 	waiting := 0
 	for _, wk := range p.workers {
@@ -112,11 +113,15 @@ func (p *process) checkDemand(do core.Claim) {
 			waiting++
 		}
 	}
-	if do.Limit > waiting {
-		p.w.violate(CoreRule, "", "process %d claims %d jobs for %d workers", p.index, do.Limit, waiting)
+	if do.Ahead > 0 {
+		p.w.counts.Ahead++
 	}
-	if most := p.w.settings.core.MaxRunning; most > 0 && do.Limit+p.running() > most {
-		p.w.violate(CoreRule, "", "process %d claims %d jobs, runs %d, and may run %d", p.index, do.Limit, p.running(), most)
+	now := do.Limit - do.Ahead
+	if now > waiting || now == 0 && do.Ahead > 0 || do.Ahead > core.MaxAhead {
+		p.w.violate(CoreRule, "", "process %d claims %d jobs, %d of them ahead, for %d workers", p.index, do.Limit, do.Ahead, waiting)
+	}
+	if most := p.w.settings.core.MaxRunning; most > 0 && now+p.running() > most {
+		p.w.violate(CoreRule, "", "process %d claims %d jobs, runs %d, and may run %d", p.index, now, p.running(), most)
 	}
 }
 

@@ -608,6 +608,7 @@ var fieldWriters = map[string]writer{
 	},
 	"Core.lookFrom": writeTimer, "Core.retriesFrom": writeTimer,
 	"timers.next": writeTimer, "timers.wake": writeTimer,
+	"Run.aheadUntil": writeTimer, "ahead.answered": writeMono,
 	"ends.probe": writeTimer, "ends.turns": nil,
 	"HandBack.NotBefore": nil,
 }

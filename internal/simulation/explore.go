@@ -226,7 +226,7 @@ func (x *explorer) newWorld(recording bool) (*smallWorld, error) {
 		queues:    []string{"q"},
 		workers:   1,
 		core: core.Config{
-			LeaseTime: x.small.Lease, PollMin: x.small.Lease, PollMax: 3 * x.small.Lease, BatchEnds: true, FewLines: 16,
+			LeaseTime: x.small.Lease, PollMin: x.small.Lease, PollMax: 3 * x.small.Lease, BatchEnds: true, ClaimAhead: true, FewLines: 16,
 			RetryScan: 2 * x.small.Lease, Random: func() float64 { return 0.5 },
 		},
 		notified:   true,

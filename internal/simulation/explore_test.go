@@ -32,6 +32,7 @@ func retriedJob() *simulation.Task {
 	return &simulation.Task{ID: "a", Queue: "q", Scopes: []string{"s"}, Attempts: 2, Failures: 1, Lasts: smallRun}
 }
 
+// TestSmallWorlds takes small worlds through every order of requests, answers, timers and faults.
 func TestSmallWorlds(t *testing.T) {
 	plain, retried := plainJob(), retriedJob()
 	for _, test := range []struct {

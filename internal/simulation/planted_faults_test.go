@@ -246,8 +246,8 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "a claim that comes late exceeds the limit of runs", file: "internal/core/claim.go",
-		right: "len(l.waiting) == 0 || !c.hasRoom():",
-		wrong: "len(l.waiting) == 0:",
+		right: "return len(l.waiting) > 0 && c.hasRoom()",
+		wrong: "return len(l.waiting) > 0",
 	},
 
 	// A call that does not return blocks nothing.
@@ -307,8 +307,44 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "a worker that comes starts no claim", file: "internal/core/line.go",
-		right: "l.waiting = append(l.waiting, w)\nc.candidates.arrange(l)\nc.claimIfUseful()",
-		wrong: "l.waiting = append(l.waiting, w)\nc.candidates.arrange(l)",
+		right: "c.serveAhead()\nc.claimIfUseful()\n}\n\n// leave",
+		wrong: "c.serveAhead()\n}\n\n// leave",
+	},
+
+	// Runs that were claimed ahead.
+	{
+		name: "a run that was claimed ahead is started although it is to end", file: "internal/core/lease.go",
+		right:  "if c.dropAhead(r) {",
+		wrong:  "if c.closing && c.dropAhead(r) {",
+		unseen: "runs wait for milliseconds, in which a request rarely comes; tests of internal/core do it (TestACanceledRunThatWaitsForAWorkerDoesNotStart)",
+	},
+	{
+		name: "a run that was claimed ahead is started after its time", file: "internal/core/ahead.go",
+		right: "case c.isExpired(r.Record):",
+		wrong: "case false:",
+	},
+	{
+		name: "runs that were claimed ahead are kept for ever", file: "internal/core/ahead.go",
+		right: "c.ahead.runs = append(c.ahead.runs, r)\nc.timers.set(aheadTimer, r.aheadUntil)",
+		wrong: "c.ahead.runs = append(c.ahead.runs, r)",
+	},
+	{
+		name: "a stopped queue keeps what it has claimed ahead", file: "internal/core/line.go",
+		right:  "c.handBackAhead(l)\n",
+		wrong:  "",
+		unseen: "runs wait for milliseconds, in which a queue rarely stops; a test of internal/core does it (TestRunsThatWaitForAWorkerAreHandedBackWhenTheirQueueStops)",
+	},
+	{
+		name: "a suspect waits for runs that were claimed ahead", file: "internal/core/suspect.go",
+		right:  "c.alone, r.suspectOf = r, l\nc.handBackAhead(nil)",
+		wrong:  "c.alone, r.suspectOf = r, l",
+		unseen: "they are handed back soon in any case; a test of internal/core counts them (TestRunsThatWaitForAWorkerAreHandedBackForASuspect)",
+	},
+	{
+		name: "a suspect is claimed ahead", file: "internal/core/ahead.go",
+		right:  " && !r.isSuspect()",
+		wrong:  "",
+		unseen: "a suspect is rarely behind other jobs; a test of internal/core claims one there (TestASuspectDoesNotWaitForAWorker)",
 	},
 	{
 		name: "a change of the store starts no claim", file: "internal/core/claim.go",

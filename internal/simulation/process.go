@@ -179,6 +179,7 @@ func (p *process) step(event core.Event) {
 	for _, command := range rest {
 		p.carryOut(command)
 	}
+	p.checkUnstarted()
 }
 
 // note executes commands to workers and to the timer, and checks commands to the store.
@@ -196,6 +197,7 @@ func (p *process) note(command core.Command) bool {
 		}
 		wk.waiting = false
 		r := p.newRun(do.Run, wk)
+		p.checkStart(r)
 		p.after(w.upTo(200*time.Microsecond), runBegins{r})
 	case core.Dismiss:
 		do.Worker.Shell.(*worker).waiting = false

@@ -92,6 +92,8 @@ func TestTimelineHasALinePerEventAndAColumnPerProcess(t *testing.T) {
 	assert.Less(t, len(relevant), len(result.Events))
 }
 
+// TestWorlds runs several processes per world: they are killed, suspended and cut off, calls fail or
+// never return, and clocks jump. -simulation.seed=N -simulation.worlds=1 repeats a world.
 func TestWorlds(t *testing.T) {
 	var total simulation.Counts
 	var lasted time.Duration
@@ -109,6 +111,7 @@ func TestWorlds(t *testing.T) {
 	if *worlds < 20 && *runFor == 0 {
 		return // a few worlds do not have all faults
 	}
+	assert.NotZero(t, total.Ahead)
 	assert.NotZero(t, total.Kills)
 	assert.NotZero(t, total.Suspensions)
 	assert.NotZero(t, total.Partitions)

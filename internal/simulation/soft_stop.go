@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // closeGrace is how long a closing process waits for canceled runs to return and for
@@ -30,6 +31,7 @@ func (p *process) close(patience time.Duration) {
 	w.log(Event{Process: p.index, Kind: closing, Until: w.now + patience})
 	for _, l := range p.lines {
 		p.step(core.Stopped{Line: l})
+		p.checkStopped(l)
 	}
 	p.after(patience, stopsHard{p})
 	p.after(closePeriod, closes{p, w.now + patience + closeGrace})
@@ -76,6 +78,14 @@ func (c closes) happen(w *World) {
 	p.stop(Closed)
 	p.replaces()
 	w.after(w.upTo(time.Second), starts{p})
+}
+
+// checkStopped checks that a process that stops a queue keeps no lease of it, except those of runs
+// and of calls that are under way.
+func (p *process) checkStopped(l *core.Line) {
+	if p.core.QuietFor(l) && p.hasUnstarted(func(lease driver.Lease) bool { return lease.Queue == l.Queue }) {
+		p.w.violate(CoreRule, "", "process %d has stopped queue %s but keeps leases that it does not run", p.index, l.Queue)
+	}
 }
 
 // checkClosed checks that no worker of a closed process waits, and that the store

@@ -54,6 +54,37 @@ func (p *process) checkAlone(r *run) {
 	}
 }
 
+// checkStart checks that a run that waited for a worker may still start. A suspect may wait for
+// longer.
+func (p *process) checkStart(r *run) {
+	switch {
+	case isSuspect(r.Record):
+	case r.Cause() != nil:
+		p.w.violate(CoreRule, r.task.ID, "process %d starts it although it is to end: %v", p.index, r.Cause())
+	case core.HasExpired(r.Record, p.wall()):
+		p.w.violate(CoreRule, r.task.ID, "process %d starts it although it has expired", p.index)
+	}
+}
+
+// checkUnstarted checks that no run waits for a worker while a suspect runs alone or waits until it
+// can.
+func (p *process) checkUnstarted() {
+	if p.alive && p.core.Alone() && p.core.Quiet() && p.hasUnstarted(func(l driver.Lease) bool { return !slices.Contains(p.suspects, l) }) {
+		p.w.violate(CoreRule, "", "a run waits for a worker in process %d beside a suspect", p.index)
+	}
+}
+
+// hasUnstarted reports whether the process has claimed a run that meets a condition, and has not
+// started it.
+func (p *process) hasUnstarted(is func(driver.Lease) bool) bool {
+	for l := range p.claimedAt {
+		if is(l) && !slices.ContainsFunc(p.runs, func(r *run) bool { return r.Lease == l }) {
+			return true
+		}
+	}
+	return false
+}
+
 // park parks a job that was interrupted too often.
 func (p *process) park(of *core.Run) {
 	interruptions := of.Record.Status.Interruptions.Total()

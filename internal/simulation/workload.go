@@ -24,6 +24,7 @@ func randomSettings(opts Options, random *rand.Rand) settings {
 		refusals:   random.IntN(4) == 0,
 		rollout:    opts.Seed%3 == 1,
 
+		short:            random.IntN(3) == 0,
 		fast:             pickInt(random, 20, 20, 3),
 		maxInterruptions: random.IntN(3) * 5,
 	}
@@ -39,6 +40,7 @@ func randomSettings(opts Options, random *rand.Rand) settings {
 		RetryScan:   pick(time.Second, 10*time.Second, time.Minute),
 		Random:      random.Float64,
 	}
+	s.core.ClaimAhead = s.core.BatchEnds
 	if random.IntN(2) == 0 {
 		s.core.FewLines = len(s.queues)
 	}
@@ -78,15 +80,22 @@ func (l *workload) happen(w *World) {
 	together := 1 + w.random.IntN(3)
 	if w.oneIn(15) || w.calmFrom > 0 && w.oneIn(5) {
 		together = 20 // a flood
+		if w.settings.short {
+			together = 60
+		}
 	}
-	flood := together == 20
+	flood := together >= 20
 	for range min(together, l.left) {
 		l.left--
 		queue := w.settings.queues[w.random.IntN(len(w.settings.queues))]
 		if flood {
 			queue = l.flooded
 		}
-		l.put(w, l.task(w, queue))
+		t := l.task(w, queue)
+		if flood && w.settings.short && t.NotBefore == 0 && w.oneIn(6) {
+			t.DispatchBy = w.now + w.upTo(100*time.Millisecond) // while it waits for a worker
+		}
+		l.put(w, t)
 	}
 	if l.left == 0 {
 		return
@@ -118,6 +127,9 @@ func (l *workload) task(w *World, queue string) *Task {
 		t.Lasts = w.upTo(lease)
 	case 3:
 		t.Lasts = w.upTo(3 * lease)
+	}
+	if w.settings.short && !w.oneIn(8) {
+		t.Lasts = w.upTo(200 * time.Microsecond)
 	}
 	if w.oneIn(3) {
 		t.Attempts = 2 + w.random.IntN(3)
@@ -166,9 +178,12 @@ func (l *workload) takeScopes(w *World, t *Task) {
 func (l *workload) put(w *World, t *Task) {
 	if w.put(t) {
 		l.edges[t.Queue] = append(l.edges[t.Queue], t.ID)
-		if w.oneIn(25) {
+		switch {
+		case w.settings.short && w.oneIn(8):
+			w.after(w.upTo(8*callTime), cancels{t}) // while it waits for a worker
+		case w.oneIn(25):
 			w.after(w.sometime(), cancels{t})
-		} else if len(t.Scopes) == 0 && w.oneIn(25) {
+		case len(t.Scopes) == 0 && w.oneIn(25):
 			w.after(w.sometime(), endsByHand{t})
 		}
 	}

@@ -41,6 +41,8 @@ type Counts struct {
 	// jobs that an operator has canceled or ended, and Parked the jobs that were
 	// interrupted too often.
 	Deploys, Canceled, Parked int
+	// Ahead counts the claims for more jobs than workers waited.
+	Ahead int
 }
 
 // Add adds the counts of another world.
@@ -59,11 +61,12 @@ func (c *Counts) Add(o Counts) {
 	c.Deploys += o.Deploys
 	c.Canceled += o.Canceled
 	c.Parked += o.Parked
+	c.Ahead += o.Ahead
 }
 
 func (c Counts) String() string {
-	return fmt.Sprintf("%d jobs (%d more refused, %d canceled, %d parked), %d runs (%d fenced), %d calls; faults that hit: %d kills, %d soft stops, %d suspensions, %d partitions, %d failed calls, %d clock steps, %d lost notifications",
-		c.Jobs, c.Refused, c.Canceled, c.Parked, c.Runs, c.Fenced, c.Calls, c.Kills, c.Deploys, c.Suspensions, c.Partitions, c.FailedCalls, c.ClockSteps, c.Lost)
+	return fmt.Sprintf("%d jobs (%d more refused, %d canceled, %d parked), %d runs (%d fenced), %d calls (%d claimed ahead); faults that hit: %d kills, %d soft stops, %d suspensions, %d partitions, %d failed calls, %d clock steps, %d lost notifications",
+		c.Jobs, c.Refused, c.Canceled, c.Parked, c.Runs, c.Fenced, c.Calls, c.Ahead, c.Kills, c.Deploys, c.Suspensions, c.Partitions, c.FailedCalls, c.ClockSteps, c.Lost)
 }
 
 // World is a number of processes over one store, in virtual time. It runs in one
@@ -108,6 +111,9 @@ type settings struct {
 	// rollout is true if some tasks are of a new type, which the processes learn one by
 	// one.
 	rollout bool
+	// short is true if most jobs take less time than a call of the store, so that processes claim
+	// ahead.
+	short bool
 	// fast is the inverse of the share of slow messages: one in fast messages is slow.
 	fast int
 	// maxInterruptions is how often a job may be interrupted; 0 means no limit.

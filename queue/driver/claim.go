@@ -13,7 +13,7 @@ type ClaimRequest struct {
 	// addition, so that they can be ended without a free worker.
 	Limit int
 	// Now is the time of the claim by the caller's wall clock. It decides what is due and
-	// what has expired, and nothing about leases. A record may still start at its
+	// what has expired, and nothing about leases. It must not be compared with the driver's clock. A record may still start at its
 	// dispatch-by time, and expires after it.
 	Now time.Time
 	// LeaseTime is the length of the leases, from when the store grants them, unless
@@ -23,7 +23,8 @@ type ClaimRequest struct {
 	// records are left to other owners: they are not returned, do not count towards a
 	// limit, and keep their place in the order. Expired records are returned whatever
 	// their kind, as any owner can end them. The cost of a claim does not grow with the
-	// number of records that it leaves.
+	// number of records that it leaves: an index of ready records by queue, Kind.Key, priority
+	// and arrival achieves that. An empty list costs nothing.
 	Except []Kind
 }
 
@@ -50,7 +51,7 @@ type Claimed struct {
 	// after a millisecond if there are no Records.
 	Next time.Time
 	// Waits are the requested queues of which the rate let fewer records start than may run,
-	// each once.
+	// each once. Nothing else makes the engine claim from such a queue again.
 	Waits []RateWait
 }
 

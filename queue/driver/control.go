@@ -118,6 +118,12 @@ type QueueInfo struct {
 // Unfinished counts the records that have not ended for good.
 func (q QueueInfo) Unfinished() int { return q.Stats.Pending + q.Stats.Running + q.Stats.Retrying }
 
+// Ready counts the pending records that can start. A record whose time has come counts as
+// scheduled until the store next compares it.
+func (q QueueInfo) Ready() int {
+	return max(0, q.Stats.Pending-q.Stats.Blocked-q.Scheduled-q.Parked)
+}
+
 // QueueRequest asks for a part of the queues. The zero QueueRequest asks for all of them.
 type QueueRequest struct {
 	// From is the lowest name that is included. The part after a queue begins with

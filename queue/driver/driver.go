@@ -23,6 +23,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -42,6 +43,28 @@ var ErrBadCursor = errors.New("cursor was not issued by this store")
 // under way when its context ended or when the connection to the store was lost. The
 // change may or may not have been made.
 var ErrOutcomeUnknown = errors.New("the call ended while the change was being written; it may or may not be stored")
+
+// ErrBlocked is wrapped by the error of a change that did not take place because an open transaction
+// of another client is in the way. It can be repeated.
+var ErrBlocked = errors.New("an open transaction of another client is in the way; nothing was changed")
+
+// BlockedLeasesError is the error of an Extend that renewed all leases but some, because an open
+// transaction of another client is in the way. They are not lost yet.
+type BlockedLeasesError struct {
+	Leases []Lease
+}
+
+func (e *BlockedLeasesError) Error() string {
+	return fmt.Sprintf("renewing %d leases: %s", len(e.Leases), ErrBlocked)
+}
+
+func (e *BlockedLeasesError) Unwrap() error { return ErrBlocked }
+
+// IsRepeatable reports whether a change of one record that failed with an error can be repeated: it
+// is unknown whether it was made, or a transaction is in its way.
+func IsRepeatable(err error) bool {
+	return errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, ErrBlocked)
+}
 
 // ErrFull is the error of a record that the queue has no room for, if the Insert must not
 // wait for room.
@@ -81,6 +104,10 @@ type Features struct {
 	// SharedRetries: concurrent calls of Retry cost the store much less than as many calls
 	// one after the other, so hundreds of them should be made at once.
 	SharedRetries bool
+	// CostlyClaims: a job that is claimed but not started loses something, such as an attempt if
+	// its process dies. Without it, a Durable store may be asked for more jobs than workers wait
+	// while jobs take less time than a claim. What no worker takes soon is released.
+	CostlyClaims bool
 }
 
 // Driver stores queues. A queue exists as soon as it is named. All calls are safe for
@@ -129,7 +156,9 @@ type Driver interface {
 	// same time may only keep to the largest of these limits. Claim
 	// sets owner, start and modification time, and adds one to the
 	// count. A lease lasts for req.LeaseTime, whatever req.Now is. A record that waits
-	// for a scope does not delay other records. Claim takes one record of each queue in
+	// for a scope does not delay other records, not even one that wants another scope that
+	// it waits for. No claim reads records that have ended, are not due, or wait for a scope,
+	// so its cost does not grow with their number. Claim takes one record of each queue in
 	// turn, in the order of the request, until the limits are reached. It takes none of a
 	// paused queue, none of a queue that runs as many records as it may, and none of a
 	// kind that the request excludes. Of a queue with a rate it takes as many records as
@@ -150,7 +179,8 @@ type Driver interface {
 	// Extend renews leases, so that they last for leaseTime from when the store renews
 	// them. It changes nothing but the times of the lease. It returns the leases that are
 	// lost, including leases of records that do not run. A lease that has run out is
-	// renewed too, unless it was recovered.
+	// renewed too, unless it was recovered. A *BlockedLeasesError names leases that were not
+	// renewed for now, beside the lost ones.
 	Extend(ctx context.Context, leases []Lease, leaseTime time.Duration) (lost []Lease, err error)
 
 	// Complete ends attempts. It also ends a record that does not run, under the lease
@@ -160,7 +190,8 @@ type Driver interface {
 	// the lease is not the record's, or if the record has ended already. Jobs that depend
 	// on a record that ended in another state than amboy.StateSucceeded find it among
 	// their Failed edges. A record that is too large for the store ends as failed instead
-	// (see ShortEnd), and its error wraps ErrTooLarge.
+	// (see ShortEnd), and its error wraps ErrTooLarge. The queue repeats a completion whose
+	// error is repeatable (see IsRepeatable).
 	// A Completion with a Next is refused as Retry would refuse it, and then nothing has
 	// changed. If its record ends as canceled, there is no next attempt.
 	//
@@ -174,7 +205,8 @@ type Driver interface {
 	// It loses its owner and its start, and gives up the scopes that it did not take when
 	// it was put. If Cancel was requested for it, the record ends as canceled instead,
 	// whatever the hand-back says; it keeps its owner and its start. The error of a
-	// hand-back wraps ErrLeaseLost if the lease is not the record's.
+	// hand-back wraps ErrLeaseLost if the lease is not the record's. Errors can be
+	// repeatable, as those of Complete.
 	Release(ctx context.Context, handBacks []HandBack) ([]error, error)
 
 	// Retry replaces a record that awaits its retry by its next attempt, in one atomic

@@ -20,6 +20,14 @@ type IdleProber interface {
 	IsIdle(ctx context.Context, queue string) (bool, error)
 }
 
+// UnfinishedSummer is implemented by a Driver whose SumQueues counts records that have ended.
+type UnfinishedSummer interface {
+	// SumUnfinished is SumQueues without the number of records that have ended for good:
+	// Stats.Completed and Stats.Total of the sums and of the queues are not valid, and queues
+	// without other records may be left out.
+	SumUnfinished(ctx context.Context, busiest int) (QueueTotals, error)
+}
+
 // Condition is the condition of a store.
 type Condition struct {
 	// SharesClock is true if all processes on the store use the clock of one machine.

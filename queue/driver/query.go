@@ -58,7 +58,7 @@ func (r TimeRange) Contains(t time.Time) bool {
 
 // Cursor is a position in the order of records: after the last record of a page. Its
 // format is private to the driver. The empty cursor is the beginning. A cursor stays
-// valid while records are added and removed.
+// valid while records are added and removed, also the record before it, and in other processes.
 type Cursor string
 
 // PageRequest asks for a part of the records that a query selects, in the order

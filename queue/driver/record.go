@@ -16,7 +16,8 @@ import (
 type Record = registry.JobInterchange
 
 // RecordName returns the name under which an attempt of a job is stored. queue is empty
-// in a store that holds a single queue.
+// in a store that holds a single queue. A name does not identify a record without its queue: the job
+// b.c of queue a and the job c of queue a.b have the same.
 func RecordName(queue, id string, retry amboy.JobRetryInfo) string {
 	if retry.Retryable {
 		id = fmt.Sprintf("attempt-%d.%s", retry.CurrentAttempt, id)

@@ -101,9 +101,7 @@ func faultLeases(f *fixture) {
 func faultComesAndGoes(f *fixture) {
 	const jobs = 12
 	var put, done []string
-	step := func(i int) {
-		ctx, cancel := f.impatient()
-		defer cancel()
+	step := func(ctx context.Context, i int) {
 		id := fmt.Sprint(i)
 		if every(f.driver.Insert(ctx, []*driver.Record{f.record(spec{id: id})})) == nil {
 			put = append(put, id)
@@ -120,11 +118,15 @@ func faultComesAndGoes(f *fixture) {
 		}
 	}
 	for i := range jobs {
-		if i%3 == 1 {
-			f.broken(func() { step(i) })
+		if i%3 != 1 {
+			step(f.ctx, i)
 			continue
 		}
-		step(i)
+		f.broken(func() {
+			ctx, cancel := f.impatient()
+			defer cancel()
+			step(ctx, i)
+		})
 	}
 	f.consistent()
 	require.NotEmpty(f, put)

@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -139,10 +140,13 @@ func TestTheSortOfLargeJobsThatWantAScopeFailed(t *testing.T) {
 // A claim that chooses from many candidates read all of their bodies.
 func TestAClaimReadTheBodiesOfAllCandidates(t *testing.T) {
 	s := mongotest.Open(t, mongotest.StandIn())
+	var mutex sync.Mutex
 	size := 0
 	client, err := mongo.Connect(t.Context(), s.ClientOptions().SetMonitor(&event.CommandMonitor{
 		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
 			if e.CommandName == "aggregate" || e.CommandName == "find" {
+				mutex.Lock()
+				defer mutex.Unlock()
 				size = max(size, len(e.Reply))
 			}
 		},
@@ -158,6 +162,8 @@ func TestAClaimReadTheBodiesOfAllCandidates(t *testing.T) {
 	running := claimAll(t, d, request("owner", 1, "queue"))
 	require.Len(t, running, 1)
 	assert.Len(t, running[0].Job.Raw(), 10_000)
+	mutex.Lock()
+	defer mutex.Unlock()
 	assert.Less(t, size, 300*1000)
 }
 

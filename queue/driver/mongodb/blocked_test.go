@@ -2,6 +2,7 @@ package mongodb_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -162,9 +163,11 @@ func TestATransactionOnOneRunningJobStalledTheRenewalsOfOthers(t *testing.T) {
 		leases := []driver.Lease{driver.LeaseOf(running[0]), driver.LeaseOf(running[1])}
 		assert.LessOrEqual(t, since(func() {
 			lost, err := d.Extend(t.Context(), leases, time.Minute)
-			require.NoError(t, err)
-			require.Len(t, lost, 1)
-			assert.Equal(t, "queue.touched", lost[0].Name)
+			var blocked *driver.BlockedLeasesError
+			require.ErrorAs(t, err, &blocked)
+			require.Len(t, blocked.Leases, 1)
+			assert.Equal(t, "queue.touched", blocked.Leases[0].Name)
+			assert.Empty(t, lost)
 		}), 3100*time.Millisecond)
 		ended := make([]driver.Completion, len(running))
 		for i, r := range running {
@@ -176,7 +179,7 @@ func TestATransactionOnOneRunningJobStalledTheRenewalsOfOthers(t *testing.T) {
 			errs, err := d.Complete(t.Context(), ended)
 			require.NoError(t, err)
 			for i, r := range running {
-				assert.Equal(t, r.Name == "queue.touched", errs[i] != nil, r.Name)
+				assert.Equal(t, r.Name == "queue.touched", errors.Is(errs[i], driver.ErrBlocked), r.Name)
 				assert.NotErrorIs(t, errs[i], driver.ErrLeaseLost)
 			}
 		}), 3100*time.Millisecond)

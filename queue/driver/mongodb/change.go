@@ -31,7 +31,7 @@ var errContended = errors.New("other processes kept changing the record; this ca
 var errGone = errors.New("no such record")
 
 // errBlocked is the error of a change that waits for an open transaction of another client.
-var errBlocked = errors.New("an open transaction is in the way; this call did not change the record")
+var errBlocked = driver.ErrBlocked
 
 // errMoved is the error of a change of a document whose state another writer has changed.
 var errMoved = errors.New("the record's state has changed")

@@ -78,6 +78,7 @@ func forgetKeepsUnsettledRecords(t *testing.T) {
 	d := s.open()
 	synctest.Wait() // for the sweep of the start
 	finished(t, d, "job")
+	synctest.Wait() // for what its end has started
 	set := func(settle bson.D) {
 		_, err := s.jobs(true).UpdateOne(t.Context(), bson.D{{Key: "job_id", Value: "job"}}, settle)
 		require.NoError(t, err)

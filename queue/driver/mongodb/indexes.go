@@ -56,35 +56,50 @@ var inRank = bson.D{{Key: "line.priority", Value: -1}, {Key: "line.order", Value
 // library, which would otherwise fail to build its own.
 func (o Options) indexes() []index {
 	all := []index{
-		{
+		{ // candidates in their order, queues with work, counts, documents without a line
 			name:    "next_job",
 			keys:    append(ascending("status.completed", "status.in_prog", "line.in"), inRank...),
 			partial: waiting,
 		},
-		{
+		{ // the ready jobs of each kind
 			name:    "next_job_of_kind",
 			keys:    append(ascending("status.completed", "status.in_prog", "line.in", "line.kind"), inRank...),
 			partial: field("line.in", inReady),
 		},
+		// What is due or expired, and when the next is; waits made too long by a clock that was ahead.
 		{name: "due", keys: ascending("line.due"), partial: exists("line.due"), everywhere: true},
 		{name: "since", keys: ascending("line.since"), partial: exists("line.since"), everywhere: true},
 		{name: "expires", keys: ascending("line.expires"), partial: exists("line.expires"), everywhere: true},
+		// The first in line for a scope, and ready jobs that want a scope that was taken.
 		{name: "scope_line", keys: append(ascending("line.scope"), inRank...), partial: exists("line.scope")},
 		{name: "wanted_scopes", keys: ascending("line.wants", "line.in"), partial: exists("line.wants")},
+		// The jobs that wait for a job.
 		{name: "edges_line", keys: ascending("line.edges"), partial: exists("line.edges")},
+		// The next attempts that a sweep finishes.
 		{name: "handover", keys: ascending("line.in"), partial: field("line.in", inHandover), everywhere: true},
+		// An ID is taken once; finds the latest attempt.
 		{name: "job_id", keys: ascending("job_id"), unique: true, partial: exists("job_id")},
 		{name: "unique_lock", keys: ascending("unique_lock"), unique: true, partial: exists("unique_lock")},
+		// A scope has one holder, with either library.
 		{name: "scopes_1", keys: ascending("scopes"), unique: true, partial: exists("scopes")},
+		// Leases that ended; how many jobs run.
 		{name: "running", keys: ascending("status.in_prog", "lease_until", "status.completed"), partial: field("status.in_prog", true)},
+		// What awaits a retry.
 		{name: "retrying", keys: ascending("status.completed", "retry_info.retryable", "retry_info.needs_retry"), partial: endedRetry},
+		// Counts, and finding jobs by their end.
 		{name: "ended", keys: ascending("status.completed", "time_info.end", "retry_info.retryable", "retry_info.needs_retry"), partial: hasEnded},
+		// The owners to tell of cancellations.
 		{name: "cancels", keys: ascending("status.owner"), partial: field("cancel_requested", true), everywhere: true},
+		// The ended jobs whose dependents a sweep updates.
 		{name: "settle", keys: ascending("settle"), partial: exists("settle"), everywhere: true},
 		{name: "forget", keys: ascending("forget_at"), partial: exists("forget_at"), everywhere: true},
+		// Batches, and finding jobs by tag.
 		{name: "tags", keys: ascending("tags", "order", "_id"), partial: exists("tags")},
+		// The jobs that depend on one, also ended ones.
 		{name: "dependents", keys: ascending(edges, "order", "_id"), partial: exists(edges + ".0"), use: reporting},
+		// The attempts of a job.
 		{keys: bson.D{{Key: "retry_info.base_job_id", Value: 1}, {Key: "retry_info.current_attempt", Value: -1}}, use: hot},
+		// Pages and counts.
 		{name: "order", keys: ascending("order", "_id"), use: reporting},
 		{name: "created", keys: ascending("time_info.created", "_id"), use: reporting},
 		{name: "ended_of_type", keys: ascending("type", "status.completed", "time_info.end", "_id"), partial: hasEnded, use: reporting},

@@ -38,9 +38,9 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 	ctx = plain(ctx)
 	lost, err = d.extend(ctx, leases, leaseTime)
 	if err != nil {
-		return nil, fmt.Errorf("extending %d leases: %w", len(leases), err)
+		err = fmt.Errorf("extending %d leases: %w", len(leases), err)
 	}
-	return lost, nil
+	return lost, err
 }
 
 func (d *Driver) extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
@@ -69,9 +69,10 @@ func (d *Driver) extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 }
 
 // extendEach extends leases one by one, because an open transaction is in the way of one of
-// them. That one counts as lost, because it can't be renewed.
+// them.
 func (d *Driver) extendEach(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
 	errs, held := make([]error, len(leases)), make([]bool, len(leases))
+	var blocked driver.BlockedLeasesError
 	eachAtOnce(len(leases), func(i int) {
 		statements, failure := d.extensions(leases[i:i+1], leaseTime)
 		matched := 0
@@ -83,7 +84,7 @@ func (d *Driver) extendEach(ctx context.Context, leases []driver.Lease, leaseTim
 	for i, l := range leases {
 		switch {
 		case isTimedOut(errs[i]):
-			lost = append(lost, l)
+			blocked.Leases = append(blocked.Leases, l)
 		case errs[i] != nil:
 			err = errs[i]
 		case held[i]:
@@ -92,10 +93,14 @@ func (d *Driver) extendEach(ctx context.Context, leases []driver.Lease, leaseTim
 			lost = append(lost, l)
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case len(blocked.Leases) > 0:
+		return lost, &blocked
+	default:
+		return lost, nil
 	}
-	return lost, nil
 }
 
 // sendExtensions returns the number of leases that were extended.

@@ -376,7 +376,7 @@ func TestJobSavedByLegacyProcess(t *testing.T) {
 	})
 }
 
-// The rows of the table "Beside the legacy library" in docs/guides/use-mongodb.md.
+// The list in "Beside the legacy library" of docs/guides/use-mongodb.md, and more.
 func TestWhatALegacyProcessIgnoresAndLoses(t *testing.T) {
 	inserted := func(s *legacyTest, id string, change func(r *driver.Record)) {
 		r := plainRecord(id, func(r *driver.Record) { r.Group, r.Name = "", id }, change)

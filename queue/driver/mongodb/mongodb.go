@@ -71,9 +71,10 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver          = (*Driver)(nil)
-	_ driver.ClaimSubscriber = (*Driver)(nil)
-	_ driver.IdleProber      = (*Driver)(nil)
+	_ driver.Driver           = (*Driver)(nil)
+	_ driver.ClaimSubscriber  = (*Driver)(nil)
+	_ driver.IdleProber       = (*Driver)(nil)
+	_ driver.UnfinishedSummer = (*Driver)(nil)
 )
 
 // Open connects to the collection and builds missing indexes, unless the options disable

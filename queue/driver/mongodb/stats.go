@@ -36,21 +36,22 @@ type tally struct {
 	Control *controlDocument `bson:"control"`
 }
 
-// tallies counts the documents that a filter selects and reads some of the control
-// documents, in one command. It reads only index keys of the documents.
-func (d *Driver) tallies(ctx context.Context, filter, controls bson.D) (rows []tally, err error) {
+// tallies counts the documents that a filter selects, of the ended ones those that another
+// filter selects, and reads some of the control documents, in one command. It reads only index keys of the documents.
+func (d *Driver) tallies(ctx context.Context, filter, ended, controls bson.D) (rows []tally, err error) {
 	var queue any = "$group"
 	if !d.opts.Grouped {
 		queue = field("$literal", "")
 	}
-	pipeline := append(d.countBy(queue, filter), union(d.control.Name(), match(controls), project("control", "$$ROOT")))
+	pipeline := append(d.countBy(queue, filter, ended), union(d.control.Name(), match(controls), project("control", "$$ROOT")))
 	err = d.readCounts(ctx, pipeline, &rows)
 	return rows, err
 }
 
-// countBy returns the stages that count the documents that a filter selects, by an expression
-// for their queue and by the fields of a tally. They read only index keys.
-func (d *Driver) countBy(queue any, filter bson.D) bson.A {
+// countBy returns the stages that count the documents that a filter selects, of the ended ones
+// those that another filter selects, by an expression for their queue and by the fields of a
+// tally. They read only index keys.
+func (d *Driver) countBy(queue any, filter, ended bson.D) bson.A {
 	count := func(selected, fields bson.D) bson.A {
 		of := append(field("queue", queue), fields...)
 		return bson.A{
@@ -66,7 +67,7 @@ func (d *Driver) countBy(queue any, filter bson.D) bson.A {
 		{Key: "retryable", Value: "$retry_info.retryable"},
 		{Key: "needs_retry", Value: "$retry_info.needs_retry"},
 	}
-	return append(count(waiting, inLine), d.union(count(running, inProgress)...), d.union(count(hasEnded, finished)...))
+	return append(count(waiting, inLine), d.union(count(running, inProgress)...), d.union(count(ended, finished)...))
 }
 
 // readCounts runs a pipeline over the jobs, with a snapshot if the server has them. Without
@@ -185,7 +186,7 @@ func (d *Driver) isIdle(ctx context.Context, queue string) (bool, error) {
 }
 
 func (d *Driver) stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
-	rows, err := d.tallies(ctx, d.inQueue(queue), field("_id", controlKey(queue)))
+	rows, err := d.tallies(ctx, d.inQueue(queue), hasEnded, field("_id", controlKey(queue)))
 	if info := describe(rows)[queue]; info != nil {
 		return info.Stats, err
 	}
@@ -220,23 +221,24 @@ func (d *Driver) queues(ctx context.Context, req driver.QueueRequest) ([]driver.
 		if err != nil || len(names) == 0 {
 			return nil, err
 		}
-		return d.describeNamed(ctx, names)
+		return d.describeNamed(ctx, names, hasEnded)
 	}
 	var filter bson.D
 	if d.opts.Grouped {
 		filter = anyQueue
 	}
-	rows, err := d.tallies(ctx, filter, field("_id", withPrefix(controlPrefix)))
+	rows, err := d.tallies(ctx, filter, hasEnded, field("_id", withPrefix(controlPrefix)))
 	return sortedInfos(rows), err
 }
 
-// describeNamed describes the named queues of a collection with many queues, sorted by name.
-func (d *Driver) describeNamed(ctx context.Context, names []string) ([]driver.QueueInfo, error) {
+// describeNamed describes the named queues of a collection with many queues, sorted by name. It
+// counts the ended documents that a filter selects.
+func (d *Driver) describeNamed(ctx context.Context, names []string, ended bson.D) ([]driver.QueueInfo, error) {
 	keys := make([]string, len(names))
 	for i, name := range names {
 		keys[i] = controlKey(name)
 	}
-	rows, err := d.tallies(ctx, field("group", field("$in", names)), field("_id", field("$in", keys)))
+	rows, err := d.tallies(ctx, field("group", field("$in", names)), ended, field("_id", field("$in", keys)))
 	return sortedInfos(rows), err
 }
 
@@ -317,30 +319,52 @@ func (d *Driver) SumQueues(ctx context.Context, busiest int) (driver.QueueTotals
 		return driver.QueueTotals{}, err
 	}
 	defer leave()
-	totals, err := d.sumQueues(plain(ctx), busiest)
+	totals, err := d.sumQueues(plain(ctx), busiest, false)
 	if err != nil {
 		return driver.QueueTotals{}, fmt.Errorf("adding up the queues: %w", err)
 	}
 	return totals, nil
 }
 
-func (d *Driver) sumQueues(ctx context.Context, busiest int) (totals driver.QueueTotals, err error) {
+// SumUnfinished implements driver.UnfinishedSummer. It reads an index key of each document that
+// has not ended for good.
+func (d *Driver) SumUnfinished(ctx context.Context, busiest int) (driver.QueueTotals, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return driver.QueueTotals{}, err
+	}
+	defer leave()
+	totals, err := d.sumQueues(plain(ctx), busiest, true)
+	if err != nil {
+		return driver.QueueTotals{}, fmt.Errorf("adding up the jobs that have not ended: %w", err)
+	}
+	return totals, nil
+}
+
+// sumQueues leaves out the number of queues and the documents that have ended for good if only
+// the others are of interest.
+func (d *Driver) sumQueues(ctx context.Context, busiest int, unfinished bool) (totals driver.QueueTotals, err error) {
+	ended := hasEnded
+	if unfinished {
+		ended = endedRetry
+	}
 	if !d.opts.Grouped {
-		infos, errQueue := d.queues(ctx, driver.QueueRequest{}) // one at most
-		for _, info := range infos {
+		rows, errQueue := d.tallies(ctx, nil, ended, field("_id", withPrefix(controlPrefix)))
+		for _, info := range sortedInfos(rows) { // one at most
 			totals.Add(info, busiest)
 		}
 		return totals, errQueue
 	}
 	controls := match(field("_id", withPrefix(controlPrefix)))
-	pipeline := append(d.countBy(field("$literal", ""), anyQueue),
+	pipeline := append(d.countBy(field("$literal", ""), anyQueue, ended),
 		union(d.control.Name(), controls,
 			field("$group", bson.D{{Key: "_id", Value: nil}, {Key: "removed", Value: field("$sum", "$removed")}}),
-			project("control", field("removed", "$removed"))),
-		d.union(match(anyQueue), field("$group", field("_id", "$group")),
+			project("control", field("removed", "$removed"))))
+	if !unfinished {
+		pipeline = append(pipeline, d.union(match(anyQueue), field("$group", field("_id", "$group")),
 			union(d.control.Name(), controls, field("$group", field("_id", "$queue"))),
-			field("$group", field("_id", "$_id")), field("$count", "queues")),
-	)
+			field("$group", field("_id", "$_id")), field("$count", "queues")))
+	}
 	if busiest > 0 {
 		pipeline = append(pipeline, d.union(d.rankQueues(busiest)...))
 	}
@@ -371,7 +395,7 @@ func (d *Driver) sumQueues(ctx context.Context, busiest int) (totals driver.Queu
 	if len(names) == 0 {
 		return totals, nil
 	}
-	infos, err := d.describeNamed(ctx, names)
+	infos, err := d.describeNamed(ctx, names, ended)
 	var ranked driver.QueueTotals
 	for _, info := range infos {
 		ranked.Add(info, busiest)

@@ -158,7 +158,7 @@ func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 
 func (c *changes) mayRestart(f *stored) (bool, error) {
 	latest, err := c.latest(f.queue, f.ID)
-	if err != nil || latest == nil || latest.Seq != f.Seq {
+	if err != nil || latest != f.Seq {
 		return false, err
 	}
 	left, err := c.edgesLeft(f.queue, f.ID)

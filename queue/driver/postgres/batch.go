@@ -21,7 +21,10 @@ func (b *batch) exec(s statement, args ...any) {
 // plan makes the following statements use the indexes, in their order. Without it, the server
 // chooses other plans if it has no statistics, or if one line has most of the jobs and there are
 // many lines: its statistics describe the average line.
-func (b *batch) plan() { b.sent.Queue(planSettings) }
+func (b *batch) plan() { b.planWithin(endless) }
+
+// planWithin is plan for a transaction with limited patience.
+func (b *batch) planWithin(p patience) { b.sent.Queue(p.settings()) }
 
 // planSettings apply until the end of the transaction. A prepared statement is planned once: to
 // plan a claim takes longer than to execute it, and the plan does not depend on the arguments.
@@ -59,19 +62,33 @@ func (d *Driver) changeOnce(ctx context.Context, s statement, args ...any) (rows
 	return rows, err
 }
 
-// queryOnce makes a change with one statement that returns rows.
-func (d *Driver) queryOnce(ctx context.Context, s statement, each func(*row) error, args ...any) error {
+// changeWithin makes a change with one statement, with limited patience. It returns what the statement
+// returned; nothing if it was rolled back, even after its first rows were read.
+func changeWithin[T any](ctx context.Context, d *Driver, p patience, s statement, read func(*row) T, args ...any) (changed []T, err error) {
+	err = d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
+		changed = nil
+		return d.pipeline(ctx, func(b *batch) {
+			b.planWithin(p)
+			b.query(s, func(r *row) error {
+				changed = append(changed, read(r))
+				return nil
+			}, args...)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return changed, nil
+}
+
+// readPlanned runs a read that must use the indexes.
+func (d *Driver) readPlanned(ctx context.Context, s statement, each func(*row) error, args ...any) error {
 	return d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		return d.pipeline(ctx, func(b *batch) {
 			b.plan()
 			b.query(s, each, args...)
 		})
 	})
-}
-
-// readPlanned runs a read that must use the indexes.
-func (d *Driver) readPlanned(ctx context.Context, s statement, each func(*row) error, args ...any) error {
-	return d.queryOnce(ctx, s, each, args...)
 }
 
 // mayHaveRun reports whether the statement of an error may have been executed.

@@ -23,6 +23,13 @@ func (c *calls) enter() bool {
 	return true
 }
 
+// fork counts one more call, of a goroutine that a call under way starts.
+func (c *calls) fork() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+}
+
 func (c *calls) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

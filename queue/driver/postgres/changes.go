@@ -213,9 +213,10 @@ func (c *changes) named(queue queueKey, name string) (*job, error) {
 	return c.job(findByName, queue.id, name, idOfName(queue.name, name))
 }
 
-// latest finds the latest attempt of a job and locks it; nil if there is none.
-func (c *changes) latest(queue int32, id string) (*job, error) {
-	return c.job(findLatest, queue, id)
+// latest returns the number of the latest attempt of a job; 0 if there is none. It does not lock it.
+func (c *changes) latest(queue int32, id string) (seq int64, err error) {
+	_, err = c.one(findLatest, func(r *row) { seq = r.integer() }, queue, id)
+	return seq, err
 }
 
 func (c *changes) jobs(s statement, args ...any) (jobs []*job, err error) {
@@ -274,9 +275,14 @@ const retries = 20
 //
 // It holds the lock of a queue, or no lock if queue is noQueue.
 func (d *Driver) transact(ctx context.Context, queue int32, run func(*changes) error) error {
+	return d.transactWithin(ctx, endless, queue, run)
+}
+
+// transactWithin is transact with limited patience.
+func (d *Driver) transactWithin(ctx context.Context, p patience, queue int32, run func(*changes) error) error {
 	return d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		for {
-			mayBeDone, err = d.transactOnce(ctx, queue, run)
+			mayBeDone, err = d.transactOnce(ctx, p, queue, run)
 			var missing *missingLineError
 			if !errors.As(err, &missing) {
 				return mayBeDone, err
@@ -292,8 +298,8 @@ func (d *Driver) transact(ctx context.Context, queue int32, run func(*changes) e
 const noQueue int32 = -1
 
 // beginQuery returns the text that begins a transaction in one round trip.
-func (d *Driver) beginQuery(queue int32) string {
-	text := "BEGIN; " + planSettings
+func (d *Driver) beginQuery(p patience, queue int32) string {
+	text := "BEGIN; " + p.settings()
 	if queue != noQueue {
 		text += fmt.Sprintf("; SELECT pg_advisory_xact_lock(%d)", d.lockKey(lockOfQueue, queue))
 	}
@@ -335,8 +341,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (d *Driver) transactOnce(ctx context.Context, queue int32, run func(*changes) error) (mayBeDone bool, err error) {
-	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: d.beginQuery(queue)})
+func (d *Driver) transactOnce(ctx context.Context, p patience, queue int32, run func(*changes) error) (mayBeDone bool, err error) {
+	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: d.beginQuery(p, queue)})
 	if err != nil {
 		return false, err
 	}
@@ -421,10 +427,15 @@ func codeOf(err error) string {
 	return ""
 }
 
-// isConflict reports whether the server rolled a transaction back because of another one.
+// isConflict reports whether the server rolled a transaction back because of another one, which took
+// the same key, for example.
 func isConflict(err error) bool {
-	code := codeOf(err)
-	return code == codeSerializationFailure || code == codeDeadlock
+	switch codeOf(err) {
+	case codeSerializationFailure, codeDeadlock, codeUniqueViolation:
+		return true
+	default:
+		return false
+	}
 }
 
 // isUnsent reports whether a connection was broken before anything was sent, as all connections

@@ -72,6 +72,7 @@ type claim struct {
 	given   []*stored
 	next    time.Time
 	waits   map[int32]time.Duration // of queues that have used up their tokens
+	leftOut bool                    // whether a queue was locked for long
 }
 
 func (cl *claim) run(ctx context.Context) error {
@@ -101,11 +102,15 @@ func (cl *claim) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if more {
+	switch {
+	case more:
 		cl.next = cl.Now
-		return nil
+	case cl.leftOut:
+		cl.next = cl.Now.Add(lockedPause)
+	default:
+		err = cl.setNext(ctx)
 	}
-	return cl.setNext(ctx)
+	return err
 }
 
 func (cl *claim) setNext(ctx context.Context) error {
@@ -233,7 +238,7 @@ func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
 		}
 	}
 	if t.isDue {
-		moreDue, err := cl.d.admitDue(ctx, cl.now)
+		moreDue, err := cl.admitDue(ctx)
 		if err != nil {
 			return false, false, err
 		}
@@ -253,7 +258,8 @@ func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
 }
 
 // admitDue makes due records ready, or makes them wait for a scope.
-func (d *Driver) admitDue(ctx context.Context, now int64) (more bool, err error) {
+func (cl *claim) admitDue(ctx context.Context) (more bool, err error) {
+	d, now := cl.d, cl.now
 	var promoted int
 	var scoped bool
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
@@ -277,10 +283,17 @@ func (d *Driver) admitDue(ctx context.Context, now int64) (more bool, err error)
 	}, now, timedAtOnce)
 	for _, queue := range queues {
 		if err == nil {
-			err = d.transact(ctx, queue, func(c *changes) error { return c.admitScoped(queue, now) })
+			err = cl.inQueue(ctx, queue, func(c *changes) error { return c.admitScoped(queue, now) })
 		}
 	}
 	return promoted >= timedAtOnce, err
+}
+
+// inQueue makes a change under the lock of a queue, which is left out if it stays locked.
+func (cl *claim) inQueue(ctx context.Context, queue int32, run func(*changes) error) error {
+	locked, err := cl.d.unlessLocked(ctx, queue, run)
+	cl.leftOut = cl.leftOut || locked
+	return err
 }
 
 func (c *changes) admitScoped(queue int32, now int64) error {
@@ -302,7 +315,7 @@ func (c *changes) admitScoped(queue int32, now int64) error {
 // takeExpired claims the expired records of a queue, without their scopes.
 func (cl *claim) takeExpired(ctx context.Context, queue queueKey) (more bool, err error) {
 	var expired []*stored
-	err = cl.d.transact(ctx, queue.id, func(c *changes) (err error) {
+	err = cl.inQueue(ctx, queue.id, func(c *changes) (err error) {
 		expired, err = c.records(findExpired, cl.now, queue.id, timedAtOnce)
 		for _, s := range expired {
 			if err == nil {
@@ -535,10 +548,14 @@ func (cl *claim) takeChanged(ctx context.Context, w *work) ([]*stored, error) {
 		return got, nil
 	}
 	var got []*stored
-	err := cl.d.transact(ctx, w.queue.id, func(c *changes) (err error) {
+	locked, err := cl.d.unlessLocked(ctx, w.queue.id, func(c *changes) (err error) {
 		got, err = cl.takeIn(c, w)
 		return err
 	})
+	if locked {
+		cl.leftOut = true
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -43,10 +43,10 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		return errs, nil
 	}
 	fail := func(err error) ([]error, error) {
-		err = fmt.Errorf("completing %d records: %w", len(completions), err)
 		if !slices.Contains(isDone, true) {
-			return nil, err
+			return nil, fmt.Errorf("completing %d records: %w", len(completions), err)
 		}
+		err = fmt.Errorf("completing %d records: %w: %w", len(completions), driver.ErrOutcomeUnknown, err)
 		for i := range errs {
 			if !isDone[i] {
 				errs[i] = err
@@ -56,16 +56,13 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	}
 	for start := 0; start < len(endings); start += endedAtOnce {
 		end := min(start+endedAtOnce, len(endings))
-		err := d.completePlain(ctx, nil, endings[start:end], isDone[start:end])
-		if err == nil {
-			err = d.completeReplaced(ctx, endings[start:end], isDone[start:end])
-		}
+		err := d.completeTogether(ctx, endings[start:end], errs[start:end], isDone[start:end])
 		if err != nil {
 			return fail(err)
 		}
 	}
 	for _, group := range leftOf(endings, isDone) {
-		err := d.eachOf(ctx, group.queue, group.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
+		err := d.eachOf(ctx, patienceOf(ctx), group.queue, group.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
 			return c.complete(queue, endings[i])
 		})
 		if err != nil {
@@ -130,7 +127,7 @@ func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*endi
 	defer done()
 	for start := 0; start < len(endings) && err == nil; start += endedAtOnce {
 		end := min(start+endedAtOnce, len(endings))
-		err = d.completePlain(ctx, theirs, endings[start:end], isDone[start:end])
+		err = d.completePlainIn(ctx, theirs, endings[start:end], isDone[start:end])
 	}
 	for _, g := range leftOf(endings, isDone) {
 		if err == nil {
@@ -193,8 +190,9 @@ func byQueue(n int, queueOf func(i int) (queue string, wanted bool)) (groups []*
 const changedAtOnce = 16
 
 // eachOf changes items of one queue one by one. It sets isDone and the error of each item that it
-// has changed or refused. If the queue does not exist, its key is 0, and it has no records.
-func (d *Driver) eachOf(ctx context.Context, queue string, items []int, errs []error, isDone []bool,
+// has changed or refused. If the patience ends, it does the same with an error for those that are
+// left. If the queue does not exist, its key is 0, and it has no records.
+func (d *Driver) eachOf(ctx context.Context, p patience, queue string, items []int, errs []error, isDone []bool,
 	change func(c *changes, queue queueKey, i int) (refusal, err error),
 ) error {
 	key, _, err := d.findQueue(ctx, d.reader(), queue)
@@ -202,9 +200,10 @@ func (d *Driver) eachOf(ctx context.Context, queue string, items []int, errs []e
 		return d.failed(ctx, err, false)
 	}
 	key.name = queue
-	for some := range slices.Chunk(items, changedAtOnce) {
+	for len(items) > 0 {
+		some := items[:min(changedAtOnce, len(items))]
 		refusals := make([]error, len(some))
-		err = d.transact(ctx, key.id, func(c *changes) error {
+		err = d.transactWithin(ctx, p, key.id, func(c *changes) error {
 			for n, i := range some {
 				var failure error
 				if refusals[n], failure = change(c, key, i); failure != nil {
@@ -213,12 +212,19 @@ func (d *Driver) eachOf(ctx context.Context, queue string, items []int, errs []e
 			}
 			return nil
 		})
+		if codeOf(err) == codeLockNotAvailable && p != endless {
+			for _, i := range items {
+				errs[i], isDone[i] = fmt.Errorf("changing jobs of queue %q: %w", queue, driver.ErrBlocked), true
+			}
+			return nil
+		}
 		if err != nil {
 			return err
 		}
 		for n, i := range some {
 			errs[i], isDone[i] = refusals[n], true
 		}
+		items = items[len(some):]
 	}
 	return nil
 }
@@ -226,7 +232,7 @@ func (d *Driver) eachOf(ctx context.Context, queue string, items []int, errs []e
 // one changes one item.
 func (d *Driver) one(ctx context.Context, queue string, change func(c *changes, queue queueKey) (refusal, err error)) error {
 	errs := make([]error, 1)
-	err := d.eachOf(ctx, queue, []int{0}, errs, make([]bool, 1), func(c *changes, queue queueKey, _ int) (refusal, err error) {
+	err := d.eachOf(ctx, endless, queue, []int{0}, errs, make([]bool, 1), func(c *changes, queue queueKey, _ int) (refusal, err error) {
 		return change(c, queue)
 	})
 	if err == nil {
@@ -259,23 +265,76 @@ func (c *leaseColumns) add(ctx context.Context, d *Driver, l driver.Lease, index
 	return true, nil
 }
 
-// completePlain ends the attempts that can end in one statement, and sets isDone for them. It
-// uses the caller's transaction if that is not nil.
-func (d *Driver) completePlain(ctx context.Context, theirs querier, endings []*ending, isDone []bool) error {
-	c, err := d.endArgs(ctx, endings, func(i int) bool { return !isDone[i] && endings[i].next == nil })
+// completeTogether ends the attempts that can end in one statement, and sets isDone for them. It also
+// sets it, and an error, for attempts that are blocked.
+func (d *Driver) completeTogether(ctx context.Context, endings []*ending, errs []error, isDone []bool) error {
+	for _, together := range []struct {
+		isFor    func(*ending) bool
+		complete func(context.Context, patience, []*ending, []int, []bool) error
+	}{
+		{(*ending).isPlain, d.completePlain},
+		{(*ending).isReplaced, d.completeReplaced},
+	} {
+		items := itemsOf(endings, isDone, together.isFor)
+		if len(items) == 0 {
+			continue
+		}
+		blocked, err := aroundBlocked(items, patienceOf(ctx), func(some []int, p patience) error {
+			return together.complete(ctx, p, endings, some, isDone)
+		})
+		if err != nil {
+			return err
+		}
+		for _, i := range blocked {
+			errs[i], isDone[i] = blockedError(endings[i].lease.Name), true
+		}
+	}
+	return nil
+}
+
+// isPlain reports whether the statement endPlain may end an attempt.
+func (e *ending) isPlain() bool { return e.next == nil }
+
+// isReplaced is the same for the statement endReplaced.
+func (e *ending) isReplaced() bool {
+	return e.next != nil && e.next.isPlain() && e.next.UniqueKey == ""
+}
+
+// itemsOf returns the indexes of the endings that are not done, of one kind.
+func itemsOf(endings []*ending, isDone []bool, isOne func(*ending) bool) (items []int) {
+	for i, e := range endings {
+		if !isDone[i] && isOne(e) {
+			items = append(items, i)
+		}
+	}
+	return items
+}
+
+// completePlain ends attempts that have no next ones.
+func (d *Driver) completePlain(ctx context.Context, p patience, endings []*ending, items []int, isDone []bool) error {
+	c, err := d.endArgs(ctx, endings, items)
 	if err != nil || len(c.index) == 0 {
 		return err
 	}
 	d.floors.tallied(1)
-	ended := func(r *row) error {
-		i := c.index[r.integer()-1]
-		isDone[i], endings[i].mayFree = true, r.bool()
+	ended, err := changeWithin(ctx, d, p, endPlain, endedOf, c.args()...)
+	for _, e := range ended {
+		c.setEnded(e, endings, isDone)
+	}
+	return err
+}
+
+// completePlainIn ends attempts that have no next ones in the caller's transaction.
+func (d *Driver) completePlainIn(ctx context.Context, theirs querier, endings []*ending, isDone []bool) error {
+	c, err := d.endArgs(ctx, endings, itemsOf(endings, isDone, (*ending).isPlain))
+	if err != nil || len(c.index) == 0 {
+		return err
+	}
+	d.floors.tallied(1)
+	return theirs.query(ctx, d.texts[endPlain], func(r *row) error {
+		c.setEnded(endedOf(r), endings, isDone)
 		return nil
-	}
-	if theirs != nil {
-		return theirs.query(ctx, d.texts[endPlain], ended, c.args()...)
-	}
-	return d.queryOnce(ctx, endPlain, ended, c.args()...)
+	}, c.args()...)
 }
 
 // endArgs are the arguments of the statements that end attempts.
@@ -286,13 +345,26 @@ type endArgs struct {
 	places                     []int16
 }
 
-// endArgs returns the arguments for the wanted endings.
-func (d *Driver) endArgs(ctx context.Context, endings []*ending, wanted func(i int) bool) (*endArgs, error) {
+// ended is a result of endPlain: the number of the argument, and whether the end may let other
+// records of its queue run.
+type ended struct {
+	number  int64
+	mayFree bool
+}
+
+func endedOf(r *row) ended { return ended{r.integer(), r.bool()} }
+
+// setEnded records a result of endPlain.
+func (c *endArgs) setEnded(e ended, endings []*ending, isDone []bool) {
+	i := c.index[e.number-1]
+	isDone[i], endings[i].mayFree = true, e.mayFree
+}
+
+// endArgs returns the arguments for some endings.
+func (d *Driver) endArgs(ctx context.Context, endings []*ending, items []int) (*endArgs, error) {
 	c := &endArgs{}
-	for i, e := range endings {
-		if !wanted(i) {
-			continue
-		}
+	for _, i := range items {
+		e := endings[i]
 		added, err := c.leaseColumns.add(ctx, d, e.lease, i)
 		if err != nil {
 			return nil, d.failed(ctx, err, false)
@@ -318,13 +390,9 @@ func (c *endArgs) args() []any {
 	}
 }
 
-// completeReplaced ends the attempts that can be replaced by the next in one transaction, and sets
-// isDone for them.
-func (d *Driver) completeReplaced(ctx context.Context, endings []*ending, isDone []bool) error {
-	c, err := d.endArgs(ctx, endings, func(i int) bool {
-		next := endings[i].next
-		return !isDone[i] && next != nil && next.isPlain() && next.UniqueKey == ""
-	})
+// completeReplaced ends attempts that the next ones replace.
+func (d *Driver) completeReplaced(ctx context.Context, p patience, endings []*ending, items []int, isDone []bool) error {
+	c, err := d.endArgs(ctx, endings, items)
 	if err != nil || len(c.index) == 0 {
 		return err
 	}
@@ -344,7 +412,7 @@ func (d *Driver) completeReplaced(ctx context.Context, endings []*ending, isDone
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		done = nil
 		return d.pipeline(ctx, func(b *batch) {
-			b.plan()
+			b.planWithin(p)
 			b.exec(lockInserts, d.insertLocks(all))
 			b.query(endReplaced, func(r *row) error {
 				done = append(done, c.index[r.integer()-1])
@@ -353,9 +421,6 @@ func (d *Driver) completeReplaced(ctx context.Context, endings []*ending, isDone
 			b.exec(insertNext, append(next.args(), names)...)
 		})
 	})
-	if codeOf(err) == codeUniqueViolation {
-		return nil // one of the names was just taken; the attempts are ended one by one
-	}
 	for _, i := range done {
 		isDone[i], endings[i].mayFree = err == nil, true
 	}

@@ -9,16 +9,30 @@ import (
 // findTargets finds the jobs that a job depends on, and whether it waits for any of them. If it does
 // not, it also finds those that failed.
 func (c *changes) findTargets(s *stored) ([]table.Target, error) {
-	targets, err := table.FindTargets(s.Edges, func(t *table.Target) (bool, error) {
-		return c.one(findTarget, func(r *row) {
-			t.Seq, t.Place, t.Dependents = r.integer(), table.Place(r.integer()), r.bool()
-		}, s.queue, t.ID)
-	})
+	targets, err := table.FindTargets(s.Edges, func(t *table.Target) (bool, error) { return c.findTarget(s.queue, t) })
 	s.Open, s.Failed = len(table.InState(targets, table.OpenEdge)) > 0, nil
 	if !s.Open {
 		s.Failed = table.InState(targets, table.FailedEdge)
 	}
 	return targets, err
+}
+
+// findTarget finds the latest attempt of a job and locks it. The attempt for which the statement waited
+// may have been replaced by the next one, which was not there yet when the statement began, so the
+// statement is repeated then.
+func (c *changes) findTarget(queue int32, t *table.Target) (found bool, err error) {
+	for {
+		found, err = c.one(findTarget, func(r *row) {
+			t.Seq, t.Place, t.Dependents = r.integer(), table.Place(r.integer()), r.bool()
+		}, queue, t.ID)
+		if found || err != nil {
+			return found, err
+		}
+		latest, err := c.latest(queue, t.ID)
+		if latest == 0 || err != nil {
+			return false, err
+		}
+	}
 }
 
 // link stores the edges of a job, and marks its open targets as having dependents.

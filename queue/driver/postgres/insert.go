@@ -29,6 +29,7 @@ type newRecord struct {
 	targets   []table.Target
 	preset    table.Place   // of a record that does not wait to run; 0 otherwise
 	leaseTime time.Duration // of a running record
+	isAdded   bool          // of a plain record, when it was inserted
 	refusal   error
 }
 
@@ -78,7 +79,8 @@ func checkStorable(r *driver.Record) error {
 
 // Insert implements driver.Driver. If ctx carries a transaction (see WithTx), Insert writes in
 // it. Otherwise it writes transactions of up to 1,000 records, or 32 that have scopes or edges. If one fails, its records and all
-// after them get the error.
+// after them get the error. Concurrent calls with one record each may share a transaction; an error
+// that concerns one of the records is then not that of the others.
 func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
 	done, err := d.begin(ctx)
 	if err != nil {
@@ -149,8 +151,10 @@ func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecor
 	switch {
 	case some[0].isPlain() && theirs != nil:
 		return d.insertPlainIn(ctx, theirs, some)
+	case some[0].isPlain() && len(some) == 1:
+		return d.shared.insert(ctx, some[0])
 	case some[0].isPlain():
-		return d.retrying(ctx, func(ctx context.Context) (bool, error) { return d.insertPlain(ctx, some) })
+		return d.insertOwn(ctx, some)
 	case theirs != nil:
 		c := &changes{ctx: ctx, on: theirs, d: d}
 		err := c.lock(some[0].queue)
@@ -197,36 +201,58 @@ func (d *Driver) insertLocks(some []*newRecord) (keys []int64) {
 	return keys
 }
 
-// insertPlain inserts plain records, in one round trip.
-func (d *Driver) insertPlain(ctx context.Context, some []*newRecord) (mayBeDone bool, err error) {
-	columns := columnsOf(some)
-	var inserted []bool
-	mayBeDone, err = d.pipeline(ctx, func(b *batch) {
-		b.exec(lockInserts, d.insertLocks(some))
-		inserted = make([]bool, len(some))
-		b.query(insertJobs, func(r *row) error {
-			inserted[r.integer()-1] = true
-			return nil
-		}, columns.args()...)
+// insertOwn inserts plain records in a transaction of their own.
+func (d *Driver) insertOwn(ctx context.Context, some []*newRecord) error {
+	err := d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
+		return d.insertPlain(ctx, beginInserts, some)
 	})
 	if err != nil {
-		return mayBeDone, err
+		return err
 	}
-	d.floors.tallied(1)
-	return false, d.explainRefused(ctx, d.reader(), some, inserted)
+	return d.explainOwn(ctx, some)
+}
+
+// explainOwn determines why records were not added by a transaction that is committed.
+func (d *Driver) explainOwn(ctx context.Context, some []*newRecord) error {
+	err := d.explainRefused(ctx, d.reader(), some)
+	if err != nil {
+		isAdded := func(n *newRecord) bool { return n.isAdded }
+		return d.failed(ctx, err, slices.ContainsFunc(some, isAdded))
+	}
+	return nil
+}
+
+// insertPlain inserts plain records, in one round trip, and sets isAdded of those that were not
+// refused.
+func (d *Driver) insertPlain(ctx context.Context, begin statement, some []*newRecord) (mayBeDone bool, err error) {
+	for _, n := range some {
+		n.isAdded = false // an earlier try may have set it
+	}
+	mayBeDone, err = d.pipeline(ctx, func(b *batch) {
+		b.exec(begin, d.insertLocks(some))
+		b.query(insertJobs, setAdded(some), columnsOf(some).args()...)
+	})
+	if err == nil {
+		d.floors.tallied(1)
+	}
+	return mayBeDone, err
+}
+
+// setAdded returns a function that reads the result of insertJobs.
+func setAdded(some []*newRecord) func(*row) error {
+	return func(r *row) error {
+		some[r.integer()-1].isAdded = true
+		return nil
+	}
 }
 
 func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newRecord) error {
 	if _, err := theirs.exec(ctx, d.texts[lockInserts], d.insertLocks(some)); err != nil {
 		return err
 	}
-	inserted := make([]bool, len(some))
-	err := theirs.query(ctx, d.texts[insertJobs], func(r *row) error {
-		inserted[r.integer()-1] = true
-		return nil
-	}, columnsOf(some).args()...)
+	err := theirs.query(ctx, d.texts[insertJobs], setAdded(some), columnsOf(some).args()...)
 	if err == nil {
-		err = d.explainRefused(ctx, theirs, some, inserted)
+		err = d.explainRefused(ctx, theirs, some)
 	}
 	if err == nil {
 		err = d.signals.sendIn(ctx, theirs, true)
@@ -234,10 +260,10 @@ func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newR
 	return err
 }
 
-// explainRefused determines why records were not inserted.
-func (d *Driver) explainRefused(ctx context.Context, on querier, some []*newRecord, inserted []bool) error {
-	for i, n := range some {
-		if inserted[i] {
+// explainRefused determines why records were not added.
+func (d *Driver) explainRefused(ctx context.Context, on querier, some []*newRecord) error {
+	for _, n := range some {
+		if n.isAdded {
 			continue
 		}
 		c := &changes{ctx: ctx, on: on, d: d}
@@ -418,14 +444,18 @@ func (c *changes) insertAt(n *newRecord, p table.Place) error {
 // checkTaken refuses a record whose name or ID exists.
 func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	taken, err := c.named(queueKey{n.queue, n.queueName}, n.Name)
-	if err == nil && taken == nil {
-		taken, err = c.latest(n.queue, n.ID)
-	}
 	if err != nil {
 		return nil, err
 	}
 	if taken != nil {
 		return n.Duplicate(taken.ID), nil
+	}
+	latest, err := c.latest(n.queue, n.ID)
+	if err != nil {
+		return nil, err
+	}
+	if latest != 0 {
+		return n.Duplicate(n.ID), nil
 	}
 	left, err := c.edgesLeft(n.queue, n.ID)
 	if err != nil || !left {

@@ -36,48 +36,76 @@ func (c *changes) leased(queue queueKey, l driver.Lease) (j *job, refusal, err e
 
 // Extend implements driver.Driver. It extends up to 1,000 leases in one statement.
 func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
-	fail := func(err error) ([]driver.Lease, error) {
+	done, err := d.begin(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("extending %d leases: %w", len(leases), err)
 	}
-	if len(leases) == 0 {
-		done, failure := d.begin(ctx)
-		if failure != nil {
-			return fail(failure)
-		}
-		done()
-	}
-	isKept := make([]bool, len(leases))
+	defer done()
+	e := &extension{d: d, ctx: ctx, leases: leases, time: leaseTime, isSettled: make([]bool, len(leases))}
 	// Most records are found by the ID in their names. A name that only looks like the name of
 	// an attempt is not.
 	for _, by := range []statement{extendLeases, extendByName} {
-		for start := 0; start < len(leases); start += endedAtOnce {
-			var c leaseColumns
-			for i := start; i < min(start+endedAtOnce, len(leases)); i++ {
-				if isKept[i] {
-					continue
-				}
-				if _, err = c.add(ctx, d, leases[i], i); err != nil {
-					return fail(d.failed(ctx, err, false))
-				}
-			}
-			if len(c.index) == 0 {
-				continue
-			}
-			err = d.queryOnce(ctx, by, func(r *row) error {
-				isKept[c.index[r.integer()-1]] = true
-				return nil
-			}, c.queue, c.id, c.name, c.owner, c.count, time.Now().UnixNano(), int64(leaseTime))
+		for some := range slices.Chunk(e.unsettled(), endedAtOnce) {
+			blocked, err := aroundBlocked(some, patienceOf(ctx), func(some []int, p patience) error { return e.extend(by, some, p) })
 			if err != nil {
-				return fail(err)
+				return nil, fmt.Errorf("extending %d leases: %w", len(leases), err)
 			}
+			e.noteBlocked(blocked)
 		}
 	}
-	for i, l := range leases {
-		if !isKept[i] {
-			lost = append(lost, l)
-		}
+	for _, i := range e.unsettled() {
+		lost = append(lost, leases[i])
+	}
+	if len(e.blocked.Leases) > 0 {
+		return lost, fmt.Errorf("extending %d leases: %w", len(leases), &e.blocked)
 	}
 	return lost, nil
+}
+
+// extension is a call of Extend.
+type extension struct {
+	d      *Driver
+	ctx    context.Context
+	leases []driver.Lease
+	time   time.Duration
+	// isSettled is true for leases that were extended or are blocked.
+	isSettled []bool
+	blocked   driver.BlockedLeasesError
+}
+
+// unsettled returns the indexes of the other leases.
+func (e *extension) unsettled() (indexes []int) {
+	for i, isSettled := range e.isSettled {
+		if !isSettled {
+			indexes = append(indexes, i)
+		}
+	}
+	return indexes
+}
+
+// extend extends some leases.
+func (e *extension) extend(by statement, some []int, p patience) error {
+	var c leaseColumns
+	for _, i := range some {
+		if _, err := c.add(e.ctx, e.d, e.leases[i], i); err != nil {
+			return e.d.failed(e.ctx, err, false)
+		}
+	}
+	if len(c.index) == 0 {
+		return nil
+	}
+	extended, err := changeWithin(e.ctx, e.d, p, by, (*row).integer, c.queue, c.id, c.name, c.owner, c.count, time.Now().UnixNano(), int64(e.time))
+	for _, n := range extended {
+		e.isSettled[c.index[n-1]] = true
+	}
+	return err
+}
+
+func (e *extension) noteBlocked(indexes []int) {
+	for _, i := range indexes {
+		e.isSettled[i] = true
+		e.blocked.Leases = append(e.blocked.Leases, e.leases[i])
+	}
 }
 
 // Release implements driver.Driver.
@@ -85,7 +113,7 @@ func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]er
 	errs, isDone := make([]error, len(handBacks)), make([]bool, len(handBacks))
 	groups := byQueue(len(handBacks), func(i int) (string, bool) { return handBacks[i].Lease.Queue, true })
 	for n, g := range groups {
-		err := d.eachOf(ctx, g.queue, g.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
+		err := d.eachOf(ctx, patienceOf(ctx), g.queue, g.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
 			return c.release(queue, handBacks[i])
 		})
 		if err == nil {
@@ -268,7 +296,7 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 
 // recoverIn hands back jobs of one queue whose leases have ended, except those in keep.
 func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.Lease) (recovered int, kept []int64, err error) {
-	err = d.transact(ctx, stale[0].queue, func(c *changes) error {
+	locked, err := d.unlessLocked(ctx, stale[0].queue, func(c *changes) error {
 		recovered, kept = 0, nil
 		for _, s := range stale {
 			// The lease may have been extended, or the end of an earlier job, on which it depends, may have
@@ -292,6 +320,12 @@ func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.
 	})
 	if err != nil {
 		return 0, nil, err
+	}
+	if locked {
+		recovered, kept = 0, nil
+		for _, s := range stale {
+			kept = append(kept, s.seq)
+		}
 	}
 	return recovered, kept, nil
 }

@@ -46,13 +46,14 @@ func (d *Driver) settle(ctx context.Context) (more bool, err error) {
 			queue, found = r.key(), true
 			return nil
 		})
+		locked := false
 		if err == nil && found {
-			err = d.transact(ctx, queue, func(c *changes) error { return c.settle(queue) })
+			locked, err = d.unlessLocked(ctx, queue, func(c *changes) error { return c.settle(queue) })
 		}
 		if err != nil {
 			return false, fmt.Errorf("finishing what an earlier transaction left: %w", err)
 		}
-		if !found {
+		if !found || locked {
 			return false, nil
 		}
 		d.changed(driver.Anywhere)

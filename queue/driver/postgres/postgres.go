@@ -78,6 +78,8 @@ type Driver struct {
 	lockBase map[string]int64
 
 	queueIDs, queueNames, lineIDs sync.Map
+	// locked contains when each queue was found locked; see unlessLocked.
+	locked sync.Map
 	// alone contains the line of each queue in which no other line was found.
 	alone sync.Map
 
@@ -87,6 +89,8 @@ type Driver struct {
 	floors      *floors
 	signals     *signals
 	subscribers driver.Subscribers
+
+	shared *sharedInserts
 
 	calls *calls
 	once  sync.Once
@@ -124,6 +128,7 @@ func newDriver(opts Options) *Driver {
 	for _, kind := range []string{lockOfQueue, lockOfInserts, lockOfPromotions, lockOfSchema} {
 		d.lockBase[kind] = lockBase(opts.Schema, kind)
 	}
+	d.shared = newSharedInserts(d)
 	named := strings.NewReplacer("{s}", pgx.Identifier{opts.Schema}.Sanitize())
 	for i, text := range &statementTexts {
 		d.texts[i] = named.Replace(text)

@@ -48,13 +48,18 @@ func (*roundTrips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndDa
 func openTraced(t *testing.T) (d *postgres.Driver, sent *roundTrips) {
 	t.Helper()
 	sent = &roundTrips{}
+	return openWith(t, sent), sent
+}
+
+func openWith(t *testing.T, tracer pgx.QueryTracer) *postgres.Driver {
+	t.Helper()
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
 	require.NoError(t, err)
-	config.ConnConfig.Tracer = sent
+	config.ConnConfig.Tracer = tracer
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	return open(t, postgres.Options{Pool: pool, Schema: pgtest.Schema(t), PollOnly: true}), sent
+	return open(t, postgres.Options{Pool: pool, Schema: pgtest.Schema(t), PollOnly: true})
 }
 
 func TestInsertOfManyRecordsWithScopesIsSpreadOverTransactions(t *testing.T) {

@@ -6,6 +6,8 @@ type statement int
 const (
 	lockQueue statement = iota
 	lockInserts
+	beginInserts
+	beginShared
 
 	findQueue
 	insertQueue
@@ -239,6 +241,14 @@ func endMany(arg, column, replaced, more string) string {
 var statementTexts = [statements]string{
 	lockQueue:   `SELECT pg_advisory_xact_lock($1)::text`,
 	lockInserts: `SELECT count(pg_advisory_xact_lock_shared(key)) FROM unnest($1::bigint[]) AS key`,
+	// The same, and the transaction finds the queues of the records by their index. Without
+	// statistics, the server would read all queues for each Put.
+	beginInserts: `SELECT count(pg_advisory_xact_lock_shared(key)), set_config('enable_seqscan', 'off', true) FROM unnest($1::bigint[]) AS key`,
+
+	// For records of several calls. The limit applies to all locks: the keys are locked by the
+	// aggregation of rows of which the setting is a part.
+	beginShared: `SELECT count(pg_advisory_xact_lock_shared(key)), set_config('enable_seqscan', 'off', true)
+		FROM unnest($1::bigint[]) AS key, (SELECT set_config('lock_timeout', '100ms', true)) AS patience`,
 
 	findQueue:      `SELECT id FROM {s}.queues WHERE name = $1`,
 	insertQueue:    `INSERT INTO {s}.queues (name) VALUES ($1) ON CONFLICT (name) DO NOTHING`,
@@ -281,7 +291,9 @@ var statementTexts = [statements]string{
 		INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, count(*) FROM i GROUP BY queue, place`,
 	findByName: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1
 		AND ((name IS NOT NULL AND name = $2) OR (NOT replaced AND job_id = $3 AND name IS NULL)) FOR UPDATE`,
-	findLatest: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1 AND job_id = $2 AND NOT replaced FOR UPDATE`,
+	// It waits for no row: a statement that waited for an attempt which the next one replaced would
+	// find neither.
+	findLatest: `SELECT seq FROM {s}.jobs WHERE queue = $1 AND job_id = $2 AND NOT replaced`,
 	findSeq:    `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 FOR UPDATE`,
 	moveJob: `UPDATE {s}.jobs SET place = $1::smallint, due = $2, waiting_for = $3,
 			expires = CASE WHEN $1::smallint < 5 THEN dispatch_by END, line = CASE WHEN $1::smallint IN (4, 6, 8) THEN abs(line) ELSE -abs(line) END,

@@ -362,8 +362,11 @@ func count(info *driver.QueueInfo, state string, n, due int) {
 	}
 }
 
-// infos describes some queues. It counts their rows.
-func (d *Driver) infos(ctx context.Context, names []string) ([]driver.QueueInfo, error) {
+// unfinishedStates are the states of rows that have not ended for good.
+var unfinishedStates = []string{"available", "pending", "retryable", "running", "scheduled"}
+
+// infos describes some queues. It counts their rows in some states; in all if none are named.
+func (d *Driver) infos(ctx context.Context, names []string, states ...string) ([]driver.QueueInfo, error) {
 	if err := d.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -376,10 +379,14 @@ func (d *Driver) infos(ctx context.Context, names []string) ([]driver.QueueInfo,
 		i, _ := slices.BinarySearch(names, name)
 		return &infos[i]
 	}
+	inStates, arguments := "", []any{names}
+	if len(states) > 0 {
+		inStates, arguments = ` AND state = ANY($2::text[]::{s}.river_job_state[])`, append(arguments, states)
+	}
 	var name, state string
 	var n, due int
 	found, err := d.pool.Query(ctx, d.sql(`SELECT queue, state::text, count(*)::bigint, count(*) FILTER (WHERE scheduled_at <= now())::bigint
-		FROM {s}.river_job WHERE queue = ANY($1::text[]) GROUP BY queue, state`), names)
+		FROM {s}.river_job WHERE queue = ANY($1::text[])`+inStates+` GROUP BY queue, state`), arguments...)
 	if err == nil {
 		err = scanEach(found, func() { count(of(name), state, n, due) }, &name, &state, &n, &due)
 	}
@@ -449,11 +456,23 @@ func (d *Driver) SumQueues(ctx context.Context, busiest int) (driver.QueueTotals
 	if err != nil {
 		return driver.QueueTotals{}, fmt.Errorf("adding up the queues: %w", err)
 	}
-	var totals driver.QueueTotals
+	return totalsOf(infos, busiest), nil
+}
+
+// SumUnfinished implements driver.UnfinishedSummer. It does not read the rows that have ended.
+func (d *Driver) SumUnfinished(ctx context.Context, busiest int) (driver.QueueTotals, error) {
+	infos, err := d.infos(ctx, d.opts.Queues, unfinishedStates...)
+	if err != nil {
+		return driver.QueueTotals{}, fmt.Errorf("adding up the jobs that have not ended: %w", err)
+	}
+	return totalsOf(infos, busiest), nil
+}
+
+func totalsOf(infos []driver.QueueInfo, busiest int) (totals driver.QueueTotals) {
 	for _, info := range infos {
 		totals.Add(info, busiest)
 	}
-	return totals, nil
+	return totals
 }
 
 // CountTypes implements driver.Driver.

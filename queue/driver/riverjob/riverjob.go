@@ -64,7 +64,7 @@ type Options struct {
 	// any of them: it would fail the jobs whose kind it does not know.
 	Queues []string
 	// Kinds are the kinds of jobs that are run. Empty means all. Jobs of a kind without a
-	// definition stay as they are.
+	// definition stay as they are; each claim reads the index entries of those before its jobs.
 	Kinds []string
 	// KeepCompleted, KeepCancelled and KeepDiscarded are how long jobs of Queues are kept after
 	// they ended in a state. 0 means the default, and KeepForever that they are never removed. A
@@ -147,7 +147,10 @@ type Driver struct {
 	done   chan struct{} // closed when everything is freed
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver           = (*Driver)(nil)
+	_ driver.UnfinishedSummer = (*Driver)(nil)
+)
 
 // Open connects to River's database. It creates no table: River's own migrations do, and may be run
 // while the driver is open. If River's tables are missing or older than schema version 6, if the
@@ -287,7 +290,7 @@ func (d *Driver) usable(ctx context.Context) error {
 
 // Features implements driver.Driver.
 func (d *Driver) Features() driver.Features {
-	return driver.Features{Notifications: true, Durable: true, NextAttempts: true}
+	return driver.Features{Notifications: true, Durable: true, NextAttempts: true, CostlyClaims: true}
 }
 
 // Subscribe implements driver.Driver. The calls for changes by others come from notifications, and

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
@@ -18,6 +19,8 @@ type changes struct {
 	found map[string]int64
 	// keysEnded is true if the transaction dropped queues, whose keys may be given to others.
 	keysEnded bool
+	// controls are the settings of queues that the transaction has read.
+	controls map[int64]driver.Control
 	// counts are the changes of counts that are not written yet.
 	counts map[int64]*counts
 	// damaged are the rows that could not be read.
@@ -32,7 +35,7 @@ type changes struct {
 }
 
 func newChanges(on connection, keys map[string]int64) *changes {
-	return &changes{connection: on, keys: keys, found: map[string]int64{}, counts: map[int64]*counts{}}
+	return &changes{connection: on, keys: keys, found: map[string]int64{}, controls: map[int64]driver.Control{}, counts: map[int64]*counts{}}
 }
 
 // counts is the change of the numbers of records of a queue.

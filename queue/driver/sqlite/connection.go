@@ -19,7 +19,8 @@ import (
 type connection interface {
 	// exec runs a statement and returns the number of rows that it changed.
 	exec(s statement, args ...any) (int64, error)
-	// insertRow runs a statement that adds a row, and returns the row's integer key.
+	// insertRow runs a statement that adds at most one row, and returns the row's integer key; 0 if
+	// it added none.
 	insertRow(s statement, args ...any) (int64, error)
 	// query runs a statement and calls each for every row of the result.
 	query(s statement, each func(*row) error, args ...any) error
@@ -151,7 +152,8 @@ func (c *ownConnection) exec(s statement, args ...any) (int64, error) {
 }
 
 func (c *ownConnection) insertRow(s statement, args ...any) (key int64, err error) {
-	if _, err = c.exec(s, args...); err != nil {
+	n, err := c.exec(s, args...)
+	if n == 0 || err != nil {
 		return 0, err
 	}
 	return c.conn.LastInsertRowID(), nil

@@ -12,7 +12,14 @@ import (
 
 // control returns the settings of a queue.
 func (c *changes) control(queue int64) (control driver.Control, err error) {
+	control, known := c.controls[queue]
+	if known {
+		return control, nil
+	}
 	_, err = c.one(readControl, func(r *row) { control = r.control() }, queue)
+	if err == nil {
+		c.controls[queue] = control
+	}
 	return control, err
 }
 
@@ -63,6 +70,7 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 		if control.Rate != nil {
 			perSecond, burst = control.Rate.PerSecond, control.Rate.Burst
 		}
+		delete(c.controls, key)
 		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, perSecond, burst, nullable(types), time.Now().UnixNano(), key)
 		if err != nil || wanted.Type == nil {
 			return err

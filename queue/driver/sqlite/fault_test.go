@@ -35,10 +35,10 @@ func TestAChangeWithoutRoomFailsAlone(t *testing.T) {
 	d := open(t, sqlite.Options{Path: newPath(t)})
 	insert(t, d, newRecord(t, "first"))
 	require.NoError(t, sqlite.Exec(d, "PRAGMA max_page_count = 1"))
-	require.NoError(t, sqlite.DefineFunction(d, "test_block", func() {
+	require.NoError(t, sqlite.DefineFunction(d, "test_block", sync.OnceFunc(func() { // the change is made again after the failure
 		blocked <- struct{}{}
 		<-resume
-	}))
+	})))
 	var calls sync.WaitGroup
 	calls.Go(func() { assert.NoError(t, sqlite.Exec(d, "SELECT test_block()")) })
 	<-blocked

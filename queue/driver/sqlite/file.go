@@ -69,7 +69,7 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	f.writes, err = openConnection(path, busyTime*time.Millisecond, pragmas(opts, writeCache, "wal_autocheckpoint(1000)")...)
+	f.writes, err = openConnection(path, busyTime*time.Millisecond, pragmas(opts, writeCache, logLength)...)
 	if err != nil {
 		return err
 	}
@@ -268,6 +268,11 @@ func useLog(ctx context.Context, conn *sql.Conn) error {
 // With 64 MiB that takes longer than all else in a commit. Pages that are not cached are read
 // from the cache of the operating system.
 const writeCache = "cache_size(-8192)"
+
+// logLength sets the number of pages in the write-ahead log from which on a commit copies them into
+// the file, which calls fsync twice and so stops all writes for milliseconds. A page that changes
+// often is copied once for all its changes. Up to 4,062 pages, one hash table is an index of them.
+const logLength = "wal_autocheckpoint(4000)"
 
 // pragmas returns the pragmas of each connection, followed by more.
 func pragmas(opts Options, more ...string) []string {

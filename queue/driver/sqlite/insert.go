@@ -2,7 +2,9 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -127,9 +129,12 @@ func (c *changes) insertIn(all []*newRecord) error {
 	if err != nil {
 		return err
 	}
-	notPlain, err := c.one(anyAttempts, func(*row) {}, queue)
-	if err != nil {
-		return err
+	notPlain := true
+	if slices.ContainsFunc(all, (*newRecord).isPlain) {
+		notPlain, err = c.one(anyAttempts, func(*row) {}, queue)
+		if err != nil {
+			return err
+		}
 	}
 	now := time.Now().UnixNano()
 	plain := make([]*newRecord, 0, plainRows)
@@ -260,8 +265,11 @@ func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 
 // insert adds a record. If the record is refused, nothing is changed.
 func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
-	if n.preset != 0 {
+	switch {
+	case n.preset != 0:
 		return c.insertPreset(n)
+	case n.isSimple():
+		return c.insertSimple(n, now)
 	}
 	refusal, err = c.admissible(n)
 	if refusal != nil || err != nil {
@@ -286,27 +294,62 @@ func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
 	return nil, c.wait(&n.job, now)
 }
 
+// insertSimple adds a record that needs only its row. The statement that adds it checks its name
+// and ID.
+func (c *changes) insertSimple(n *newRecord, now int64) (refusal, err error) {
+	n.settle(n.FirstPlace(now))
+	plainName := n.ID
+	if n.queueName != "" {
+		plainName = n.queueName + "." + n.ID
+	}
+	n.Seq, err = c.insertRow(insertFree, append(n.rowArgs(), n.queue, n.ID, n.queue, plainName, n.queue, n.ID)...)
+	switch {
+	case err == nil && n.Seq != 0:
+		return nil, c.added(n)
+	case err == nil || isTaken(err):
+		refusal, err = c.checkTaken(n)
+		if err == nil && refusal == nil {
+			err = errors.New("its ID is taken, but no job has it")
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("adding record %q: %w", n.Name, err)
+	}
+	return refusal, err
+}
+
 // insertAt adds the row of a record.
 func (c *changes) insertAt(n *newRecord, p table.Place) error {
 	n.settle(p)
+	var err error
+	n.Seq, err = c.insertRow(insertJob, n.rowArgs()...)
+	if err != nil {
+		return fmt.Errorf("adding record %q: %w", n.Name, err)
+	}
+	return c.added(n)
+}
+
+// rowArgs returns the arguments of insertJob for a record whose place is set, with room for those
+// that insertFree has beside them.
+func (n *newRecord) rowArgs() []any {
 	expires := n.DispatchBy
-	if p >= table.Parked {
+	if n.Place >= table.Parked {
 		expires = table.Instant{}
 	}
-	var err error
-	n.Seq, err = c.insertRow(insertJob,
+	return append(make([]any, 0, 46),
 		n.queue, n.Place, n.Priority, n.Name, n.ID, n.Owner, n.Count, n.ModTime, n.due, expires, n.ForgetAt,
 		n.Created, n.Started, n.Ended, n.WaitUntil, n.DispatchBy, n.MaxTime, n.ErrorCount, n.Type, n.Version, n.Format,
 		n.Dependency, n.Attempt, n.Open, n.Dependents, n.UniqueHeld, nullable(n.UniqueKey), nullable(n.UniqueUntil), n.Scopes,
 		n.EnqueueScopes, n.Edges, n.Failed, n.Tags, nullable(n.Reason), nullable(n.LastError), blob(n.Progress), blob(n.Extra), n.Body, n.manager, n.since)
-	if err != nil {
-		return fmt.Errorf("adding record %q: %w", n.Name, err)
-	}
-	c.count(n.queue).places[p]++
+}
+
+// added counts a record whose row was added, and adds its tags.
+func (c *changes) added(n *newRecord) error {
+	c.count(n.queue).places[n.Place]++
 	if len(n.Tags) == 0 {
 		return nil
 	}
-	if _, err = c.exec(insertTags, n.queue, n.Seq, n.Tags); err != nil {
+	if _, err := c.exec(insertTags, n.queue, n.Seq, n.Tags); err != nil {
 		return fmt.Errorf("adding the tags of record %q: %w", n.Name, err)
 	}
 	return nil

@@ -91,5 +91,6 @@ func (c *changes) prune(some []int64, unused table.Instant) (pruned int, err err
 // forgetKeys makes the transaction, and later ones, find the keys of queues again.
 func (c *changes) forgetKeys() {
 	c.keys, c.keysEnded = nil, true
+	clear(c.controls)
 	clear(c.found)
 }

@@ -32,6 +32,7 @@ const (
 	insertPlain
 	insertPlainRows
 	insertJob
+	insertFree
 	insertTags
 	moveTags
 	dropTags
@@ -136,6 +137,13 @@ const plainValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, zeroblob(96),
 const insertPlainColumns = `INSERT INTO jobs (queue, place, priority, name, job_id, created, wait_until, dispatch_by, due, expires,
 		max_time, type, version, format, dependency, room, body) VALUES `
 
+const jobValues = `?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?`
+
+const insertJobColumns = `INSERT INTO jobs (queue, place, priority, name, job_id, owner, lease_count, mod_time, due, expires, forget_at,
+		created, started, ended, wait_until, dispatch_by, max_time, error_count, type, version, format, dependency, attempt,
+		open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, edges, failed, tags,
+		reason, last_error, progress, extra, body, manager, since) `
+
 // leaseContent sets the columns that a claim of a ready record changes.
 const leaseContent = `place = 6, owner = ?, lease_count = lease_count + 1, mod_time = ?, lease_until = ?, started = ?,
 			expires = NULL, room = NULL`
@@ -194,11 +202,12 @@ var statementTexts = [statements]string{
 
 	insertPlain:     insertPlainColumns + plainValues,
 	insertPlainRows: insertPlainColumns + strings.Repeat(plainValues+", ", plainRows-1) + plainValues,
-	insertJob: `INSERT INTO jobs (queue, place, priority, name, job_id, owner, lease_count, mod_time, due, expires, forget_at,
-			created, started, ended, wait_until, dispatch_by, max_time, error_count, type, version, format, dependency, attempt,
-			open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, edges, failed, tags,
-			reason, last_error, progress, extra, body, manager, since)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	insertJob:       insertJobColumns + `VALUES (` + jobValues + `)`,
+	// The same for a record whose job has no attempt yet.
+	insertFree: insertJobColumns + `SELECT ` + jobValues + ` WHERE
+		NOT EXISTS (SELECT 1 FROM jobs WHERE queue = ? AND job_id = ? AND attempt IS NOT NULL)
+		AND NOT EXISTS (SELECT 1 FROM jobs WHERE queue = ? AND name = ? AND attempt IS NULL)
+		AND NOT EXISTS (SELECT 1 FROM leftovers WHERE queue = ? AND kind IN (1, 2) AND name = ?)`,
 	insertTags: `INSERT OR IGNORE INTO tags (tag, of_queue, of_seq) SELECT value, ?, ? FROM json_each(?)`,
 	moveTags:   `UPDATE tags SET of_seq = ? WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,
 	dropTags:   `DELETE FROM tags WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,

@@ -103,6 +103,10 @@ func (c *callersConnection) insertRow(s statement, args ...any) (key int64, err 
 	if err != nil {
 		return 0, err
 	}
+	n, err := result.RowsAffected()
+	if n == 0 || err != nil {
+		return 0, err
+	}
 	return result.LastInsertId()
 }
 

@@ -272,7 +272,7 @@ func (w *writer) serve() {
 		w.deliver(batch, err)
 		return
 	}
-	err = w.transact(batch, (*changes).make)
+	err = w.transact(batch)
 	var failure *changeError
 	if errors.As(err, &failure) && len(batch) > 1 {
 		w.eachAlone(batch)
@@ -386,9 +386,9 @@ func (w *writer) take() (batch []*change) {
 
 // transact makes changes in the open transaction: all of them, or none if it returns an
 // error.
-func (w *writer) transact(batch []*change, apply func(*changes, []*change) error) error {
+func (w *writer) transact(batch []*change) error {
 	c := newChanges(w.conn, w.keys)
-	err := apply(c, batch)
+	err := c.make(batch)
 	if err == nil {
 		err = c.flush()
 	}
@@ -448,7 +448,7 @@ func (w *writer) eachAlone(batch []*change) {
 		alone := []*change{c}
 		c.err = w.begin(func() bool { return w.isAwaited(alone) })
 		if c.err == nil {
-			c.err = w.transact(alone, (*changes).make)
+			c.err = w.transact(alone)
 		}
 	}
 }
@@ -492,7 +492,7 @@ func (w *writer) deliver(batch []*change, err error) (undo []*change) {
 func (w *writer) undo(batch []*change) {
 	err := w.begin(func() bool { return true })
 	if err == nil {
-		err = w.transact(batch, (*changes).make)
+		err = w.transact(batch)
 	}
 	if err != nil {
 		logging.Error(w.ctx, message.Fields{

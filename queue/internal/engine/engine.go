@@ -28,7 +28,7 @@ import (
 // Engine is the part that the queues of one process on one store share: they claim jobs
 // together, their leases are renewed together, and the store is maintained once for all
 // of them. The engine's core makes the decisions. The engine executes them (see
-// engine_calls.go and engine_workers.go), and reports events to the core.
+// calls.go and workers.go), and reports events to the core.
 type Engine struct {
 	// ID is the owner of the leases.
 	ID         string
@@ -175,6 +175,7 @@ func New(opts Options) *Engine {
 		PollMax:     maxSafetyPoll,
 		PollCancels: !e.Notified,
 		BatchEnds:   features.Durable,
+		ClaimAhead:  features.Durable && !features.CostlyClaims,
 		RetryScan:   e.retryScan,
 		FewLines:    fewQueues,
 		Random:      rand.Float64,

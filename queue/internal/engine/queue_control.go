@@ -64,7 +64,9 @@ func (q *Queue) control(ctx context.Context, doing string, change driver.Control
 	if err != nil {
 		return control, fmt.Errorf("%s queue %q: %w", doing, q.ID(), err)
 	}
-	q.Engine.Happen(core.Changed{Line: q.Line})
+	if change != (driver.ControlChange{}) {
+		q.Engine.Happen(core.Controlled{Line: q.Line})
+	}
 	return control, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -279,6 +280,9 @@ func (q *Queue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
 		jobstate.MarkCanceled(j)
 	}
 	done := q.Engine.Result()
+	// A worker keeps wait for longer than the end takes. It must not keep the job.
+	var unwritten atomic.Pointer[core.Run]
+	unwritten.Store(run)
 	q.End(ctx, j, run, func(err error) {
 		q.ReportEnd(ctx, j, err)
 		if err == nil {
@@ -286,9 +290,17 @@ func (q *Queue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
 		} else {
 			q.checkIdleAfterEnd(ctx)
 		}
+		unwritten.Store(nil)
 		done <- nil
 	})
-	return func() { _ = q.Engine.WaitForEnd(ctx, run, done) } // the error was reported
+	return func() {
+		if run := unwritten.Load(); run != nil {
+			_ = q.Engine.WaitForEnd(ctx, run, done) // the error was reported
+			return
+		}
+		<-done //nolint:errcheck // It was reported.
+		q.Engine.results.Put(done)
+	}
 }
 
 func nothing() {

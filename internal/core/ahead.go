@@ -1,0 +1,148 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// A store needs hardly more time to claim many jobs than to claim one. So while the jobs of a
+// queue take less time than a claim, the core claims ahead: it claims more jobs than workers
+// wait, and gives each of the others to the next worker that comes.
+const (
+	// minBatchTime and maxBatchTime bound the time for which a claim gets jobs. In between it is
+	// as long as the last claim took.
+	minBatchTime = time.Millisecond
+	maxBatchTime = 20 * time.Millisecond
+	// MaxAhead and aheadPerWorker bound the runs that wait for a worker: if the process dies,
+	// their jobs wait until the leases end.
+	MaxAhead       = 192
+	aheadPerWorker = 8
+	// aheadPatience is how long a run waits for a worker. Then the jobs have become longer, and
+	// what waits is handed back, so that other processes can run it.
+	aheadPatience = 50 * time.Millisecond
+	// ratedPause is how long a queue that waited for its rate claims nothing ahead: what is
+	// handed back has used up its tokens.
+	ratedPause = time.Minute
+)
+
+// ahead holds the runs that were claimed ahead, and decides how many to claim.
+type ahead struct {
+	runs []*Run // in the order in which they start
+
+	// The last claim, if it was for one line only and got all that it wanted.
+	line     *Line
+	got      int
+	took     time.Duration
+	answered time.Duration
+}
+
+// wantedAhead returns how many jobs a claim for a line requests beyond its waiting workers. In all
+// it requests as many as the line ran since the last claim, in proportion to the time.
+func (c *Core) wantedAhead(l *Line) int {
+	last := &c.ahead
+	if !c.config.ClaimAhead || last.line != l || c.ends.doubt || l.waitedForRate && c.now.Mono < l.waitedAt+ratedPause {
+		return 0
+	}
+	used := max(c.now.Mono-last.answered, time.Microsecond)
+	batch := time.Duration(last.got) * min(max(last.took, minBatchTime), maxBatchTime) / used
+	most := min(aheadPerWorker*(len(l.waiting)+l.out), MaxAhead-len(c.ahead.runs))
+	return max(0, min(int(batch)-len(l.waiting), 2*last.got-len(l.waiting), most))
+}
+
+// noteClaim notes how long a claim took, and whether the next one may claim ahead. If jobs were
+// interrupted, one of them may be what ends its processes. Then as few others as possible are to be
+// interrupted with it.
+func (c *Core) noteClaim(call *call, records []*driver.Record) {
+	if slices.ContainsFunc(records, func(r *driver.Record) bool { return r.Status.Interruptions.Total() > 0 }) {
+		c.handBackAhead(nil)
+		return
+	}
+	c.ahead.line = nil
+	if len(call.asks) == 1 && call.asks[0].got == call.asks[0].want && !call.givenUp {
+		a := call.asks[0]
+		c.ahead.line, c.ahead.got = a.line, a.got
+		c.ahead.took, c.ahead.answered = c.now.Mono-call.sent, c.now.Mono
+	}
+}
+
+// mayKeep reports whether a claimed run may wait for a worker. A suspect must not, nor a job that a
+// single interruption would park.
+func (c *Core) mayKeep(call *call, l *Line, r *Run) bool {
+	return call.ahead > l.ahead && call.asks[0].line == l && c.alone == nil && !c.closing && !r.isSuspect() && l.InterruptionLimit(r.Record) != 1
+}
+
+// keep makes a claimed run wait for a worker.
+func (c *Core) keep(l *Line, r *Run) {
+	l.ahead++
+	r.aheadOf, r.aheadUntil = l, c.now.Mono+aheadPatience
+	c.ahead.runs = append(c.ahead.runs, r)
+	c.timers.set(aheadTimer, r.aheadUntil)
+}
+
+// dropAhead makes a run no longer wait for a worker. It reports whether it did wait.
+func (c *Core) dropAhead(r *Run) (waited bool) {
+	if r.aheadOf == nil {
+		return false
+	}
+	r.aheadOf.ahead--
+	r.aheadOf = nil
+	i := slices.Index(c.ahead.runs, r)
+	c.ahead.runs = slices.Delete(c.ahead.runs, i, i+1)
+	return true
+}
+
+// serveAhead gives waiting runs to the workers that have come. No lease of a waiting run is over or
+// lost, because cancel hands such runs back.
+func (c *Core) serveAhead() {
+	for i := 0; i < len(c.ahead.runs); {
+		r := c.ahead.runs[i]
+		l := r.aheadOf
+		if !c.canStart(l) {
+			i++
+			continue
+		}
+		c.dropAhead(r)
+		switch {
+		case c.isUnknown(r.Record):
+			c.finish(r, End{HandBack: &driver.HandBack{}})
+		case c.isExpired(r.Record):
+			c.do(Expire{r})
+		default:
+			c.start(l, r)
+		}
+	}
+}
+
+// controlled hands back what was claimed ahead under the previous settings of a queue, so that no
+// job starts after the queue was paused.
+func (c *Core) controlled(l *Line) {
+	c.handBackAhead(l)
+	c.changedIn(l)
+}
+
+// handBackAhead hands back the runs that wait for a worker of a line, or of any line if it is
+// nil.
+func (c *Core) handBackAhead(l *Line) {
+	c.ahead.line = nil
+	for _, r := range slices.Clone(c.ahead.runs) {
+		if (l == nil || r.aheadOf == l) && c.dropAhead(r) {
+			c.finish(r, End{HandBack: &driver.HandBack{}})
+		}
+	}
+}
+
+// endPatience hands back the runs that have waited too long for a worker.
+func (c *Core) endPatience() {
+	for len(c.ahead.runs) > 0 {
+		r := c.ahead.runs[0] // the first that was claimed
+		if r.aheadUntil > c.now.Mono {
+			c.timers.set(aheadTimer, r.aheadUntil)
+			return
+		}
+		c.ahead.line = nil
+		c.dropAhead(r)
+		c.finish(r, End{HandBack: &driver.HandBack{}})
+	}
+}
