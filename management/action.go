@@ -38,34 +38,37 @@ func (e *StateError) Error() string {
 // ActionKind names an action that an operator takes on jobs.
 type ActionKind string
 
-// The kinds of actions.
+// The kinds of actions. In other states than those named, an action is refused with a
+// *StateError or, where that is said, skips the job. A repeated action skips the job too.
 const (
-	// Retry runs a job now. A scheduled job, including one that waits for its next
-	// attempt, becomes due. A job that failed, was canceled or expired runs again as the
-	// same attempt, after the jobs that it depends on: it waits for those that have not
-	// ended, and fails without running if one of them has ended without success, unless it
-	// runs after failures. It does not wait for a job that the queue has removed. One
-	// call of Act retries jobs before those that depend on them. A job that is pending, running, retrying, or blocked by a scope or a
-	// dependency is left as it is.
+	// Retry runs a job now. A scheduled job becomes due, including one that waits for its next
+	// attempt or that a dependency manager or an outside worker put off. A job that failed, was
+	// canceled or expired runs again as the same attempt, after the jobs that it depends on: it
+	// waits for those that have not ended, and fails without running if one of them has ended
+	// without success, unless it runs after failures. It does not wait for a job that the queue
+	// has removed. One call of Act retries jobs before those that depend on them. Retry skips a
+	// job that is pending, running, retrying, or blocked by a scope or a dependency. It is
+	// refused while another job holds an enqueue scope or the unique key that the job needs.
 	Retry ActionKind = "retry"
 	// Cancel ends a job that has not ended. A running job is asked to end: it ends when
-	// its process has learned of the request and the job returns.
+	// its process has learned of the request and the job returns, as canceled unless it
+	// returns without an error.
 	Cancel ActionKind = "cancel"
-	// Park sets aside a job that has not started.
+	// Park sets aside a job that is scheduled, pending or blocked.
 	Park ActionKind = "park"
-	// Release makes a parked job eligible to run again.
+	// Release makes a parked job eligible to run again. It skips other jobs that have not ended.
 	Release ActionKind = "release"
 	// Reschedule changes the time at which a job may start. The job must not have
 	// started, and must not be parked.
 	Reschedule ActionKind = "reschedule"
 	// Prioritize changes the priority of a job that has not ended.
 	Prioritize ActionKind = "prioritize"
-	// Complete marks a job that has not ended as complete (see Manager).
+	// Complete marks a job that has not ended as complete (see Manager). It skips other jobs.
 	Complete ActionKind = "complete"
 	// Abandon takes away the lease of a running job that is stuck. The job runs again, or
 	// ends if it was to be canceled; its scopes are free until then. The context of its
-	// run ends. If that run does not return, it continues beside the next one. Abandon is
-	// refused for jobs that are held by reference.
+	// run ends. If that run does not return, it continues beside the next one. Abandon
+	// skips a job that has not started, and is refused for jobs that are held by reference.
 	Abandon ActionKind = "abandon"
 	// Delete removes a job that has ended.
 	Delete ActionKind = "delete"

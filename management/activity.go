@@ -56,6 +56,9 @@ func (i *inspector) activity(ctx context.Context, req ActivityRequest) (Activity
 	if err == nil && s.kind != activity.MinuteKind {
 		err = i.eachRow(ctx, activity.MinuteKind, s.now.Truncate(time.Minute).Add(-time.Minute), queues, req.Types, s.addCurrent)
 	}
+	if err == nil && len(req.Types) == 0 {
+		err = i.eachBacklog(ctx, s, queues)
+	}
 	if err != nil {
 		return Activity{}, err
 	}
@@ -82,6 +85,30 @@ func (i *inspector) eachRow(ctx context.Context, kind string, from time.Time, qu
 	return nil
 }
 
+// eachBacklog adds the stored backlogs of some queues; of all if none are named.
+func (i *inspector) eachBacklog(ctx context.Context, s *activitySum, queues []string) error {
+	for note, err := range i.notes(ctx, activity.BacklogKind(s.size), activity.KeyOf(s.from)) {
+		if err != nil {
+			return err
+		}
+		backlogs, err := activity.DecodeBacklogs(note.Value)
+		if err != nil {
+			logUnreadableNote(ctx, note, err)
+			continue
+		}
+		backlog, known := backlogs.Of(queues)
+		if known {
+			s.addBacklog(backlogs.Start, backlog)
+		}
+		if s.size == activity.Minute && backlogs.Sum == (activity.Backlog{}) {
+			for after := time.Minute; after < activity.IdleBacklogs && !backlogs.Start.Add(after).After(s.now); after += time.Minute {
+				s.addBacklog(backlogs.Start.Add(after), backlog)
+			}
+		}
+	}
+	return nil
+}
+
 // isNamed reports whether a list contains a name. An empty list contains all names.
 func isNamed(names []string, name string) bool {
 	return len(names) == 0 || slices.Contains(names, name)
@@ -92,6 +119,7 @@ type activitySum struct {
 	kind     string
 	from, to time.Time
 	now      time.Time
+	size     activity.Step
 	step     time.Duration
 	// seconds is how much of the span has passed.
 	seconds float64
@@ -114,9 +142,9 @@ func newActivitySum(last time.Duration, now time.Time) *activitySum {
 	}
 	switch {
 	case last > maxHourly:
-		s.kind, s.step = activity.SixHoursKind, 6*time.Hour
+		s.kind, s.size, s.step = activity.SixHoursKind, activity.SixHours, 6*time.Hour
 	case last > maxInDetail:
-		s.kind, s.step = activity.HourKind, time.Hour
+		s.kind, s.size, s.step = activity.HourKind, activity.Hour, time.Hour
 	}
 	steps := int((last + s.step - 1) / s.step)
 	s.to = now.UTC().Truncate(s.step).Add(s.step)
@@ -148,6 +176,22 @@ func (s *activitySum) add(start time.Time, row activity.Row) {
 	if s.kind == activity.MinuteKind {
 		s.addCurrent(start, row)
 	}
+}
+
+// addBacklog adds the backlog of queues in the step that starts at a time.
+func (s *activitySum) addBacklog(start time.Time, b activity.Backlog) {
+	n := int(start.Sub(s.from) / s.step)
+	if start.Before(s.from) || n >= len(s.points) {
+		return // the clock of its process is wrong
+	}
+	point := &s.points[n]
+	if point.Backlog == nil {
+		point.Backlog = &Backlog{}
+	}
+	point.Backlog.Ready += b.Ready
+	point.Backlog.Waiting += b.Waiting
+	point.Backlog.Running += b.Running
+	point.Backlog.OldestReady = max(point.Backlog.OldestReady, b.Oldest.Seconds())
 }
 
 // addCurrent adds a row of a minute to the attempts of the last minute.

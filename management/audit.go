@@ -63,6 +63,7 @@ type AuditFilter struct {
 
 // AuditPage is a page of the audit list.
 type AuditPage struct {
+	// Entries are the entries of the page, the latest first.
 	Entries []AuditEntry `json:"entries"`
 	Next    string       `json:"next,omitempty"`
 }

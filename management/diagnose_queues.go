@@ -23,14 +23,14 @@ func (d *diagnosis) checkQueues(ctx context.Context) error {
 	begun, ready := 0, 0
 	for _, info := range d.infos {
 		begun += info.Stats.Running + info.Stats.Retrying
-		ready += max(0, readyIn(info))
-		if readyIn(info) > 0 || info.Scheduled > 0 {
+		ready += info.Ready()
+		if info.Ready() > 0 || info.Scheduled > 0 {
 			waiting = append(waiting, info)
 		}
 	}
 	// Stopped and drained queues come first, and then those with the most jobs.
 	slices.SortStableFunc(waiting, func(a, b driver.QueueInfo) int {
-		return cmp.Or(cmp.Compare(stopped(b), stopped(a)), cmp.Compare(readyIn(b), readyIn(a)))
+		return cmp.Or(cmp.Compare(stopped(b), stopped(a)), cmp.Compare(b.Ready(), a.Ready()))
 	})
 	waiting = waiting[:min(maxDetailed, len(waiting))]
 	slices.SortFunc(waiting, func(a, b driver.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })

@@ -42,39 +42,48 @@ const (
 // FindingKind is what was found.
 type FindingKind string
 
-// The kinds of findings.
+// The kinds of findings, and when each is found.
 const (
-	// NoProcess: jobs wait, and no live process runs them.
+	// NoProcess: jobs are ready or have begun, and no live process has a started queue; or the
+	// oldest job of a queue has waited for 15 minutes, and no live process has started that queue.
 	NoProcess FindingKind = "no-process"
-	// UnknownType: jobs wait whose type no live process has registered.
+	// UnknownType: jobs wait whose type and version no live process has registered, and a process
+	// has tried to run one of them.
 	UnknownType FindingKind = "unknown-type"
-	// ExpiredLease: running jobs whose leases were not renewed and not recovered either.
+	// ExpiredLease: the lease of a running job ran out more than one and a half times its length,
+	// and a minute, ago, and no process has recovered the job. It is not found in memory.
 	ExpiredLease FindingKind = "expired-lease"
-	// PausedQueue and DrainingQueue: a queue was paused, has the rate 0, or was drained, and jobs
-	// wait for long.
+	// PausedQueue and DrainingQueue: a queue is paused or has the rate 0, and its oldest job has
+	// waited for 15 minutes; a queue has been draining for an hour, and jobs wait in it.
 	PausedQueue   FindingKind = "paused-queue"
 	DrainingQueue FindingKind = "draining-queue"
-	// MissingIndex: an index that the store needs does not exist.
+	// MissingIndex: an index that the driver needs does not exist or is not valid. It is a warning
+	// if only lists and searches use the index. It is not found in memory.
 	MissingIndex FindingKind = "missing-index"
-	// FailingSchedule: the job of a schedule could not be put.
+	// FailingSchedule: the job of a schedule's last tick could not be put.
 	FailingSchedule FindingKind = "failing-schedule"
-	// MissedSchedule: a schedule's tick has passed, and no process has put its job.
+	// MissedSchedule: a schedule's tick passed five minutes ago, and no process has put its job.
 	MissedSchedule FindingKind = "missed-schedule"
-	// StuckJob: jobs run on although they should have ended.
+	// StuckJob: a job has not returned although its context has ended.
 	StuckJob FindingKind = "stuck-job"
-	// ParkedJobs: jobs were set aside for long, and were neither released nor canceled.
+	// ParkedJobs: a queue has parked jobs that were put, or last ran, an hour ago.
 	ParkedJobs FindingKind = "parked-jobs"
-	// EndlessRetention: many finished jobs that nothing will remove.
+	// EndlessRetention: a queue has 10,000 finished jobs, and half of the latest 100 are kept for
+	// ever. It is found in PostgreSQL and MongoDB.
 	EndlessRetention FindingKind = "endless-retention"
-	// ClockSkew: the clock of a process differs from that of the store.
+	// ClockSkew: the clock of a process differs from that of the store by more than five seconds.
+	// It is found in PostgreSQL and MongoDB.
 	ClockSkew FindingKind = "clock-skew"
-	// OldProcess: a process with an older version of the service or of this library.
+	// OldProcess: a live process knows a type only in older versions than another, does not report
+	// its types, or runs jobs without reporting itself.
 	OldProcess FindingKind = "old-process"
-	// LargeLog: the write-ahead log of the store grows.
+	// LargeLog: the write-ahead log of an SQLite file has 64 MB, or an unused replication slot of
+	// PostgreSQL keeps 1 GB of it.
 	LargeLog FindingKind = "large-log"
-	// Bloat: the store has much space that is not used.
+	// Bloat: more than half of an SQLite file, and 64 MB, are free; or a table of PostgreSQL has more
+	// dead rows than live ones, and 100,000.
 	Bloat FindingKind = "bloat"
-	// OldTransaction: a transaction keeps the store from cleaning up.
+	// OldTransaction: a transaction of PostgreSQL has been open for an hour.
 	OldTransaction FindingKind = "old-transaction"
 )
 
@@ -88,9 +97,13 @@ func FindingKinds() []FindingKind {
 
 // Finding is one thing that is wrong.
 type Finding struct {
-	Kind     FindingKind `json:"kind"`
-	Severity Severity    `json:"severity"`
-	Subject  Subject     `json:"subject"`
+	// Kind is what is wrong.
+	Kind FindingKind `json:"kind"`
+	// Severity is critical for what keeps jobs from running or from being put, and warning for
+	// the rest.
+	Severity Severity `json:"severity"`
+	// Subject is what the finding is about.
+	Subject Subject `json:"subject"`
 	// Detail describes what was found, with its numbers.
 	Detail string `json:"detail"`
 	// Why is why it matters.
@@ -107,10 +120,13 @@ type Finding struct {
 // Subject is what a finding concerns. A subject without fields is the store. The queue may be
 // one without a name: then InQueue is true and Queue is empty.
 type Subject struct {
-	InQueue  bool   `json:"in_queue,omitempty"`
-	Queue    string `json:"queue,omitempty"`
-	JobID    string `json:"job_id,omitempty"`
-	Type     string `json:"type,omitempty"`
+	// InQueue is true if the finding is about a queue, whose name may be empty.
+	InQueue bool   `json:"in_queue,omitempty"`
+	Queue   string `json:"queue,omitempty"`
+	// JobID is the ID of a job; absent if the finding is not about one.
+	JobID string `json:"job_id,omitempty"`
+	Type  string `json:"type,omitempty"`
+	// Schedule is the name of a schedule; absent if the finding is not about one.
 	Schedule string `json:"schedule,omitempty"`
 	// Process is the ID of a process.
 	Process string `json:"process,omitempty"`

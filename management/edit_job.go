@@ -49,6 +49,8 @@ type JobEdited struct {
 
 // FieldChange is the change of a field of a job. Values are as Job has them.
 type FieldChange struct {
+	// Field is the name of the changed field, From its value before the change, and To its value
+	// after it.
 	Field string          `json:"field"`
 	From  json.RawMessage `json:"from,omitempty"`
 	To    json.RawMessage `json:"to"`

@@ -58,7 +58,7 @@ func (i *inspector) findJobs(ctx context.Context, filter JobFilter, page PageReq
 }
 
 // fillTime is how long a page is filled if its records must be searched for.
-const fillTime = 200 * time.Millisecond
+const fillTime = 150 * time.Millisecond
 
 // findSelected returns a page of the records that a filter selects in some queues. In a search, it
 // reads on until the page is full or fillTime is over.

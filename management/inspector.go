@@ -25,7 +25,8 @@ import (
 //   - an error that wraps ErrUnknownQueue if the queue does not exist.
 //
 // Methods that change something are idempotent: a repetition changes nothing. They write
-// an entry to the audit list, with the actor that ctx carries (see WithActor).
+// an entry to the audit list, with the actor that ctx carries (see WithActor); dry runs and invalid
+// requests write none.
 type Inspector interface {
 	// Queues describes all queues, ordered by name. Its cost grows with their number; for a
 	// store with many queues, use FindQueues and SumQueues.
@@ -161,13 +162,18 @@ type Control struct {
 
 // ControlChange changes a Control. Fields that are nil stay as they are.
 type ControlChange struct {
+	// Paused is true to keep jobs from starting, and Draining is true to keep jobs from being
+	// put. MaxRunning is the maximum number of running jobs, over all processes; 0 means no
+	// limit.
 	Paused     *bool `json:"paused,omitempty"`
 	Draining   *bool `json:"draining,omitempty"`
 	MaxRunning *int  `json:"max_running,omitempty"`
 	// Rate replaces the rate, and NoRate removes it.
-	Rate    *amboy.Rate `json:"rate,omitempty"`
-	NoRate  bool        `json:"no_rate,omitempty"`
-	Workers *int        `json:"workers,omitempty"`
+	Rate   *amboy.Rate `json:"rate,omitempty"`
+	NoRate bool        `json:"no_rate,omitempty"`
+	// Workers is the number of workers that each process has for the queue, at most 10,000; 0
+	// means the number that the process was configured with.
+	Workers *int `json:"workers,omitempty"`
 	// TypeLimit replaces the limit of a job type.
 	TypeLimit *TypeLimitChange `json:"type_limit,omitempty"`
 }
@@ -206,6 +212,7 @@ type QueueFilter struct {
 
 // QueuePage is a page of queues.
 type QueuePage struct {
+	// Queues are the queues of the page, ordered by name.
 	Queues []Queue `json:"queues"`
 	// Next is the cursor of the next page; empty on the last page.
 	Next string `json:"next,omitempty"`
@@ -273,6 +280,7 @@ func (c Counts) Unfinished() int { return c.Pending + c.Running + c.Retrying }
 // TimeRange is the range of times from From, inclusive, to To, exclusive. A zero bound is
 // no bound.
 type TimeRange struct {
+	// From is the earliest time, inclusive, and To the latest, exclusive. Default: no bound.
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
 }
@@ -280,6 +288,8 @@ type TimeRange struct {
 // JobFilter selects jobs by their current values. Empty fields match everything; non-empty
 // fields are ANDed. A list matches if one of its values does; Tags must all match.
 type JobFilter struct {
+	// Queues are names of queues, States are states, and Types are types of jobs: one of each
+	// list must match. Each has at most 100 values; an empty list matches all.
 	Queues []string         `json:"queues,omitempty"`
 	States []amboy.JobState `json:"states,omitempty"`
 	Types  []string         `json:"types,omitempty"`
@@ -323,6 +333,7 @@ type PageRequest struct {
 // JobPage is a page of jobs. A page before the last may have fewer jobs than requested,
 // or none.
 type JobPage struct {
+	// Jobs are the jobs of the page.
 	Jobs []JobSummary `json:"jobs"`
 	// Next is the cursor of the next page; empty on the last page.
 	Next string `json:"next,omitempty"`
@@ -381,8 +392,9 @@ type ErrorGroup struct {
 	// Jobs is the number of examined jobs.
 	Jobs int `json:"jobs"`
 	// Types are the types of the jobs, sorted, at most MaxGroupTypes.
-	Types     []string `json:"types"`
-	MoreTypes bool     `json:"more_types,omitempty"`
+	Types []string `json:"types"`
+	// MoreTypes is true if the jobs have more types than Types lists.
+	MoreTypes bool `json:"more_types,omitempty"`
 	// First and Last are when the first and the last of the jobs ended, or started if
 	// they have not ended.
 	First time.Time `json:"first,omitzero"`
@@ -498,11 +510,13 @@ type Job struct {
 	// Scopes are the scopes that it needs.
 	Scopes []ScopeUse `json:"scopes"`
 	// DependsOn are the jobs that it waits for, or waited for, at most MaxLimit.
-	DependsOn     []Dependency `json:"depends_on"`
-	MoreDependsOn bool         `json:"more_depends_on,omitempty"`
+	DependsOn []Dependency `json:"depends_on"`
+	// MoreDependsOn is true if the job depends on more jobs than DependsOn lists.
+	MoreDependsOn bool `json:"more_depends_on,omitempty"`
 	// Dependents are the jobs that wait, or waited, for it, at most DefaultLimit.
-	Dependents     []Dependency `json:"dependents"`
-	MoreDependents bool         `json:"more_dependents,omitempty"`
+	Dependents []Dependency `json:"dependents"`
+	// MoreDependents is true if more jobs depend on the job than Dependents lists.
+	MoreDependents bool `json:"more_dependents,omitempty"`
 	// Blocked describes what a blocked job waits for; nil in another state.
 	Blocked *Block `json:"blocked,omitempty"`
 	// Timeline contains past and expected events, the oldest first.
@@ -517,13 +531,16 @@ type Job struct {
 
 // Attempt is a stored attempt of a job.
 type Attempt struct {
+	// Number is the number of the attempt, from 0.
 	Number  int            `json:"number"`
 	State   amboy.JobState `json:"state"`
 	Owner   string         `json:"owner,omitempty"`
 	Created time.Time      `json:"created,omitzero"`
 	Started time.Time      `json:"started,omitzero"`
 	Ended   time.Time      `json:"ended,omitzero"`
-	Errors  []string       `json:"errors,omitempty"`
+	// Errors are the errors of the attempt, in the order in which they occurred; absent if it
+	// had none.
+	Errors []string `json:"errors,omitempty"`
 }
 
 // ScopeUse is a scope that a job needs.
@@ -576,7 +593,8 @@ type Block struct {
 // Blocker is a job that another one waits for, directly or because it holds a scope.
 type Blocker struct {
 	// Scope is the scope; empty if the job waits for the other one itself.
-	Scope string         `json:"scope,omitempty"`
+	Scope string `json:"scope,omitempty"`
+	// Job is the job that is waited for; absent if it is not known.
 	Job   *JobRef        `json:"job,omitempty"`
 	State amboy.JobState `json:"state"`
 	// Since is when the holder of the scope started, or was put if it has not started.
@@ -586,7 +604,9 @@ type Blocker struct {
 // Graph contains a job and the jobs it is connected to by dependencies. An edge leads from
 // a job to one that it waits for.
 type Graph struct {
-	Jobs  []GraphJob  `json:"jobs"`
+	// Jobs are the jobs of the graph: the requested job, and those up to the requested distance.
+	Jobs []GraphJob `json:"jobs"`
+	// Edges lead from each waiting job of the graph to the jobs that it waits for.
 	Edges []GraphEdge `json:"edges"`
 	// Truncated is true if not all jobs fit into the graph.
 	Truncated bool `json:"truncated,omitempty"`
@@ -606,6 +626,7 @@ type GraphJob struct {
 
 // GraphEdge leads from the ID of a waiting job to the ID of the job it waits for.
 type GraphEdge struct {
+	// From is the ID of the waiting job, and To the ID of the job that it waits for.
 	From string `json:"from"`
 	To   string `json:"to"`
 }
@@ -657,6 +678,7 @@ type Scope struct {
 
 // ScopePage is a page of scopes.
 type ScopePage struct {
+	// Scopes are the scopes of the page with their holders.
 	Scopes []Scope `json:"scopes"`
 	Next   string  `json:"next,omitempty"`
 }
@@ -664,7 +686,8 @@ type ScopePage struct {
 // Process is a process that has open queues.
 type Process struct {
 	// ID is the ID by which the process owns jobs.
-	ID   string `json:"id"`
+	ID string `json:"id"`
+	// Host is the name of the machine of the process, and PID its process ID there.
 	Host string `json:"host"`
 	PID  int    `json:"pid"`
 	// Started is when the process opened its first queue, and Seen when it last reported
@@ -673,7 +696,8 @@ type Process struct {
 	Started time.Time `json:"started,omitzero"`
 	Seen    time.Time `json:"seen,omitzero"`
 	// Alive is false if the process has missed its reports.
-	Alive  bool           `json:"alive"`
+	Alive bool `json:"alive"`
+	// Queues are the queues that the process has open.
 	Queues []ProcessQueue `json:"queues"`
 	// Unknown are the kinds of jobs that it has met and can't run.
 	Unknown []JobKind `json:"unknown,omitempty"`
@@ -707,6 +731,8 @@ const MaxActivity = 30 * 24 * time.Hour
 
 // Activity is what queues did in a period.
 type Activity struct {
+	// From is the start of the period, which is the start of its first step, and To its end,
+	// exclusive.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	// Step is the length of the time between two points, in seconds.
@@ -723,12 +749,36 @@ type Activity struct {
 
 // ActivityPoint is what happened in one step.
 type ActivityPoint struct {
-	Time      time.Time `json:"time"`
-	Succeeded int       `json:"succeeded"`
-	Failed    int       `json:"failed"`
-	Retried   int       `json:"retried"`
+	Time time.Time `json:"time"`
+	// Succeeded and Failed count the jobs that ended for good in the step, and Retried the
+	// failed attempts that were followed by another.
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	Retried   int `json:"retried"`
 	// WaitP99 is the 99th percentile of how long the ended attempts had waited, in seconds.
 	WaitP99 float64 `json:"wait_p99"`
+	// Backlog is what was waiting in the step. It is missing if nothing is known: no process was
+	// alive, the queues in memory had no jobs, or the request names types.
+	Backlog *Backlog `json:"backlog,omitempty"`
+}
+
+// Backlog counts the jobs that have not ended. One process counts them once a minute for all
+// processes on a store. Each field is the largest of the counts in a step.
+//
+// In a request for some queues each field is added up over these queues. The jobs of a queue are
+// known while it is one of the 100 queues of the store with the most such jobs; otherwise it counts
+// as empty, and the step has no backlog if none of the queues is known. In a request for all queues
+// all jobs are counted.
+type Backlog struct {
+	// Ready counts the jobs that could start.
+	Ready int `json:"ready"`
+	// Waiting counts the jobs that are scheduled, blocked or parked, or await a retry.
+	Waiting int `json:"waiting"`
+	// Running counts the running jobs.
+	Running int `json:"running"`
+	// OldestReady is for how long the oldest ready job could have started already, in seconds;
+	// 0 if no job was ready.
+	OldestReady float64 `json:"oldest_ready"`
 }
 
 // ActivityRow is what happened to the jobs of one type in one queue. If a process runs too
@@ -741,12 +791,12 @@ type ActivityRow struct {
 	Failed    int `json:"failed"`
 	// Retried counts the failed attempts that were followed by another.
 	Retried int `json:"retried"`
-	// PerSecond is the number of ended attempts per second, and FailureRate the fraction
-	// of them that failed, from 0 to 1.
+	// PerSecond is the number of ended attempts per second.
 	PerSecond float64 `json:"per_second"`
 	// Current is the number of attempts per second that ended in the last minute, whatever the
 	// period. Processes report every ten seconds.
-	Current     float64 `json:"current"`
+	Current float64 `json:"current"`
+	// FailureRate is the fraction of the ended attempts that failed, from 0 to 1.
 	FailureRate float64 `json:"failure_rate"`
 	// Wait is how long the ended attempts had waited since they could start, and Run how
 	// long they ran.
@@ -756,6 +806,8 @@ type ActivityRow struct {
 
 // Percentiles are durations in seconds, exact to a few percent.
 type Percentiles struct {
+	// P50, P90 and P99 are the times that 50, 90 and 99 percent of the attempts did not exceed,
+	// and Max is the longest, in seconds.
 	P50 float64 `json:"p50"`
 	P90 float64 `json:"p90"`
 	P99 float64 `json:"p99"`
@@ -767,7 +819,8 @@ type Schedule struct {
 	Queue string `json:"queue"`
 	Name  string `json:"name"`
 	// Spec is the specification of its ticks.
-	Spec    string `json:"spec"`
+	Spec string `json:"spec"`
+	// CatchUp is which of the missed ticks get a job: none, latest or all.
 	CatchUp string `json:"catch_up"`
 	// Last is the last tick whose job was put, and Next the next tick.
 	Last time.Time `json:"last,omitzero"`

@@ -101,6 +101,8 @@ type Backoff struct {
 // Keep is how long a job is kept after its end, by its final state. Zero means the setting
 // of the queue.
 type Keep struct {
+	// Succeeded, Failed, Canceled and Expired are for how long a job is kept that ended in that
+	// state. Default: the setting of the queue.
 	Succeeded Duration `json:"succeeded,omitempty"`
 	Failed    Duration `json:"failed,omitempty"`
 	Canceled  Duration `json:"canceled,omitempty"`

@@ -121,7 +121,7 @@ func measuresOf(info driver.QueueInfo) QueueMeasures {
 	s := info.Stats
 	return QueueMeasures{
 		Name:      info.Name,
-		Ready:     max(0, readyIn(info)),
+		Ready:     info.Ready(),
 		Scheduled: info.Scheduled,
 		Blocked:   s.Blocked,
 		Parked:    info.Parked,

@@ -117,12 +117,12 @@ func countsOf(s amboy.QueueStats) Counts {
 func (i *inspector) setOldest(ctx context.Context, queues []Queue, infos []driver.QueueInfo) error {
 	var ready []int // positions in queues
 	for n, info := range infos {
-		if readyIn(info) > 0 || info.Scheduled > 0 {
+		if info.Ready() > 0 || info.Scheduled > 0 {
 			ready = append(ready, n)
 		}
 	}
 	slices.SortStableFunc(ready, func(a, b int) int {
-		return cmp.Or(cmp.Compare(readyIn(infos[b]), readyIn(infos[a])), cmp.Compare(infos[b].Scheduled, infos[a].Scheduled))
+		return cmp.Or(cmp.Compare(infos[b].Ready(), infos[a].Ready()), cmp.Compare(infos[b].Scheduled, infos[a].Scheduled))
 	})
 	ready = ready[:min(maxDetailed, len(ready))]
 	if len(ready) == 0 {
@@ -159,7 +159,7 @@ func (i *inspector) setOldestOf(ctx context.Context, queues []Queue, infos []dri
 		q := &queues[position]
 		var found bool
 		q.OldestPending, found = since[q.Name]
-		if !found && readyIn(infos[position]) > 0 { // all its ready jobs may be of a legacy process, which no claim has read
+		if !found && infos[position].Ready() > 0 { // all its ready jobs may be of a legacy process, which no claim has read
 			q.OldestPending, err = i.oldest(ctx, q.Name)
 			if err != nil {
 				return err
@@ -167,12 +167,6 @@ func (i *inspector) setOldestOf(ctx context.Context, queues []Queue, infos []dri
 		}
 	}
 	return nil
-}
-
-// readyIn counts the pending jobs that can start. A job whose time has come counts as scheduled
-// until a process next claims.
-func readyIn(info driver.QueueInfo) int {
-	return info.Stats.Pending - info.Stats.Blocked - info.Scheduled - info.Parked
 }
 
 // oldest returns the time since which the first job of a queue could have started.

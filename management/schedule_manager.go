@@ -82,7 +82,8 @@ type ScheduleSpec struct {
 // ScheduledJob describes the jobs of a schedule. Its fields are those of NewJob. A job whose
 // UniqueKey is taken when its tick comes is not put.
 type ScheduledJob struct {
-	Type     string          `json:"type"`
+	Type string `json:"type"`
+	// Args are the arguments, as JSON; absent for a job without arguments.
 	Args     json.RawMessage `json:"args,omitempty"`
 	Priority int             `json:"priority,omitempty"`
 	JobOptions
@@ -114,8 +115,9 @@ type ScheduleRun struct {
 	// Tick is the time of the tick or, if it was triggered, when that happened.
 	Tick time.Time `json:"tick"`
 	// JobID is the ID of the job, which the queue may have removed since; empty for a missed tick.
-	JobID     string `json:"job_id,omitempty"`
-	Triggered bool   `json:"triggered,omitempty"`
+	JobID string `json:"job_id,omitempty"`
+	// Triggered is true if an operator triggered the run, and false if a tick did.
+	Triggered bool `json:"triggered,omitempty"`
 	// Missed is true for the first of the ticks that passed without their jobs, which the schedule
 	// did not catch up with.
 	Missed bool `json:"missed,omitempty"`
@@ -131,6 +133,7 @@ type ScheduleFilter struct {
 // StoredSchedulePage is a page of schedules. A page before the last may have fewer schedules than
 // requested, or none.
 type StoredSchedulePage struct {
+	// Schedules are the schedules of the page, ordered by queue and name.
 	Schedules []StoredSchedule `json:"schedules"`
 	// Next is the cursor of the next page; empty on the last page.
 	Next string `json:"next,omitempty"`

@@ -4,6 +4,8 @@ import "github.com/mongodb/amboy"
 
 // StateCounts counts jobs by their states.
 type StateCounts struct {
+	// Scheduled, Pending, Blocked, Parked, Running, Retrying, Succeeded, Failed, Canceled and
+	// Expired are the numbers of jobs in these states. A state without jobs is absent.
 	Scheduled int `json:"scheduled,omitempty"`
 	Pending   int `json:"pending,omitempty"`
 	Blocked   int `json:"blocked,omitempty"`

@@ -72,6 +72,7 @@ func (a *groupAnnouncer) refresh(ctx context.Context, g *queueGroup) error {
 // to one note.
 type groupNotes struct {
 	buckets   map[noteName]activity.Bucket
+	backlogs  []driver.Note
 	processes map[string]presence.Process
 	schedules []presence.Schedule
 }
@@ -88,6 +89,16 @@ func (c *groupNotes) add(ctx context.Context, s *Store, name string, after time.
 			request.From = activity.KeyOf(after.Add(-span))
 		}
 		err := notes.Each(ctx, s.admin, request, func(note driver.Note) error { return c.addActivity(note, inner, name) })
+		if err != nil {
+			return err
+		}
+	}
+	for _, step := range []activity.Step{activity.Minute, activity.Hour, activity.SixHours} {
+		request := driver.NoteRequest{Kind: activity.BacklogKind(step)}
+		if !after.IsZero() {
+			request.From = activity.KeyOf(after.Add(-2 * step.Length()))
+		}
+		err := notes.Each(ctx, s.admin, request, func(note driver.Note) error { return c.addBacklog(note, inner, name) })
 		if err != nil {
 			return err
 		}
@@ -122,6 +133,21 @@ func (c *groupNotes) addActivity(note driver.Note, inner, name string) error {
 	id := noteName{note.Kind, note.Key}
 	b.Rows = slices.Concat(c.buckets[id].Rows, rows)
 	c.buckets[id] = b
+	return nil
+}
+
+// addBacklog adds the row about a queue, under its name in the group.
+func (c *groupNotes) addBacklog(note driver.Note, inner, name string) error {
+	b, err := activity.DecodeBacklogs(note.Value)
+	if err != nil {
+		return err
+	}
+	row, known := b.Of([]string{inner})
+	if !known {
+		return nil
+	}
+	row.Queue = name
+	c.backlogs = append(c.backlogs, activity.Backlogs{Start: b.Start, Step: b.Step, Sum: row, Rows: []activity.Backlog{row}}.Note(name))
 	return nil
 }
 
@@ -173,6 +199,7 @@ func (c *groupNotes) keep(ctx context.Context, admin driver.Admin) error {
 		}
 		stored = append(stored, driver.Note{Kind: name.kind, Key: name.key, Value: value, Until: b.Until()})
 	}
+	stored = append(stored, c.backlogs...)
 	for _, p := range c.processes {
 		if err := add(p.Note()); err != nil {
 			return err

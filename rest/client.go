@@ -21,7 +21,8 @@ import (
 
 // ResponseError is the error for an answer of a service that refused a request. If the
 // answer allows it, it wraps the error that the same call returns in the process of the
-// queue: an *management.InvalidArgumentError, or an error for which
+// queue: an *management.InvalidArgumentError, a *management.StateError,
+// management.ErrUnknownQueue, management.ErrUnsupported, or an error for which
 // amboy.IsJobNotFoundError, IsDuplicateJobError or IsDuplicateJobScopeError is true, and
 // errors.As finds an *amboy.DuplicateJobError.
 type ResponseError struct {

@@ -17,8 +17,9 @@ import (
 
 // Client is a management.Inspector that calls a Handler in another process. Its methods
 // return HTTP errors as they are, and a *ResponseError for a request that the handler
-// refuses. It wraps the error that the same call returns in that process. Client is safe
-// for concurrent use.
+// refuses. It wraps the error that the same call returns in that process. management.WithActor
+// has no effect: the option Actor of the handler names the actor. Client follows no redirects, which
+// could turn a POST into a GET, and send the token elsewhere. It is safe for concurrent use.
 type Client struct{ remote remote }
 
 var (

@@ -34,8 +34,11 @@ type completed struct {
 //	POST /v1/jobs/mark_complete/status/{filter}/type/{type}           CompleteJobsByType
 //	POST /v1/jobs/mark_complete/status/{filter}/pattern/{pattern}     CompleteJobsByPattern
 //
+// The answers are [{"Type","Group","Count"}], [{"ID","group"}], and {"message"} with a "job_name" or
+// a "job_type".
+//
 // Without options it allows every request. With options it follows the rules of the
-// function Handler: see Authorize, Actor, Audit and Hosts.
+// function Handler: see Authorize, Actor, Audit and Hosts. Requests are authorized for all queues.
 func (s *ManagementService) Handler(opts ...Option) http.Handler {
 	routes := map[string]http.HandlerFunc{
 		"GET /v1/status/{filter}":                                       s.countJobs,

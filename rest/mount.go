@@ -90,13 +90,14 @@ func RefuseUnauthenticated(w http.ResponseWriter, r *http.Request, text string) 
 }
 
 // Authorize sets the function that decides whether a request may do something. If the function
-// returns an error, the request is refused with status 403, or 401 for an ErrUnauthenticated; the
-// error is not shown to the client. The function is called before each thing that the request does.
-// It may be called several times, and repeatedly for a request that watches. It must be safe for
-// concurrent use. A request that concerns several queues needs access to all of them.
+// returns an error or panics, the request is refused with status 403, or 401 for an
+// ErrUnauthenticated; the error is not shown to the client. The function is called before each thing
+// that the request does. It may be called several times, and repeatedly for a request that watches.
+// It must be safe for concurrent use. A request that concerns several queues needs access to all of
+// them.
 //
 // Without this option every request is refused, whatever its address: an address does not
-// identify the client. A program without its own users can use a Login.
+// identify the client, because all users of a machine, and all that a proxy forwards, share one. A program without its own users can use a Login.
 func Authorize(may func(r *http.Request, access Access) error) Option {
 	if may == nil {
 		panic("rest.Authorize: the function must not be nil")
@@ -122,8 +123,8 @@ func CreateOutside() Option {
 // DefaultWaitingOfClient is the default of WaitingOfClient.
 const DefaultWaitingOfClient = 1000
 
-// Workers serves the routes for outside workers, with the jobs of a dispatcher. Close the
-// dispatcher after the server has shut down. Workers panics if the dispatcher is nil.
+// Workers serves the routes for outside workers, with the jobs of a dispatcher. Without it they
+// are answered with status 409. Close the dispatcher after the server has shut down. Workers panics if the dispatcher is nil.
 func Workers(d *outside.Dispatcher) Option {
 	if d == nil {
 		panic("rest.Workers: the dispatcher must not be nil")
@@ -142,7 +143,9 @@ func WaitingOfClient(n int) Option {
 }
 
 // Tenant restricts the handler to one queue, that of a tenant. All other queues appear not
-// to exist. Tenant panics if the name is empty.
+// to exist, and of the registered types only those of CreateTypes are listed. A tenant can still
+// notice how long a search takes, and gets a short page if the store read tens of thousands of jobs
+// of others for it. Tenant panics if the name is empty.
 func Tenant(queue string) Option {
 	if queue == "" {
 		panic("rest.Tenant: the name of the queue must not be empty")
@@ -208,8 +211,8 @@ func Audit(i management.Inspector) Option {
 	return func(o *options) { o.audit = recorder }
 }
 
-// Actor sets the function that names the actor of a request, for the audit list. By default
-// the actor is empty.
+// Actor sets the function that names the actor of a request, for the audit list and for the
+// limits of a client. By default the actor is empty, and a client is an address.
 func Actor(name func(r *http.Request) string) Option {
 	if name == nil {
 		panic("rest.Actor: the function must not be nil")

@@ -56,12 +56,25 @@ type jobStatus struct {
 //	GET  /v1/job/wait/{name}     the same after it has ended; 408 at ?timeout=10s
 //	POST /v1/jobs/mark_complete/id/{name}   as in a ManagementService
 //
+// The state is {"string","queue_running","pending_jobs","supported_job_types"}, and its "string" is
+// "ok" or "degraded". The status of a job is
+// {"job_exists","completed","id","jobs_pending","error","job"}. A job that was put is answered with
+// {"registered","queue_depth","id","error","status"}, and with 400 if it is invalid or a duplicate.
+// A duplicate has the "kind" "duplicate-job" or "duplicate-scope", and a "duplicate". A new job has
+// not run, whatever its form says about status, start, end and attempt.
+//
+// A job by reference is shown only after it has ended: until then GET /v1/job/{name} is refused
+// with status 409, and the "job" of its status is null.
+//
 // Without options it allows every request: any client can run a job of any registered
 // type, with arguments of its choice. With options it follows the rules of the function
 // Handler: see Authorize, CreateTypes, Actor, Audit, Hosts and RevealEncrypted. If the queue has
-// a codec, jobs are not shown without RevealEncrypted: GET /v1/job/{name} is refused with status
-// 403, and the status of a job lacks the job. While the service has no queue, it answers with
-// status 503.
+// a codec, jobs are not shown without RevealEncrypted, not even without options: GET /v1/job/{name}
+// is refused with status 403, and the status of a job lacks the job. With options a job may depend
+// only on other jobs, because other dependency managers may reveal, for instance, which files exist;
+// and a request that puts a job learns the state of the queue only if it may read. The options Tenant,
+// TenantOf, MaskArgs, Title, CreateOutside and Workers panic here. While the service has no queue, it
+// answers with status 503.
 func (s *QueueService) Handler(opts ...Option) http.Handler {
 	return newServiceHandler(map[string]http.HandlerFunc{
 		"GET /{$}":                  s.getStatus,

@@ -38,6 +38,9 @@ var steps = [...]struct {
 	SixHours: {360, SixHoursKind, 30*24*time.Hour + 7*time.Hour},
 }
 
+// Length returns the length of the step.
+func (s Step) Length() time.Duration { return time.Duration(steps[s].minutes) * time.Minute }
+
 // MaxRows is the maximum number of rows of a bucket. Anything beyond is counted in one
 // row, whose queue and type are empty.
 const MaxRows = 500
@@ -141,15 +144,7 @@ func (b Bucket) encode() []byte {
 // Decode decodes a bucket. It returns an error for bytes that Encode did not return.
 func Decode(encoded []byte) (Bucket, error) {
 	r := &reader{rest: encoded}
-	if version := r.nextByte(); version != format {
-		r.fail(fmt.Sprintf("format %d", version))
-	}
-	step := Step(r.nextByte())
-	if int(step) >= len(steps) {
-		r.fail(fmt.Sprintf("step %d", step))
-		step = Minute
-	}
-	b := Bucket{Step: step, Start: time.Unix(r.number(), 0).UTC()}
+	b := Bucket{Step: readStep(r), Start: time.Unix(r.number(), 0).UTC()}
 	for range r.length() {
 		row := Row{Queue: r.text(), Type: r.text()}
 		row.Succeeded, row.Failed, row.Retried = int(r.number()), int(r.number()), int(r.number())
@@ -159,13 +154,23 @@ func Decode(encoded []byte) (Bucket, error) {
 		}
 		b.Rows = append(b.Rows, row)
 	}
-	if r.err == nil && len(r.rest) > 0 {
-		r.fail("more after the end")
-	}
-	if r.err != nil {
-		return Bucket{}, fmt.Errorf("reading an activity: %w", r.err)
+	if err := r.end(); err != nil {
+		return Bucket{}, fmt.Errorf("reading an activity: %w", err)
 	}
 	return b, nil
+}
+
+// readStep reads the format and the step, with which all stored forms begin.
+func readStep(r *reader) Step {
+	if version := r.nextByte(); version != format {
+		r.fail(fmt.Sprintf("format %d", version))
+	}
+	step := Step(r.nextByte())
+	if int(step) >= len(steps) {
+		r.fail(fmt.Sprintf("step %d", step))
+		return Minute
+	}
+	return step
 }
 
 // compare orders buckets by their start, the longest first.

@@ -25,6 +25,14 @@ func (r *reader) fail(what string) {
 	r.rest = nil
 }
 
+// end returns the first failure. More bytes than were read are one too.
+func (r *reader) end() error {
+	if r.err == nil && len(r.rest) > 0 {
+		r.fail("more after the end")
+	}
+	return r.err
+}
+
 func (r *reader) nextByte() byte {
 	if len(r.rest) == 0 {
 		r.fail("unexpected end")

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/job"
 )
 
@@ -30,29 +31,36 @@ func TestSinceWhenAndWhyAJobIsBlocked(t *testing.T) {
 	assert.LessOrEqual(t, h.actions, 4)
 }
 
-// A tenant's backlog grows. The operator sees it on the overview, and pauses the tenant, in at most
-// four actions.
+// A tenant's backlog grows. The operator sees it in the chart of the overview and in that of the
+// tenant, and pauses the tenant, in at most four actions.
 func TestPauseATenantWhoseBacklogGrows(t *testing.T) {
 	s := newService(t)
 	printers.Load().works.Store(true)
+	now := time.Now()
+	for minute := 20; minute > 0; minute-- { // what a process has recorded
+		ready := 20 - minute
+		s.recordBacklog(now.Add(-time.Duration(minute)*time.Minute), activity.Backlog{Queue: "acme", Ready: 3},
+			activity.Backlog{Queue: "globex", Ready: ready, Running: 2, Oldest: time.Duration(ready) * time.Minute})
+	}
+	for i := range 21 { // two of them run
+		_, err := invoice.Put(t.Context(), s.queue("globex"), address{"Grace"}, job.ID(fmt.Sprint("invoice-", i)))
+		require.NoError(t, err)
+	}
 	b := newTab(t, desktop)
 	h := &counted{hands: mouse{}}
-	backlog := func(n int) {
-		b.until(fmt.Sprintf(`document.getElementById("queue-globex")?.querySelector("[data-label=Pending]").innerText === "%d"`, n))
+	described := func(chart, text string) {
+		b.until(fmt.Sprintf(`document.getElementById("%s-desc")?.textContent.includes(%s)`, chart, quoted(text)))
 	}
-	put := func(from, to int) {
-		for i := from; i < to; i++ {
-			_, err := step.Put(t.Context(), s.queue("globex"), address{"Grace"}, job.ID(fmt.Sprint("step-", i)), job.In(time.Hour))
-			require.NoError(t, err)
-		}
-	}
-	put(0, 3)
 	b.open(s.url)
-	backlog(3)
-	put(3, 8)
-	backlog(8) // without a reload
+	described("backlog", "peak at "+now.Add(-time.Minute).UTC().Format("15:04")+": 22;")
+	described("oldest", "peak at "+now.Add(-time.Minute).UTC().Format("15:04")+": 19 min;")
+	b.until(`document.getElementById("queue-globex")?.querySelector("[data-label=Pending]").innerText === "19"`)
 	h.follow(b, "globex")
 	b.isOn("globex")
+	described("backlog", ": 19;")
+	b.until(`document.querySelectorAll("#chart-backlog rect.bar.ready[x]").length >= 19`)
+	h.press(b, "As a table")
+	b.until(`[...document.querySelectorAll("#table-backlog td")].some(cell => cell.innerText === "19")`)
 	h.follow(b, "Pause")
 	b.find("Resume")
 	assert.True(t, s.control("globex").Paused)

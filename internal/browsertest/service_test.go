@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue"
@@ -108,6 +109,18 @@ func (s *service) queue(tenant string) amboy.Queue {
 	q, err := s.group.Get(s.t.Context(), tenant)
 	require.NoError(s.t, err)
 	return q
+}
+
+// recordBacklog stores backlogs of a minute, as the processes of a service do once a minute.
+func (s *service) recordBacklog(at time.Time, rows ...activity.Backlog) {
+	s.t.Helper()
+	store, ok := queue.StoreOfGroup(s.group)
+	require.True(s.t, ok)
+	b := activity.Backlogs{Step: activity.Minute, Start: at.Truncate(time.Minute), Rows: rows}
+	for _, row := range rows {
+		b.Sum.Add(row)
+	}
+	require.NoError(s.t, store.Admin().Keep(s.t.Context(), b.Note("")))
 }
 
 // control returns the controls of a tenant's queue.

@@ -57,6 +57,7 @@ type Engine struct {
 	manual     bool
 	forgetting forgetting
 	Announcer  *announcer
+	backlog    *backlogSampler
 	Activity   *activity.Recorder
 	Meter      meter
 	// CountingTypes is true while this engine counts jobs by type.
@@ -194,9 +195,10 @@ func New(opts Options) *Engine {
 	e.open, e.end = context.WithCancel(context.Background())
 	e.writing, e.abandon = context.WithCancel(context.Background())
 	e.ends.engine = e
-	e.Announcer = newAnnouncer(e)
+	e.Announcer, e.backlog = newAnnouncer(e), newBacklogSampler(e)
 	if e.manual {
 		e.Announcer.timer.Stop()
+		e.backlog.timer.Stop()
 	}
 	e.Activity = e.Announcer.activity
 	subscribe := e.Driver.Subscribe
@@ -403,6 +405,7 @@ func (e *Engine) begin(q *Queue) {
 	e.Happen(core.Resumed{Line: q.Line})
 	e.applyWorkerCount(q)
 	e.Announcer.queueStarted()
+	e.backlog.begin()
 }
 
 // heartbeatPeriod returns how often leases are renewed, and finished jobs are removed.
@@ -429,9 +432,10 @@ func (e *Engine) Close(late context.Context) (left lifecycle.Leftover) {
 	e.stopWriting()
 	e.timer.Stop()
 	e.Announcer.timer.Stop()
+	e.backlog.timer.Stop()
 	last, cancel := lifecycle.AfterEnd(late, lifecycle.LastGrace)
 	defer cancel()
-	if !e.timer.Calls.Wait(last) || !e.Announcer.timer.Calls.Wait(last) || !e.background.Wait(last) {
+	if !e.timer.Calls.Wait(last) || !e.Announcer.timer.Calls.Wait(last) || !e.backlog.timer.Calls.Wait(last) || !e.background.Wait(last) {
 		left.Add("calls of the driver", amboy.ErrLeftBehind)
 	}
 	left.Add("last call of the driver", lifecycle.InTime(last, func() error {
@@ -512,6 +516,9 @@ func (e *Engine) Failure(what string, err error) message.Fields {
 
 // storeChanged is called after each change of the store by any process.
 func (e *Engine) storeChanged(change driver.Change) {
+	if change.MayClaim && change.InOneQueue {
+		e.backlog.noteJobs()
+	}
 	e.Note(core.StoreChanged{Change: change})
 	e.ends.storeChanged()
 }

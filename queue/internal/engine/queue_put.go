@@ -94,6 +94,7 @@ func (q *Queue) insertWhileOpen(ctx context.Context, records []*driver.Record) (
 		ctx = driver.WithoutWaiting(ctx) // no running job makes room
 	}
 	errs, err := q.Driver.Insert(mongodb.ShowTransaction(ctx), records)
+	q.Engine.backlog.noteJobs()
 	if !started {
 		for i, failure := range errs {
 			if errors.Is(failure, driver.ErrFull) {

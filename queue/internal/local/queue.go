@@ -73,6 +73,7 @@ type Queue struct {
 	notes   notes.Store
 
 	Announcer localAnnouncer
+	backlog   backlogSampler
 }
 
 // localJob is what the queue stores about a job in addition to its place in the schedule.
@@ -120,6 +121,7 @@ func New(opts Options, invalid error) *Queue {
 	q.timer.Fire, q.timer.Early = q.advance, q.shortenWaits
 	q.locks.Fire = q.recoverForeign
 	q.rates.Fire = q.startRated
+	q.backlog.timer.Fire = q.sampleBacklog
 	q.schedule.KindOf = func(e *localEntry) driver.Kind { return driver.Kind{Type: e.TypeName()} }
 	q.FirstRunner(pool.NewLocalWorkers(opts.NumWorkers, q))
 	q.Middleware.Insert = q.insert
@@ -165,7 +167,7 @@ func (q *Queue) closeAll(ctx context.Context) {
 	late, cancel := lifecycle.AfterEnd(ctx, lifecycle.CloseGrace)
 	defer cancel()
 	left := q.CloseParts(ctx, late, q.wakeAll)
-	if !q.timer.Calls.Wait(late) || !q.locks.Calls.Wait(late) || !q.rates.Calls.Wait(late) {
+	if !q.timer.Calls.Wait(late) || !q.locks.Calls.Wait(late) || !q.rates.Calls.Wait(late) || !q.backlog.timer.Calls.Wait(late) {
 		left.Add("timers", amboy.ErrLeftBehind)
 	}
 	q.NoteLeft(ctx, left)
@@ -183,6 +185,7 @@ func (q *Queue) wakeAll() {
 	q.timer.Stop()
 	q.locks.Stop()
 	q.rates.Stop()
+	q.backlog.timer.Stop()
 }
 
 // takePutters returns all Puts that wait for room. The caller wakes them, and they are
@@ -399,6 +402,7 @@ func (q *Queue) arrive(e *localEntry) {
 	q.arrived++
 	e.Job.number = q.arrived
 	q.arrivals.Add(e.Job.number, e)
+	q.backlog.jobArrived()
 }
 
 // await waits to be woken, and returns an error if ctx ends first. A wake-up that comes

@@ -20,7 +20,8 @@ type Problem struct {
 	// Type is about:blank if the status is enough, otherwise a URN that distinguishes problems
 	// with the same status.
 	Type ProblemKind `json:"type"`
-	// Title describes the type, and Detail the problem.
+	// Title describes the type, Status is the HTTP status of the answer, and Detail describes the
+	// problem.
 	Title  string `json:"title"`
 	Status int    `json:"status" minimum:"400" maximum:"599"`
 	Detail string `json:"detail,omitempty"`
@@ -58,6 +59,8 @@ func ProblemTypes() []ProblemKind {
 
 // FieldError describes what is wrong with a part of a request.
 type FieldError struct {
+	// Field is the name of the field or parameter that is not valid. A dot separates the names
+	// of nested fields.
 	Field string `json:"field"`
 	Value string `json:"value,omitempty" description:"the value that was sent, cut if it is long"`
 	Rule  string `json:"rule,omitempty" description:"what is allowed"`

@@ -57,18 +57,22 @@ func answers(value any) map[int]any { return map[int]any{http.StatusOK: value} }
 type (
 	// ProcessList contains all processes.
 	ProcessList struct {
+		// Processes are the processes that have queues open, or had until recently.
 		Processes []management.Process `json:"processes"`
 	}
 	// StateCountList contains the number of jobs in each state.
 	StateCountList struct {
+		// States are the numbers of jobs, one for each requested state.
 		States []management.StateCount `json:"states"`
 	}
 	// TypeList contains all types of jobs.
 	TypeList struct {
+		// Types are the registered types, ordered by name.
 		Types []management.JobType `json:"types"`
 	}
 	// ScheduleList contains all schedules.
 	ScheduleList struct {
+		// Schedules are the schedules that processes run, ordered by queue and name.
 		Schedules []management.Schedule `json:"schedules"`
 	}
 )

@@ -32,6 +32,7 @@ type NewSchedule struct {
 
 // PauseSchedule pauses or resumes a schedule.
 type PauseSchedule struct {
+	// Paused is true to pause the schedule, and false to resume it.
 	Paused *bool `json:"paused"`
 }
 

@@ -39,6 +39,7 @@ type LeaseBody struct {
 
 // Leased is the answer to a LeaseBody.
 type Leased struct {
+	// Jobs are the jobs that were leased; empty if none was ready in time.
 	Jobs []LeasedJob `json:"jobs"`
 	// Acknowledged are the answers to the acknowledgements, in their order.
 	Acknowledged []Acknowledged `json:"acknowledged,omitempty" description:"The answers to the acknowledgements, in their order"`
@@ -109,6 +110,8 @@ type Acknowledged struct {
 
 // AcknowledgeBody contains acknowledgements.
 type AcknowledgeBody struct {
+	// Acknowledge are the ends of runs to write, from 1 to 1,000. Each names its lease, which
+	// must be one of this worker.
 	Acknowledge []Acknowledgement `json:"acknowledge" maxItems:"1000"`
 }
 
@@ -119,12 +122,14 @@ type AcknowledgeAnswer struct {
 
 // HeartbeatBody renews leases.
 type HeartbeatBody struct {
+	// Heartbeats are the leases to renew, from 1 to 1,000.
 	Heartbeats []Heartbeat `json:"heartbeats" maxItems:"1000"`
 }
 
 // Heartbeat renews a lease, for as long as it was taken for.
 type Heartbeat struct {
-	Token    outside.Token `json:"token"`
+	Token outside.Token `json:"token"`
+	// Progress is how far the job has come; absent to leave it as it is.
 	Progress *ProgressBody `json:"progress,omitempty"`
 	Log      []string      `json:"log,omitempty" description:"Lines to add to the log of the job"`
 }

@@ -20,8 +20,10 @@ type chart struct {
 	Unit   string
 	Series []series
 	Times  []time.Time
-	// Format formats a value; nil for a number of jobs, of which the description has the sum.
+	// Format formats a value; nil for a number of jobs.
 	Format func(int) string
+	// Adds is true if the sum of the values over time has a meaning, which the description has.
+	Adds bool
 
 	Width, Height            int
 	Left, Right, Top, Bottom int
@@ -32,6 +34,9 @@ type chart struct {
 	// which takes a tenth of the time of a template.
 	Bars, Rows template.HTML
 }
+
+// unknown is the value of a time for which nothing was recorded.
+const unknown = -1
 
 // series is one value for each time. Its class selects color and pattern.
 type series struct {
@@ -50,14 +55,20 @@ type tick struct {
 	Minor bool
 }
 
-// activityCharts returns a chart of the successes, and one of the failures.
+// activityCharts returns charts of the backlog, of how long its oldest job has waited, of the
+// successes, of the failures, and of how long jobs waited.
 func activityCharts(activity management.Activity) []chart {
 	n := len(activity.Points)
 	times := make([]time.Time, n)
 	succeeded, failed, retried, waited := make([]int, n), make([]int, n), make([]int, n), make([]int, n)
+	ready, oldest := make([]int, n), make([]int, n)
 	for i, point := range activity.Points {
 		times[i], succeeded[i], failed[i], retried[i] = point.Time, point.Succeeded, point.Failed, point.Retried
 		waited[i] = int(math.Ceil(point.WaitP99 * 1000))
+		ready[i], oldest[i] = unknown, unknown
+		if point.Backlog != nil {
+			ready[i], oldest[i] = point.Backlog.Ready, int(math.Ceil(point.Backlog.OldestReady*1000))
+		}
 	}
 	step := time.Duration(activity.Step * float64(time.Second))
 	unit := "per " + span(step)
@@ -67,19 +78,31 @@ func activityCharts(activity management.Activity) []chart {
 	case time.Hour:
 		unit = "per hour"
 	}
+	most := "most in " + span(step)
+	if step == time.Minute {
+		most = "in each minute"
+	}
+	backlog := chart{
+		ID: "backlog", Title: "Backlog", Unit: "jobs that could start, " + most, Times: times,
+		Series: []series{{"Ready", "ready", ready}},
+	}
+	age := chart{
+		ID: "oldest", Title: "Oldest ready job", Unit: "time it could have started already, " + most, Times: times,
+		Series: []series{{"Waiting for", "wait", oldest}}, Format: milliseconds,
+	}
 	throughput := chart{
-		ID: "throughput", Title: "Throughput", Unit: "succeeded jobs, " + unit, Times: times,
+		ID: "throughput", Title: "Throughput", Unit: "succeeded jobs, " + unit, Times: times, Adds: true,
 		Series: []series{{"Succeeded", "succeeded", succeeded}},
 	}
 	failures := chart{
-		ID: "failures", Title: "Failures", Unit: "failed attempts, " + unit, Times: times,
+		ID: "failures", Title: "Failures", Unit: "failed attempts, " + unit, Times: times, Adds: true,
 		Series: []series{{"For good", hatched, failed}, {"To be retried", "retried", retried}},
 	}
 	waits := chart{
 		ID: "waits", Title: "Wait, p99", Unit: "of the jobs that ended, " + unit, Times: times,
 		Series: []series{{"p99", "wait", waited}}, Format: milliseconds,
 	}
-	return []chart{throughput.rendered(step), failures.rendered(step), waits.rendered(step)}
+	return []chart{backlog.rendered(step), age.rendered(step), throughput.rendered(step), failures.rendered(step), waits.rendered(step)}
 }
 
 // milliseconds formats a time of so many milliseconds.
@@ -87,6 +110,9 @@ func milliseconds(ms int) string { return seconds(float64(ms) / 1000) }
 
 // format formats a value.
 func (c chart) format(value int) string {
+	if value == unknown {
+		return "–"
+	}
 	if c.Format == nil {
 		return number(value)
 	}
@@ -126,7 +152,7 @@ func (c chart) bars(y func(int) float64, slot float64, step time.Duration) templ
 		x, sum := float64(c.Left)+slot*float64(i), 0
 		for _, s := range c.Series {
 			value := s.Values[i]
-			if value == 0 {
+			if value <= 0 {
 				continue
 			}
 			sum += value
@@ -167,28 +193,35 @@ func (c chart) most() int {
 func (c chart) sum(i int) int {
 	sum := 0
 	for _, s := range c.Series {
-		sum += s.Values[i]
+		sum += max(0, s.Values[i])
 	}
 	return sum
 }
 
 // describe returns the description of the chart.
 func (c chart) describe(step time.Duration) string {
-	peak, sum := 0, 0
+	peak, sum, last := 0, 0, -1
 	for i := range c.Times {
 		sum += c.sum(i)
+		if c.Series[0].Values[i] != unknown {
+			last = i
+		}
 		if c.sum(i) > c.sum(peak) {
 			peak = i
 		}
 	}
 	span := fmt.Sprintf("From %s to %s UTC", chartTime(c.Times[0], step), chartTime(c.Times[len(c.Times)-1].Add(step), step))
+	highest, at := c.format(c.sum(peak)), chartTime(c.Times[peak], step)
 	switch {
+	case last < 0:
+		return span + ": not recorded."
 	case sum == 0:
 		return span + ": none."
-	case c.Format != nil:
-		return fmt.Sprintf("%s: longest at %s: %s.", span, chartTime(c.Times[peak], step), c.Format(c.sum(peak)))
+	case c.Adds:
+		return fmt.Sprintf("%s: %s in total; peak at %s: %s.", span, number(sum), at, highest)
+	default:
+		return fmt.Sprintf("%s: peak at %s: %s; last at %s: %s.", span, at, highest, chartTime(c.Times[last], step), c.format(c.sum(last)))
 	}
-	return fmt.Sprintf("%s: %s in total; peak at %s: %s.", span, number(sum), chartTime(c.Times[peak], step), number(c.sum(peak)))
 }
 
 // timeLabels returns about six labels, each centered below its bar.

@@ -439,6 +439,9 @@ func (f *fake) Activity(_ context.Context, req management.ActivityRequest) (mana
 		point := management.ActivityPoint{Time: f.ago(req.Last).Add(time.Duration(i) * step).Truncate(step)}
 		if !f.empty {
 			point.Succeeded, point.Failed, point.Retried = 300+(i*i*37)%140+i*4, (i*7)%9, (i*5)%17
+			if i >= 30 {
+				point.Backlog = &management.Backlog{Ready: 20 * i, Waiting: 40, Running: 48, OldestReady: 1200}
+			}
 			if i%20 > 14 {
 				point.Failed += 30
 			}

@@ -19,10 +19,13 @@ import (
 const (
 	// maxCounted is the largest number of jobs in each state that the page of jobs counts to.
 	maxCounted = 1000
-	// countTime is how long jobs are counted, and countTimeout when the page gives up waiting
-	// for it. A fast page matters more than the numbers.
-	countTime    = 100 * time.Millisecond
-	countTimeout = 150 * time.Millisecond
+	// countTime is how long jobs are counted. The page gives up waiting for it countGrace later.
+	// A fast page matters more than the numbers.
+	countTime  = 100 * time.Millisecond
+	countGrace = 50 * time.Millisecond
+	// searchTime is how long a page searches for jobs and then counts them. Numbers that the
+	// search leaves no time for are left out.
+	searchTime = 200 * time.Millisecond
 	// maxNamed is the maximum number of queues and types that a field suggests.
 	maxNamed = 100
 )
@@ -86,15 +89,16 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	var activity management.Activity
 	isWhole := func() bool { return page.Cursor == "" && found.Next == "" }
 	find := func() (err error) { found, err = inspector.FindJobs(r.Context(), filter, page); return err }
-	count := func() (err error) { counts, err = countStates(r.Context(), inspector, filter); return err }
+	count := func() (err error) { counts, err = countStates(r.Context(), inspector, filter, countTime); return err }
 	if filter.Searches() { // and to count is to search again, which is in vain if the page has all jobs
-		search, again := find, count
+		search, begun := find, time.Now()
 		find = func() (err error) {
 			err = search()
 			if err != nil || isWhole() && len(filter.States) == 0 {
 				return err
 			}
-			return again()
+			counts, err = countStates(r.Context(), inspector, filter, timeToCount(time.Since(begun)))
+			return err
 		}
 		count = func() error { return nil }
 	}
@@ -194,13 +198,27 @@ func needsMore(f management.JobFilter, chosen []field) bool {
 	})
 }
 
+// timeToCount returns how long a page may count after a search. There are few different times, so
+// that pages that are open at once share their counts.
+func timeToCount(searched time.Duration) time.Duration {
+	for _, within := range []time.Duration{countTime, countTime / 2} {
+		if searched+within <= searchTime {
+			return within
+		}
+	}
+	return 0
+}
+
 // countStates counts the jobs that a filter selects by their states, whatever states it names.
-// It returns nil if that takes too long.
-func countStates(ctx context.Context, inspector management.Inspector, filter management.JobFilter) ([]management.StateCount, error) {
+// It returns nil if that takes too long, or if there is no time for it.
+func countStates(ctx context.Context, inspector management.Inspector, filter management.JobFilter, within time.Duration) ([]management.StateCount, error) {
+	if within == 0 {
+		return nil, nil
+	}
 	filter.States = nil
-	limited, cancel := context.WithTimeout(ctx, countTimeout)
+	limited, cancel := context.WithTimeout(ctx, within+countGrace)
 	defer cancel()
-	counts, err := inspector.CountStates(limited, management.StateCountRequest{Filter: filter, Most: maxCounted, Within: countTime})
+	counts, err := inspector.CountStates(limited, management.StateCountRequest{Filter: filter, Most: maxCounted, Within: within})
 	isLate := limited.Err() != nil || errors.Is(err, context.DeadlineExceeded) // possibly the deadline of another waiter
 	if err != nil && isLate && ctx.Err() == nil {
 		return nil, nil

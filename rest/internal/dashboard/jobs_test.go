@@ -80,6 +80,26 @@ func TestPageOfJobsDoesNotWaitForASlowCount(t *testing.T) {
 	}
 }
 
+// A search and the counts after it have a bound together.
+func TestSlowSearchLeavesLessTimeToCount(t *testing.T) {
+	for _, test := range []struct{ find, want time.Duration }{
+		{50 * time.Millisecond, 200 * time.Millisecond}, // counting is given up 50 ms after its time
+		{120 * time.Millisecond, 220 * time.Millisecond},
+		{180 * time.Millisecond, 180 * time.Millisecond},
+		{250 * time.Millisecond, 250 * time.Millisecond},
+	} {
+		t.Run(test.find.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(lagging{fake: newFake(), find: test.find, count: time.Minute}, "")
+				start := time.Now()
+				w := s.get("/jobs?error=timeout&cursor=c1")
+				assert.Equal(t, test.want, time.Since(start))
+				require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+			})
+		})
+	}
+}
+
 // Two requests share a count that is too slow. The second has time left when the deadline of
 // the first passes.
 func TestWaiterOfASharedSlowCountGetsNoneEither(t *testing.T) {

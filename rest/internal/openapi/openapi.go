@@ -139,13 +139,17 @@ type (
 	// QueuesEvent contains the queues, or the busiest of more than 1000, now and after each
 	// change.
 	QueuesEvent struct {
-		Event string               `json:"event" const:"queues"`
-		Data  management.QueuePage `json:"data"`
+		// Event is the kind of the event.
+		Event string `json:"event" const:"queues"`
+		// Data describes the queues as they are now.
+		Data management.QueuePage `json:"data"`
 	}
 	// ErrorEvent is the last event, if the events end with an error.
 	ErrorEvent struct {
-		Event string      `json:"event" const:"error"`
-		Data  api.Problem `json:"data"`
+		// Event is the kind of the event.
+		Event string `json:"event" const:"error"`
+		// Data is the problem because of which the events end.
+		Data api.Problem `json:"data"`
 	}
 )
 

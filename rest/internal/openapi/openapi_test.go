@@ -162,3 +162,40 @@ func TestExamplesAreValid(t *testing.T) {
 		}
 	}
 }
+
+// TestEverythingHasADescription finds properties and parameters without one.
+func TestEverythingHasADescription(t *testing.T) {
+	d := parse(t, api.Description).(map[string]any)
+	for name, schema := range d["components"].(map[string]any)["schemas"].(map[string]any) {
+		describesProperties(t, name, schema.(map[string]any))
+	}
+	for path, methods := range d["paths"].(map[string]any) {
+		for method, operation := range methods.(map[string]any) {
+			parameters, _ := operation.(map[string]any)["parameters"].([]any)
+			for _, parameter := range parameters {
+				p := parameter.(map[string]any)
+				assert.NotEmpty(t, p["description"], "parameter %s of %s %s", p["name"], method, path)
+			}
+		}
+	}
+}
+
+// describesProperties checks the properties of a schema, and of the schemas within it.
+func describesProperties(t *testing.T, name string, schema map[string]any) {
+	t.Helper()
+	properties, _ := schema["properties"].(map[string]any)
+	for property, value := range properties {
+		inner := value.(map[string]any)
+		assert.NotEmpty(t, inner["description"], "%s.%s", name, property)
+		describesProperties(t, name+"."+property, inner)
+	}
+	for _, within := range []string{"oneOf", "anyOf", "allOf"} {
+		choices, _ := schema[within].([]any)
+		for _, choice := range choices {
+			describesProperties(t, name, choice.(map[string]any))
+		}
+	}
+	if items, is := schema["items"].(map[string]any); is {
+		describesProperties(t, name, items)
+	}
+}

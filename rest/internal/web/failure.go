@@ -44,7 +44,9 @@ type Failure struct {
 
 // Duplicate is the JSON form of an amboy.DuplicateJobError.
 type Duplicate struct {
-	ID         string                `json:"id" description:"the job that was not added"`
+	ID string `json:"id" description:"the job that was not added"`
+	// Reason is what the existing job has in common with the refused one: its ID, its unique
+	// key, or an enqueue scope.
 	Reason     amboy.DuplicateReason `json:"reason" enum:"id,unique_key,enqueue_scope"`
 	Value      string                `json:"value" description:"the ID, unique key or scope that both jobs have"`
 	ExistingID string                `json:"existing_id,omitempty" description:"the job in the queue; absent if it is gone by now"`
