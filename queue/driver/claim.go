@@ -26,6 +26,10 @@ type ClaimRequest struct {
 	// number of records that it leaves: an index of ready records by queue, Kind.Key, priority
 	// and arrival achieves that. An empty list costs nothing.
 	Except []Kind
+	// HeldByProcess is true if the owner is a part of this process, so that the leases are over when
+	// it has died, and not a worker elsewhere. A driver that can tell recovers them then (see
+	// RecoverStale).
+	HeldByProcess bool
 }
 
 // Demand asks for records of one queue.

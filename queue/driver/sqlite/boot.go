@@ -35,6 +35,9 @@ func noteBoot(ctx context.Context, conn *sql.Conn) error {
 		}
 		if last != "" && current != "" {
 			_, failure = conn.ExecContext(ctx, "UPDATE jobs SET lease_until = NULL WHERE place = 6 AND place NOT IN (4, 8)")
+			if failure == nil {
+				_, failure = conn.ExecContext(ctx, "DELETE FROM holders")
+			}
 			if failure != nil {
 				return failure
 			}

@@ -72,9 +72,18 @@ func (d *Driver) claim(ctx context.Context, req claimRequest) ([]claimed, later,
 	// If ctx ends, the writer may still use these variables.
 	var given []claimed
 	var next later
+	var holder *holder
+	if req.HeldByProcess {
+		holder = d.holders.rowOf(ctx, req.Owner)
+	}
 	err := d.writer.write(ctx, &change{
 		size: req.Limit,
 		run: func(c *changes) (err error) {
+			if holder != nil {
+				if _, err = c.exec(addHolder, holder.owner, holder.slot, holder.file); err != nil {
+					return err
+				}
+			}
 			given, next, err = c.claim(req)
 			return err
 		},
@@ -82,6 +91,9 @@ func (d *Driver) claim(ctx context.Context, req claimRequest) ([]claimed, later,
 	})
 	if err != nil {
 		return nil, later{}, err
+	}
+	if holder != nil {
+		d.holders.wrote(holder)
 	}
 	if req.Limit > 0 && len(given) >= req.Limit {
 		d.mayHaveMore.Store(true)

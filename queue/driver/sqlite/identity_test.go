@@ -26,12 +26,20 @@ func TestNewFilesAreOnlyForTheirOwner(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	insert(t, d, newRecord(t, "job"))
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+	for _, suffix := range suffixes() {
 		info, err := os.Stat(path + suffix)
 		require.NoError(t, err)
 		assert.Equal(t, "-rw-------", info.Mode().String(), suffix)
 	}
-	assert.Len(t, filesBeside(t, path), 3, "nothing else is left")
+	assert.Len(t, filesBeside(t, path), len(suffixes()), "nothing else is left")
+}
+
+// suffixes are the ends of the names of the files of an open database.
+func suffixes() []string {
+	if runtime.GOOS == "linux" {
+		return []string{"", "-wal", "-shm", "-lock"}
+	}
+	return []string{"", "-wal", "-shm"}
 }
 
 func filesBeside(t *testing.T, path string) []os.DirEntry {
@@ -47,7 +55,7 @@ func TestTheModeOfAFileStays(t *testing.T) {
 	require.NoError(t, os.Chmod(path, 0o660)) //nolint:gosec // The file is shared by a group.
 	d := open(t, sqlite.Options{Path: path})
 	insert(t, d, newRecord(t, "job"))
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+	for _, suffix := range suffixes() {
 		info, err := os.Stat(path + suffix)
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o660), info.Mode().Perm(), suffix)

@@ -169,6 +169,19 @@ type lease struct {
 	seq, count     int64
 	until, modTime table.Instant
 	damage         string // why the times can't be read; empty if they can
+	// dead is the row that proves that the owner is dead; nil without proof.
+	dead *holder
+}
+
+const leaseColumns = `seq, lease_count, lease_until, mod_time`
+
+// readLease reads leaseColumns.
+func readLease(r *row) lease {
+	l := lease{seq: r.integer(), count: r.integer(), until: r.time(), modTime: r.time()}
+	if damage := r.damage(); damage != nil {
+		l.damage = damage.Error()
+	}
+	return l
 }
 
 const (
@@ -180,16 +193,30 @@ const (
 )
 
 // RecoverStale implements driver.Driver. A lease is over when this driver has observed it
-// unrenewed for its whole length, or when the machine was rebooted since it was taken. A
-// call that finds nothing does not block writers.
+// unrenewed for its whole length, when the machine was rebooted since it was taken, or, on Linux,
+// when the process that it belongs to has ended (see driver.ClaimRequest.HeldByProcess). A call
+// that finds nothing does not block writers.
 func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (recovered int, err error) {
 	over, err := d.leasesOver(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("reading stale leases: %w", err)
 	}
+	dead, void, err := d.deadHolders(ctx)
+	for i := 0; err == nil && i < len(dead); i++ {
+		var left []lease
+		left, err = d.leasesOf(ctx, &dead[i])
+		over = append(over, left...)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the leases of dead processes: %w", err)
+	}
 	for {
 		late, err := d.waitsLate(ctx)
-		if err != nil || len(over) == 0 && !late {
+		if err == nil && len(over) == 0 && !late {
+			err = d.forgetHolders(ctx, slices.Concat(dead, void))
+			return recovered, d.partly(recovered, err)
+		}
+		if err != nil {
 			return recovered, d.partly(recovered, err)
 		}
 		next := over[:min(len(over), recoveredAtOnce)]
@@ -229,10 +256,7 @@ func (d *Driver) leasesOver(ctx context.Context) (over []lease, err error) {
 	lengths := map[lease]time.Duration{}
 	began := d.elapsed()
 	err = d.reads.query(ctx, readLeases, func(r *row) error {
-		l := lease{seq: r.integer(), count: r.integer(), until: r.time(), modTime: r.time()}
-		if damage := r.damage(); damage != nil {
-			l.damage = damage.Error()
-		}
+		l := readLease(r)
 		if !l.until.Valid || l.damage != "" { // see noteBoot
 			over = append(over, l)
 			return nil
@@ -282,8 +306,14 @@ func (d *Driver) recover(ctx context.Context, over []lease, keep []driver.Lease)
 	return n, nil
 }
 
-// findLease returns the row that has a lease; nil if it has another by now.
+// findLease returns the row that has a lease; nil if it has another by now, or if its owner has begun
+// a new life.
 func (c *changes) findLease(l lease) (*job, error) {
+	if l.dead != nil {
+		if found, err := c.hasHolder(l.dead); err != nil || !found {
+			return nil, err
+		}
+	}
 	if l.damage == "" {
 		return c.job(findLease, l.seq, l.count, l.until, l.modTime)
 	}

@@ -245,6 +245,7 @@ func asBefore(t *testing.T, db *sql.DB) {
 	for _, text := range []string{
 		`UPDATE jobs SET waiting_for = (SELECT scope FROM scope_groups WHERE queue = jobs.queue AND scopes = waiting_for)
 			WHERE waiting_for IS NOT NULL`,
+		"DROP TABLE holders",
 		"ALTER TABLE queues DROP COLUMN type_limits", "ALTER TABLE queues DROP COLUMN type_buckets",
 		"ALTER TABLE queues DROP COLUMN rate", "ALTER TABLE queues DROP COLUMN burst", "ALTER TABLE queues DROP COLUMN bucket",
 		"DROP INDEX queues_empty", "ALTER TABLE queues DROP COLUMN used", "DROP TABLE prunings",

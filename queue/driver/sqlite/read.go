@@ -139,7 +139,9 @@ const (
 		WHERE due <= ? ORDER BY due LIMIT ?) AS j JOIN queues AS q ON q.id = j.queue WHERE j.place = 1`
 	countOtherTypes = `SELECT q.name, j.type, j.place, j.n FROM (SELECT queue, type, place, count(*) AS n FROM jobs INDEXED BY jobs_place
 		WHERE place IN (0, 1, 2, 3, 5, 6, 7) AND place NOT IN (4, 8) GROUP BY queue, type, place) AS j JOIN queues AS q ON q.id = j.queue`
-	readLeases    = `SELECT seq, lease_count, lease_until, mod_time FROM jobs WHERE place = 6 AND place NOT IN (4, 8)`
+	readLeases    = `SELECT ` + leaseColumns + ` FROM jobs WHERE place = 6 AND place NOT IN (4, 8)`
+	readLeasesOf  = `SELECT ` + leaseColumns + ` FROM jobs INDEXED BY jobs_place WHERE place = 6 AND place NOT IN (4, 8) AND owner = ?`
+	readHolders   = `SELECT owner, slot, file FROM holders`
 	readLateWait  = `SELECT 1 FROM jobs WHERE due IS NOT NULL AND since > ? LIMIT 1`
 	readCancelled = `SELECT (SELECT name FROM queues WHERE id = jobs.queue), name, owner, lease_count FROM jobs
 		WHERE owner = ? AND cancel = 1`

@@ -24,6 +24,7 @@ var migrations = []migration{
 	{text: schemaV7},
 	{text: schemaV8},
 	{text: schemaV9},
+	{text: schemaV10},
 }
 
 // migration consists of the statements of a step, and a function for what SQL can't do.
@@ -271,6 +272,15 @@ DROP TABLE sole_promises;
 const schemaV9 = `
 ALTER TABLE queues ADD COLUMN type_limits TEXT;
 ALTER TABLE queues ADD COLUMN type_buckets TEXT;
+`
+
+// The owners that this system tells the end of (see holders.go).
+const schemaV10 = `
+CREATE TABLE holders (
+	owner TEXT PRIMARY KEY,
+	slot  INTEGER NOT NULL,
+	file  TEXT NOT NULL
+) WITHOUT ROWID;
 `
 
 // fillGroups forms the groups of the records that wait for a scope.

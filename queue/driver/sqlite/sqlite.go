@@ -102,6 +102,7 @@ type Driver struct {
 	// rateNow is the clock that measures rates, in nanoseconds, which all processes share.
 	rateNow func() int64
 	seen    sightings.Log[lease]
+	holders *holders
 
 	watch       *watch
 	subscribers driver.Subscribers
@@ -145,6 +146,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %q: %w", opts.Path, named(err)), f.close())
 	}
+	d.holders = openHolders(ctx, f.path)
 	d.watch = startWatch(ctx, f.path, d.writer.checkOthers)
 	return d, nil
 }
@@ -190,7 +192,8 @@ func (d *Driver) Close(ctx context.Context) error {
 
 // free stops the goroutines and closes the connections.
 func (d *Driver) free() {
-	err := errors.Join(d.watch.close(), d.claimQuery.close(), d.writer.close(), d.reads.close())
+	d.retire()
+	err := errors.Join(d.watch.close(), d.claimQuery.close(), d.writer.close(), d.reads.close(), d.holders.close())
 	if err != nil {
 		d.closeErr = fmt.Errorf("closing %q: %w", d.opts.Path, err)
 	}

@@ -55,6 +55,9 @@ const (
 	saveLock
 	setCount
 	findLease
+	addHolder
+	findHolder
+	dropHolder
 	setSince
 	shortenWaits
 	setProgress
@@ -243,7 +246,10 @@ var statementTexts = [statements]string{
 	setCount:   `UPDATE jobs SET lease_count = ? WHERE seq = ?`,
 	findLease: `SELECT ` + jobColumns + ` FROM jobs
 		WHERE seq = ? AND place = 6 AND lease_count = ? AND lease_until IS ? AND mod_time IS ?`,
-	setSince: `UPDATE jobs SET since = ? WHERE seq = ?`,
+	addHolder:  `INSERT OR REPLACE INTO holders (owner, slot, file) VALUES (?, ?, ?)`,
+	findHolder: `SELECT 1 FROM holders WHERE owner = ? AND slot = ?`,
+	dropHolder: `DELETE FROM holders WHERE owner = ? AND slot = ?`,
+	setSince:   `UPDATE jobs SET since = ? WHERE seq = ?`,
 	// All times of a record that was put by a retry count from the same moment.
 	shortenWaits: `UPDATE jobs SET since = ?1, due = due - (since - ?1),
 			created = CASE place WHEN 1 THEN created - (since - ?1) ELSE created END,

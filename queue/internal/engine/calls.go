@@ -76,7 +76,7 @@ func (e *Engine) claim(do core.Claim) core.Claimed {
 	answer.Err = e.bounded(e.open, do.Call, func(ctx context.Context) error {
 		claimed, err := e.Driver.Claim(ctx, driver.ClaimRequest{
 			Owner: e.ID, Queues: do.Demands, Limit: do.Limit, Now: e.Now(), LeaseTime: e.LeaseTime,
-			Except: do.Except,
+			Except: do.Except, HeldByProcess: true,
 		})
 		answer.Records, answer.Next, answer.Waits = claimed.Records, claimed.Next, claimed.Waits
 		return err
