@@ -36,7 +36,7 @@ func ExampleScheduleManager() {
 	runner, err := management.NewScheduleRunner(inspector)
 	must(err)
 	must(runner.Start(ctx))
-	defer runner.Close() // before the group
+	defer runner.Close(ctx) // before the group
 
 	schedules := inspector.(management.ScheduleManager)
 	s, err := schedules.CreateSchedule(ctx, "acme", "monday-reminder", management.ScheduleSpec{

@@ -87,10 +87,10 @@ func (r *ScheduleRunner) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close stops what Start began, and waits until jobs that are being put have been put. Call it
-// before closing the queue or the group. It does nothing if the runner was not started or is
-// already closed.
-func (r *ScheduleRunner) Close() {
+// Close stops what Start began, and waits until jobs that are being put have been put, or until ctx
+// ends. Call it before closing the queue or the group. It does nothing if the runner was not started
+// or is already closed.
+func (r *ScheduleRunner) Close(ctx context.Context) {
 	r.mu.Lock()
 	stop, done := r.stop, r.done
 	r.mu.Unlock()
@@ -98,7 +98,10 @@ func (r *ScheduleRunner) Close() {
 		return
 	}
 	stop()
-	<-done
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 func (r *ScheduleRunner) run(ctx context.Context) {

@@ -148,7 +148,7 @@ func runMortal(ctx context.Context, t *testing.T, store driver.Driver, random *r
 		return time.Now().Add(ahead)
 	})
 	require.NoError(t, r.Start(ctx))
-	defer r.Close()
+	defer r.Close(context.Background())
 	for {
 		select {
 		case <-m.dead:
@@ -213,7 +213,7 @@ func TestNoTickIsLostOrPutTwice(t *testing.T) {
 		r := w.runner()
 		require.NoError(t, r.Start(t.Context()))
 		time.Sleep(2 * time.Hour)
-		r.Close()
+		r.Close(context.Background())
 
 		wanted := 0
 		for id, spec := range specs {
@@ -263,7 +263,7 @@ func TestAnIdleRunnerReadsOneNote(t *testing.T) {
 		r := w.runner()
 		require.NoError(t, r.Start(t.Context()))
 		time.Sleep(time.Hour)
-		r.Close()
+		r.Close(context.Background())
 		assert.LessOrEqual(t, store.notes.Load(), int64(722), "one each five seconds")
 		assert.Zero(t, store.writes.Load())
 		time.Sleep(11 * time.Hour)

@@ -66,7 +66,7 @@ func TestASchedulerSleptForeverWhenItsOnlyTickSeemedToHavePassed(t *testing.T) {
 		q := &clockQueue{Queue: local, QueueMarker: local.(amboy.QueueMarker), ahead: 1000 * time.Hour}
 		s, err := schedule.New(q, schedule.Options{})
 		require.NoError(t, err)
-		defer s.Close()
+		defer s.Close(context.Background())
 		soon, err := schedule.At(time.Now().Add(time.Hour))
 		require.NoError(t, err)
 		require.NoError(t, s.Add("soon", soon, tick(), schedule.CatchUpNone))

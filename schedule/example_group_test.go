@@ -44,8 +44,8 @@ func ExampleNewTenants() {
 	_, err = all.PutDue(ctx) // a service does not call this: here it waits until the tenants were listed
 	must(err)
 	fmt.Println(len(one.List()), len(all.List()["acme"]), len(all.List()["globex"]))
-	one.Close()
-	all.Close() // before the group
+	one.Close(ctx)
+	all.Close(ctx) // before the group
 	must(group.Close(ctx))
 	// Output: 1 1 1
 }

@@ -49,7 +49,7 @@ func Example() {
 	must(s.Add("first-report", soon, dayBefore, schedule.CatchUpNone))
 
 	must(s.Start(ctx))
-	defer s.Close() // before the queue
+	defer s.Close(ctx) // before the queue
 	<-reported
 	// Output: reporting
 }

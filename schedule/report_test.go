@@ -80,7 +80,7 @@ func onTeller(t *testing.T, test func(t *testing.T, q *tellerQueue, s *schedule.
 		q := newTellerQueue(local)
 		s, err := schedule.New(q, schedule.Options{})
 		require.NoError(t, err)
-		defer s.Close()
+		defer s.Close(context.Background())
 		require.NoError(t, s.Start(t.Context()))
 		test(t, q, s)
 	})
@@ -146,7 +146,7 @@ func TestAttackAScheduleShowsErrorsOfTheStore(t *testing.T) {
 			q := &failingQueue{newTellerQueue(local), err}
 			s, err := schedule.New(q, schedule.Options{})
 			require.NoError(t, err)
-			defer s.Close()
+			defer s.Close(context.Background())
 			minutely, err := schedule.Every(time.Minute, time.Now())
 			require.NoError(t, err)
 			require.NoError(t, s.Add("minutely", minutely, tick(), schedule.CatchUpNone))

@@ -38,8 +38,8 @@ func (r *runner) start(ctx context.Context, run func(context.Context)) bool {
 	return true
 }
 
-// close stops the goroutine that start began, and waits for it.
-func (r *runner) close() {
+// close stops the goroutine that start began, and waits for it until ctx ends.
+func (r *runner) close(ctx context.Context) {
 	r.mu.Lock()
 	stop, done := r.stop, r.done
 	r.mu.Unlock()
@@ -47,7 +47,10 @@ func (r *runner) close() {
 		return
 	}
 	stop()
-	<-done
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // Start puts the jobs of ticks that were missed, and then the jobs of ticks as they come,
@@ -62,10 +65,10 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close stops what Start began, and waits until a job that is being put has been put. Call
-// it before closing the queue. It does nothing if the scheduler was not started or is
-// already closed.
-func (s *Scheduler) Close() { s.runner.close() }
+// Close stops what Start began, and waits until a job that is being put has been put, or until
+// ctx ends. Call it before closing the queue. It does nothing if the scheduler was not started
+// or is already closed.
+func (s *Scheduler) Close(ctx context.Context) { s.runner.close(ctx) }
 
 func (s *Scheduler) run(ctx context.Context) {
 	for ctx.Err() == nil {

@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/schedule"
 )
+
+var errNoJob = errors.New("there is no job")
 
 var ran = make(chan time.Duration, 100)
 
@@ -36,7 +39,7 @@ func onRealQueue(t *testing.T, test func(t *testing.T, q amboy.Queue, s *schedul
 		defer q.Close(context.Background())
 		s, err := schedule.New(q, schedule.Options{})
 		require.NoError(t, err)
-		defer s.Close()
+		defer s.Close(context.Background())
 		require.NoError(t, s.Add("tell", every(t, 90*time.Second), tick(), schedule.CatchUpAll))
 		test(t, q, s)
 	})
@@ -54,8 +57,8 @@ func TestAStartedSchedulerPutsTheJobsOfTicksAsTheyCome(t *testing.T) {
 		assert.Equal(t, 90*time.Second, first)
 		assert.Equal(t, first+90*time.Second, <-ran)
 		assert.Equal(t, first+180*time.Second, <-ran)
-		s.Close()
-		s.Close()
+		s.Close(context.Background())
+		s.Close(context.Background())
 		time.Sleep(time.Hour)
 		assert.Empty(t, ran)
 		require.ErrorIs(t, s.Start(t.Context()), amboy.ErrAlreadyStarted)
@@ -88,14 +91,34 @@ func TestASchedulerEndsWithItsContextOrItsQueue(t *testing.T) {
 				end(q, cancel)
 				time.Sleep(time.Hour)
 				assert.Empty(t, ran)
-				s.Close()
+				s.Close(context.Background())
 			})
 		})
 	}
 }
 
 func TestCloseWithoutStart(t *testing.T) {
-	onRealQueue(t, func(_ *testing.T, _ amboy.Queue, s *schedule.Scheduler) { s.Close() })
+	onRealQueue(t, func(_ *testing.T, _ amboy.Queue, s *schedule.Scheduler) { s.Close(context.Background()) })
+}
+
+// A function that makes jobs and does not return kept Close waiting for ever.
+func TestCloseWaitsAsLongAsItsContextAllows(t *testing.T) {
+	onRealQueue(t, func(t *testing.T, _ amboy.Queue, s *schedule.Scheduler) {
+		release := make(chan struct{})
+		defer close(release)
+		soon, err := schedule.At(time.Now().Add(time.Second))
+		require.NoError(t, err)
+		require.NoError(t, s.Add("hangs", soon, func(time.Time) (amboy.Job, error) {
+			<-release
+			return nil, errNoJob
+		}, schedule.CatchUpNone))
+		require.NoError(t, s.Start(t.Context()))
+		time.Sleep(2 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		s.Close(ctx)
+		assert.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+	})
 }
 
 func TestArgumentsThatCanNotBeStored(t *testing.T) {

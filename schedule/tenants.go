@@ -135,10 +135,10 @@ func (t *Tenants) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close stops what Start began, and waits until jobs that are being put have been put.
-// Call it before closing the group. It does nothing if the scheduler was not started or is
-// already closed.
-func (t *Tenants) Close() { t.runner.close() }
+// Close stops what Start began, and waits until jobs that are being put have been put, or until
+// ctx ends. Call it before closing the group. It does nothing if the scheduler was not started
+// or is already closed.
+func (t *Tenants) Close(ctx context.Context) { t.runner.close(ctx) }
 
 func (t *Tenants) run(ctx context.Context) {
 	for ctx.Err() == nil {

@@ -131,7 +131,7 @@ func TestASchedulerStoppedSilentlyWhenItsQueueWasPruned(t *testing.T) {
 
 			first := 3*process + 1
 			assert.Equal(t, []visit{{"a", first}, {"a", first + 1}, {"a", first + 2}}, visited())
-			s.Close()
+			s.Close(context.Background())
 			closeGroup(t, group)
 		}
 	})
@@ -156,7 +156,7 @@ func TestSchedulesOfAllTenantsStoppedWhenTheirQueuesWerePruned(t *testing.T) {
 		time.Sleep(45 * time.Minute)
 		assert.Equal(t, []visit{{"a", 1}, {"b", 1}, {"a", 2}, {"b", 2}}, visited())
 
-		s.Close()
+		s.Close(context.Background())
 		closeGroup(t, group)
 		group = reopen()
 		tenants = []string{"b", "c"}
@@ -164,7 +164,7 @@ func TestSchedulesOfAllTenantsStoppedWhenTheirQueuesWerePruned(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.Equal(t, []visit{{"b", 3}, {"c", 3}}, visited())
-		s.Close()
+		s.Close(context.Background())
 		closeGroup(t, group)
 	})
 }
@@ -182,7 +182,7 @@ func TestTenantsComeAndGo(t *testing.T) {
 			return tenants, fail
 		}, schedule.Options{})
 		require.NoError(t, err)
-		defer s.Close()
+		defer s.Close(context.Background())
 		require.NoError(t, s.Add("hourly", every(t, time.Hour), newVisit, schedule.CatchUpNone))
 		var duplicate *schedule.DuplicateNameError
 		require.ErrorAs(t, s.Add("hourly", every(t, time.Hour), newVisit, schedule.CatchUpNone), &duplicate)

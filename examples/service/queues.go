@@ -84,6 +84,6 @@ func startSchedules(ctx context.Context, group amboy.QueueGroup) (*schedule.Tena
 // close waits for running jobs until ctx ends, and then cancels them. What has not ended is in the
 // file, for the next process.
 func (q *queues) close(ctx context.Context) error {
-	q.schedules.Close()
+	q.schedules.Close(ctx)
 	return q.group.Close(ctx)
 }

@@ -61,7 +61,7 @@ func TestStoredScheduler(t *testing.T) {
 	fmt.Println(saysReady)
 	_, err := io.Copy(io.Discard, os.Stdin)
 	require.NoError(t, err)
-	runner.Close()
+	runner.Close(context.Background())
 	closeQueue(t, q)
 }
 

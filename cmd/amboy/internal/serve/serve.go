@@ -288,7 +288,7 @@ func (s *server) stop(ctx context.Context) (err error) {
 		err = errors.Join(err, s.pinlater.Close(soon)) // it has goroutines before its port
 	}
 	if s.schedules != nil {
-		s.schedules.Close()
+		s.schedules.Close(ctx)
 	}
 	if s.dispatcher != nil {
 		err = errors.Join(err, s.dispatcher.Close(ctx))
