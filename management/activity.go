@@ -11,6 +11,105 @@ import (
 	"github.com/mongodb/amboy/internal/activity"
 )
 
+// ActivityRequest requests the activity of queues.
+type ActivityRequest struct {
+	// Queues and Types select by queue and job type; empty selects all.
+	Queues []string `json:"queues,omitempty"`
+	Types  []string `json:"types,omitempty"`
+	// Last is the length of the period up to now, from a minute to MaxActivity. Default:
+	// an hour. Up to two hours are reported by the minute, up to 48 hours by the hour, and longer
+	// periods by six hours.
+	Last time.Duration `json:"last,omitempty"`
+}
+
+// MaxActivity is how long activity is kept.
+const MaxActivity = 30 * 24 * time.Hour
+
+// Activity is what queues did in a period.
+type Activity struct {
+	// From is the start of the period, which is the start of its first step, and To its end,
+	// exclusive.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Step is the length of the time between two points, in seconds.
+	Step float64 `json:"step"`
+	// Points are the sums over all queues and types, one for each step, the oldest first,
+	// including steps in which nothing happened.
+	Points []ActivityPoint `json:"points"`
+	// Rows are the sums over the whole period for each queue and type, ordered by these.
+	// If there are more than 1,000, the rows with the fewest attempts are left out.
+	Rows []ActivityRow `json:"rows"`
+	// Sum is the sum over everything.
+	Sum ActivityRow `json:"sum"`
+}
+
+// ActivityPoint is what happened in one step.
+type ActivityPoint struct {
+	Time time.Time `json:"time"`
+	// Succeeded and Failed count the jobs that ended for good in the step, and Retried the
+	// failed attempts that were followed by another.
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	Retried   int `json:"retried"`
+	// WaitP99 is the 99th percentile of how long the ended attempts had waited, in seconds.
+	WaitP99 float64 `json:"wait_p99"`
+	// Backlog is what was waiting in the step. It is missing if nothing is known: no process was
+	// alive, the queues in memory had no jobs, or the request names types.
+	Backlog *Backlog `json:"backlog,omitempty"`
+}
+
+// Backlog counts the jobs that have not ended. One process counts them once a minute for all
+// processes on a store. Each field is the largest of the counts in a step.
+//
+// In a request for some queues each field is added up over these queues. The jobs of a queue are
+// known while it is one of the 100 queues of the store with the most such jobs; otherwise it counts
+// as empty, and the step has no backlog if none of the queues is known. In a request for all queues
+// all jobs are counted.
+type Backlog struct {
+	// Ready counts the jobs that could start.
+	Ready int `json:"ready"`
+	// Waiting counts the jobs that are scheduled, blocked or parked, or await a retry.
+	Waiting int `json:"waiting"`
+	// Running counts the running jobs.
+	Running int `json:"running"`
+	// OldestReady is for how long the oldest ready job could have started already, in seconds;
+	// 0 if no job was ready.
+	OldestReady float64 `json:"oldest_ready"`
+}
+
+// ActivityRow is what happened to the jobs of one type in one queue. If a process runs too
+// many types, some of them are counted together, with an empty Type.
+type ActivityRow struct {
+	Queue string `json:"queue"`
+	Type  string `json:"type"`
+	// Succeeded and Failed ended for good. Canceled and expired jobs count as Failed.
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	// Retried counts the failed attempts that were followed by another.
+	Retried int `json:"retried"`
+	// PerSecond is the number of ended attempts per second.
+	PerSecond float64 `json:"per_second"`
+	// Current is the number of attempts per second that ended in the last minute, whatever the
+	// period. Processes report every ten seconds.
+	Current float64 `json:"current"`
+	// FailureRate is the fraction of the ended attempts that failed, from 0 to 1.
+	FailureRate float64 `json:"failure_rate"`
+	// Wait is how long the ended attempts had waited since they could start, and Run how
+	// long they ran.
+	Wait Percentiles `json:"wait"`
+	Run  Percentiles `json:"run"`
+}
+
+// Percentiles are durations in seconds, exact to a few percent.
+type Percentiles struct {
+	// P50, P90 and P99 are the times that 50, 90 and 99 percent of the attempts did not exceed,
+	// and Max is the longest, in seconds.
+	P50 float64 `json:"p50"`
+	P90 float64 `json:"p90"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
 const (
 	// defaultActivity is the default of ActivityRequest.Last.
 	defaultActivity = time.Hour

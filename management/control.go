@@ -9,6 +9,52 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+// Control contains the settings of a queue that an operator changes.
+type Control struct {
+	// Paused keeps jobs from starting.
+	Paused bool `json:"paused"`
+	// Draining keeps jobs from being put.
+	Draining bool `json:"draining"`
+	// MaxRunning is the maximum number of running jobs, over all processes; 0 means no
+	// limit.
+	MaxRunning int `json:"max_running"`
+	// Rate limits how many jobs start in a time, over all processes; nil means no limit.
+	Rate *amboy.Rate `json:"rate,omitempty"`
+	// Types holds the limits of job types, over all processes, by the name of the type.
+	Types map[string]amboy.TypeLimit `json:"types,omitempty"`
+	// Workers is the number of workers that each process has for the queue; 0 means the
+	// number that the process was configured with. Other processes apply it within a
+	// minute.
+	Workers int `json:"workers"`
+}
+
+// ControlChange changes a Control. Fields that are nil stay as they are.
+type ControlChange struct {
+	// Paused is true to keep jobs from starting, and Draining is true to keep jobs from being
+	// put. MaxRunning is the maximum number of running jobs, over all processes; 0 means no
+	// limit.
+	Paused     *bool `json:"paused,omitempty"`
+	Draining   *bool `json:"draining,omitempty"`
+	MaxRunning *int  `json:"max_running,omitempty"`
+	// Rate replaces the rate, and NoRate removes it.
+	Rate   *amboy.Rate `json:"rate,omitempty"`
+	NoRate bool        `json:"no_rate,omitempty"`
+	// Workers is the number of workers that each process has for the queue, at most 10,000; 0
+	// means the number that the process was configured with.
+	Workers *int `json:"workers,omitempty"`
+	// TypeLimit replaces the limit of a job type.
+	TypeLimit *TypeLimitChange `json:"type_limit,omitempty"`
+}
+
+// TypeLimitChange replaces the limit of a job type in a queue. The zero limit removes it.
+type TypeLimitChange struct {
+	Type string `json:"type"`
+	amboy.TypeLimit
+}
+
+// MaxWorkers is the largest number of workers of a process for a queue.
+const MaxWorkers = 10_000
+
 // Validate returns an *InvalidArgumentError for each field that is out of range, joined.
 func (c ControlChange) Validate() error {
 	var errs []error

@@ -16,6 +16,30 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
+// NewJob describes a job to put.
+type NewJob struct {
+	Queue string `json:"-"`
+	// ID is the ID of the job. Default: a random one.
+	ID string `json:"id,omitempty"`
+	// Type is the name of a registered type or, with Outside, any name. It is required.
+	Type string `json:"type"`
+	// Args are the arguments, as JSON.
+	Args     json.RawMessage `json:"args,omitempty"`
+	Priority int             `json:"priority,omitempty"`
+	Due      time.Time       `json:"due,omitzero"`
+	Deadline time.Time       `json:"deadline,omitzero"`
+	JobOptions
+	// IdempotencyKey is the idempotency key of the request; empty for none.
+	IdempotencyKey string `json:"-"`
+}
+
+// Created is the result of CreateJob.
+type Created struct {
+	JobRef
+	// Repeated is true if an earlier request with the same idempotency key put the job.
+	Repeated bool `json:"repeated"`
+}
+
 // MaxArgsBytes is the maximum size of the arguments of a NewJob, and
 // MaxIdempotencyKeyBytes the maximum length of its idempotency key.
 const (

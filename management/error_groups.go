@@ -11,6 +11,46 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+// ErrorGroupRequest requests groups of errors.
+type ErrorGroupRequest struct {
+	Filter JobFilter `json:"filter"`
+	// Cursor is the Next of the previous result; empty for the latest jobs.
+	Cursor string `json:"cursor,omitempty"`
+	// Limit is the maximum number of groups, up to MaxLimit; 0 means DefaultLimit.
+	Limit int `json:"limit,omitempty"`
+}
+
+// ErrorGroups are groups of jobs by their errors.
+type ErrorGroups struct {
+	// Groups are the groups with the most jobs, in descending order of that number.
+	Groups []ErrorGroup `json:"groups"`
+	// MoreGroups is the number of smaller groups that were left out.
+	MoreGroups int `json:"more_groups"`
+	// Examined counts the jobs that were examined, and have an error.
+	Examined int `json:"examined"`
+	// Next is the cursor for older jobs, whose groups are counted separately. It is empty if
+	// all jobs were examined.
+	Next string `json:"next,omitempty"`
+}
+
+// ErrorGroup describes the jobs of one group.
+type ErrorGroup struct {
+	// Message is the folded message. As JobFilter.ErrorGroup it selects the jobs of the group.
+	Message string `json:"message"`
+	// Jobs is the number of examined jobs.
+	Jobs int `json:"jobs"`
+	// Types are the types of the jobs, sorted, at most MaxGroupTypes.
+	Types []string `json:"types"`
+	// MoreTypes is true if the jobs have more types than Types lists.
+	MoreTypes bool `json:"more_types,omitempty"`
+	// First and Last are when the first and the last of the jobs ended, or started if
+	// they have not ended.
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
+	// Sample is the latest of the jobs.
+	Sample JobSummary `json:"sample"`
+}
+
 const (
 	// examinedAtOnce is the number of records that are read at once to group them.
 	examinedAtOnce = 5000

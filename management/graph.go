@@ -6,8 +6,39 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 )
+
+// Graph contains a job and the jobs it is connected to by dependencies. An edge leads from
+// a job to one that it waits for.
+type Graph struct {
+	// Jobs are the jobs of the graph: the requested job, and those up to the requested distance.
+	Jobs []GraphJob `json:"jobs"`
+	// Edges lead from each waiting job of the graph to the jobs that it waits for.
+	Edges []GraphEdge `json:"edges"`
+	// Truncated is true if not all jobs fit into the graph.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// GraphJob is a job in a Graph.
+type GraphJob struct {
+	JobRef
+	State amboy.JobState `json:"state,omitempty"`
+	Type  string         `json:"type,omitempty"`
+	// Distance is the distance from the requested job: negative for jobs that are waited
+	// for, positive for jobs that wait, and 0 for the job itself.
+	Distance int `json:"distance"`
+	// Holds is true if the job has not ended, and other jobs of the graph wait for it.
+	Holds bool `json:"holds,omitempty"`
+}
+
+// GraphEdge leads from the ID of a waiting job to the ID of the job it waits for.
+type GraphEdge struct {
+	// From is the ID of the waiting job, and To the ID of the job that it waits for.
+	From string `json:"from"`
+	To   string `json:"to"`
+}
 
 func (i *inspector) Graph(ctx context.Context, queue, id string, distance int) (Graph, error) {
 	var errDistance error

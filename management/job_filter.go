@@ -13,6 +13,68 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+// TimeRange is the range of times from From, inclusive, to To, exclusive. A zero bound is
+// no bound.
+type TimeRange struct {
+	// From is the earliest time, inclusive, and To the latest, exclusive. Default: no bound.
+	From time.Time `json:"from,omitzero"`
+	To   time.Time `json:"to,omitzero"`
+}
+
+// JobFilter selects jobs by their current values. Empty fields match everything; non-empty
+// fields are ANDed. A list matches if one of its values does; Tags must all match.
+type JobFilter struct {
+	// Queues are names of queues, States are states, and Types are types of jobs: one of each
+	// list must match. Each has at most 100 values; an empty list matches all.
+	Queues []string         `json:"queues,omitempty"`
+	States []amboy.JobState `json:"states,omitempty"`
+	Types  []string         `json:"types,omitempty"`
+	// Tags are tags that the job must have, all of them.
+	Tags []string `json:"tags,omitempty"`
+	// IDs are IDs of jobs.
+	IDs []string `json:"ids,omitempty"`
+	// IDPattern is a pattern for the ID: * matches any characters, ? matches one, and
+	// every other character matches itself.
+	IDPattern string `json:"id_pattern,omitempty"`
+	// IDPart and TypePart are parts of the ID and the type, and TagPart is a part of a tag. As
+	// for Error, the case of the letters A to Z does not matter.
+	IDPart   string `json:"id_part,omitempty"`
+	TypePart string `json:"type_part,omitempty"`
+	TagPart  string `json:"tag_part,omitempty"`
+	// Error is a part of the job's last error.
+	Error string `json:"error,omitempty"`
+	// ErrorGroup is a message as FoldError folds it, or one to fold: it selects the jobs
+	// whose last error folds to the same.
+	ErrorGroup string `json:"error_group,omitempty"`
+	// Scope is a scope that the job needs, whether it holds it or not.
+	Scope string `json:"scope,omitempty"`
+	// Created is when the job was put, Due when it may start, and Ended when it ended.
+	Created TimeRange `json:"created,omitzero"`
+	Due     TimeRange `json:"due,omitzero"`
+	Ended   TimeRange `json:"ended,omitzero"`
+}
+
+// PageRequest requests a page of a list.
+type PageRequest struct {
+	// Cursor is the Next of the previous page; empty for the first.
+	Cursor string `json:"cursor,omitempty"`
+	// Limit is the maximum number of items, up to MaxLimit; 0 means DefaultLimit.
+	Limit int `json:"limit,omitempty"`
+	// Newest returns the newest items first. The default is the oldest first.
+	Newest bool `json:"newest,omitempty"`
+	// Args asks FindJobs for the arguments of the jobs.
+	Args bool `json:"args,omitempty"`
+}
+
+// JobPage is a page of jobs. A page before the last may have fewer jobs than requested,
+// or none.
+type JobPage struct {
+	// Jobs are the jobs of the page.
+	Jobs []JobSummary `json:"jobs"`
+	// Next is the cursor of the next page; empty on the last page.
+	Next string `json:"next,omitempty"`
+}
+
 // Validate returns an *InvalidArgumentError for each field that is not valid, joined.
 func (f JobFilter) Validate() error {
 	errs := []error{

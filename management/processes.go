@@ -13,6 +13,38 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+// Process is a process that has open queues.
+type Process struct {
+	// ID is the ID by which the process owns jobs.
+	ID string `json:"id"`
+	// Host is the name of the machine of the process, and PID its process ID there.
+	Host string `json:"host"`
+	PID  int    `json:"pid"`
+	// Started is when the process opened its first queue, and Seen when it last reported
+	// itself. Started is zero for a process that does not report itself and is only known
+	// by the jobs that it runs.
+	Started time.Time `json:"started,omitzero"`
+	Seen    time.Time `json:"seen,omitzero"`
+	// Alive is false if the process has missed its reports.
+	Alive bool `json:"alive"`
+	// Queues are the queues that the process has open.
+	Queues []ProcessQueue `json:"queues"`
+	// Unknown are the kinds of jobs that it has met and can't run.
+	Unknown []JobKind `json:"unknown,omitempty"`
+	// Running are the jobs that it runs, at most DefaultLimit, and RunningCount is their
+	// number.
+	Running      []JobSummary `json:"running"`
+	RunningCount Count        `json:"running_count"`
+}
+
+// ProcessQueue is a queue in a process.
+type ProcessQueue struct {
+	Name string `json:"name"`
+	// Workers is the number of its workers; 0 if its runner does not report it.
+	Workers int  `json:"workers"`
+	Started bool `json:"started"`
+}
+
 // maxScanned is the maximum number of jobs that are read to be counted.
 const maxScanned = 10_000
 

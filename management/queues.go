@@ -14,6 +14,71 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+// Queue describes a queue.
+type Queue struct {
+	// Name is the name of the queue in the store, or the ID of a queue that has none.
+	Name    string  `json:"name"`
+	Control Control `json:"control"`
+	Counts  Counts  `json:"counts"`
+	// OldestPending is the time since which the first pending job could have started;
+	// zero if no job is pending. A list has it for the hundred of its queues with the most
+	// pending jobs that are not blocked.
+	OldestPending time.Time `json:"oldest_pending,omitzero"`
+	// Unknown are the kinds of waiting jobs that no live process can run. A list
+	// has them for the hundred of its queues with the most pending jobs.
+	Unknown []UnknownJobs `json:"unknown,omitempty"`
+}
+
+// QueueFilter selects queues. Empty fields match everything; non-empty fields are ANDed.
+type QueueFilter struct {
+	// Name is a part of the name of the queue. Case does not matter.
+	Name string `json:"name,omitempty"`
+	// Queues are names of queues. Queues that do not exist are left out.
+	Queues []string `json:"queues,omitempty"`
+}
+
+// QueuePage is a page of queues.
+type QueuePage struct {
+	// Queues are the queues of the page, ordered by name.
+	Queues []Queue `json:"queues"`
+	// Next is the cursor of the next page; empty on the last page.
+	Next string `json:"next,omitempty"`
+}
+
+// MaxBusiest is the largest number of queues in QueueTotals.Busiest.
+const MaxBusiest = 100
+
+// QueueTotals describes all queues together.
+type QueueTotals struct {
+	// Queues is the number of queues that the store has. A queue without jobs and settings
+	// may be open in a process, and so be listed, before the store has it.
+	Queues int `json:"queues"`
+	// Counts are the sums over all queues.
+	Counts Counts `json:"counts"`
+	// Busiest are the queues with the most jobs that have not ended for good, at most
+	// MaxBusiest, in descending order of that number.
+	Busiest []Queue `json:"busiest"`
+}
+
+// Counts counts the jobs of a queue.
+type Counts struct {
+	// Pending counts the jobs that have not started: due, scheduled, blocked or parked.
+	Pending int `json:"pending"`
+	// Blocked counts the pending jobs that wait for a scope or a dependency.
+	Blocked int `json:"blocked"`
+	// Running counts the running jobs.
+	Running int `json:"running"`
+	// Retrying counts the completed attempts that await a retry.
+	Retrying int `json:"retrying"`
+	// Completed counts the attempts that have ended, including Retrying and removed jobs.
+	Completed int `json:"completed"`
+	// Total is Pending + Running + Completed.
+	Total int `json:"total"`
+}
+
+// Unfinished counts the jobs that have not ended for good.
+func (c Counts) Unfinished() int { return c.Pending + c.Running + c.Retrying }
+
 const (
 	// maxDetailed is the number of queues of a list for which are found the oldest pending job
 	// and the unknown kinds.

@@ -5,9 +5,27 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mongodb/amboy/internal/presence"
 )
+
+// Schedule is a schedule that a process runs.
+type Schedule struct {
+	Queue string `json:"queue"`
+	Name  string `json:"name"`
+	// Spec is the specification of its ticks.
+	Spec string `json:"spec"`
+	// CatchUp is which of the missed ticks get a job: none, latest or all.
+	CatchUp string `json:"catch_up"`
+	// Last is the last tick whose job was put, and Next the next tick.
+	Last time.Time `json:"last,omitzero"`
+	Next time.Time `json:"next,omitzero"`
+	// Error is why the last tick's job could not be put; empty if it was put.
+	Error string `json:"error,omitempty"`
+	// Seen is when a process last reported that it runs the schedule.
+	Seen time.Time `json:"seen"`
+}
 
 func (i *inspector) Schedules(ctx context.Context) ([]Schedule, error) {
 	if err := i.check(); err != nil {

@@ -10,6 +10,34 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+// ScopeFilter selects scopes.
+type ScopeFilter struct {
+	Queues []string `json:"queues,omitempty"`
+	// Name is the name of a scope; empty for all.
+	Name string `json:"name,omitempty"`
+}
+
+// Scope is a scope that is held, and one of its holders: a limited scope (see
+// amboy.LimitScope) has an entry for each.
+type Scope struct {
+	Queue string `json:"queue"`
+	Name  string `json:"name"`
+	// Holder is the job that holds it, and State the state of that job.
+	Holder JobRef         `json:"holder"`
+	State  amboy.JobState `json:"state"`
+	// Since is when the holder started, or was put if it has not started.
+	Since time.Time `json:"since,omitzero"`
+	// Waiting counts the jobs that wait for it, up to MaxLimit.
+	Waiting Count `json:"waiting"`
+}
+
+// ScopePage is a page of scopes.
+type ScopePage struct {
+	// Scopes are the scopes of the page with their holders.
+	Scopes []Scope `json:"scopes"`
+	Next   string  `json:"next,omitempty"`
+}
+
 // Validate returns an *InvalidArgumentError for each field that is not valid, joined.
 func (f ScopeFilter) Validate() error {
 	return errors.Join(validateValues("queues", f.Queues, true), validateText("name", f.Name))

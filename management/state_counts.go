@@ -1,6 +1,34 @@
 package management
 
-import "github.com/mongodb/amboy"
+import (
+	"time"
+
+	"github.com/mongodb/amboy"
+)
+
+// Count is a number of jobs.
+type Count struct {
+	Count int `json:"count"`
+	// More is true if more jobs exist, or may exist, than were counted.
+	More bool `json:"more"`
+}
+
+// StateCountRequest requests the numbers of jobs in each state.
+type StateCountRequest struct {
+	Filter JobFilter `json:"filter"`
+	// Most is the largest number that is counted in each state, up to MaxCount; 0 means
+	// MaxCount.
+	Most int `json:"most,omitempty"`
+	// Within is about how long jobs are counted, up to MaxCountTime; 0 means MaxCountTime.
+	Within time.Duration `json:"within,omitempty"`
+}
+
+// StateCount is the number of jobs in a state. More is true too if counting took too long; then
+// Count may be 0.
+type StateCount struct {
+	State amboy.JobState `json:"state"`
+	Count
+}
 
 // StateCounts counts jobs by their states.
 type StateCounts struct {

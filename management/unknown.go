@@ -11,6 +11,31 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+// JobKind identifies what a process must be able to decode to run a job.
+type JobKind struct {
+	// Type and Version are those of the job when it was stored.
+	Type    string `json:"type"`
+	Version int    `json:"version"`
+	// Dependency and DependencyVersion are the type and version of its dependency
+	// manager; empty for a type that every process knows.
+	Dependency        string `json:"dependency,omitempty"`
+	DependencyVersion int    `json:"dependency_version,omitempty"`
+}
+
+// String describes the kind.
+func (k JobKind) String() string {
+	return driver.Kind{Type: k.Type, Version: k.Version, Manager: k.Dependency, ManagerVersion: k.DependencyVersion}.String()
+}
+
+// UnknownJobs are waiting jobs that no live process can run: no process has registered
+// their type, or that of their dependency manager, in their version. They run as soon as
+// a process starts that has.
+type UnknownJobs struct {
+	JobKind
+	// Jobs is their number, up to MaxLimit.
+	Jobs Count `json:"jobs"`
+}
+
 func kindOf(k driver.Kind) JobKind {
 	return JobKind{Type: k.Type, Version: k.Version, Dependency: k.Manager, DependencyVersion: k.ManagerVersion}
 }

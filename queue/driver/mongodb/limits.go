@@ -1,0 +1,62 @@
+package mongodb
+
+import (
+	"reflect"
+	"sync"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// limits holds the controls of the queues that the last claim found stopped or limited.
+type limits struct {
+	mu       sync.Mutex
+	controls map[string]driver.Control
+}
+
+func (l *limits) isStopped(queue string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.controls[queue].IsStopped()
+}
+
+func (l *limits) isLimited(queue string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return limitsRunning(l.controls[queue])
+}
+
+// ofTypes returns the limits of a queue's types; nil if there were none.
+func (l *limits) ofTypes(queue string) map[string]amboy.TypeLimit {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.controls[queue].Types
+}
+
+// any reports whether a queue is stopped or limited.
+func (l *limits) any() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.controls) > 0
+}
+
+// observe records the controls of the queues that a claim asked for. It reports whether a queue is
+// no longer stopped, or the limits of its types have changed.
+func (l *limits) observe(controls map[string]driver.Control, asked []string) (resumed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, queue := range asked {
+		now := controls[queue]
+		before := l.controls[queue]
+		resumed = resumed || (before.IsStopped() && !now.IsStopped()) || !reflect.DeepEqual(before.Types, now.Types)
+		if !now.IsStopped() && !limitsRunning(now) {
+			delete(l.controls, queue)
+			continue
+		}
+		if l.controls == nil {
+			l.controls = map[string]driver.Control{}
+		}
+		l.controls[queue] = now
+	}
+	return resumed
+}
