@@ -1,0 +1,292 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// place makes documents wait whose scopes are held, or are wanted by earlier documents of
+// the batch.
+func (b *batch) place(ctx context.Context, docs []*newDocument) error {
+	scopes := scopeSet{}
+	for _, n := range docs {
+		b.hold(n.Group, n.Scopes)
+		scopes.add(n.Group, n.Line.Wants...)
+	}
+	for queue, set := range scopes {
+		if err := b.findHeld(ctx, queue, set); err != nil {
+			return fmt.Errorf("querying held scopes: %w", err)
+		}
+	}
+	inOrder := slices.Clone(docs)
+	slices.SortStableFunc(inOrder, func(m, n *newDocument) int {
+		if m.before(n.document) {
+			return -1
+		}
+		return 1
+	})
+	for _, n := range inOrder {
+		if n.Line.In == inReady {
+			b.placeOne(n)
+		}
+	}
+	return nil
+}
+
+func (b *batch) placeOne(n *newDocument) {
+	for _, scope := range n.Line.Wants {
+		if b.held[key{n.Group, scope}] >= n.limitOf(scope) {
+			n.block(scope)
+			return
+		}
+	}
+	b.hold(n.Group, n.Line.Wants)
+}
+
+// hold counts what a document holds or is about to take.
+func (b *batch) hold(queue string, held []string) {
+	for _, name := range held {
+		b.held[key{queue, keyOf(name)}]++
+	}
+}
+
+func (b *batch) findHeld(ctx context.Context, queue string, scopes map[string]bool) error {
+	filter := b.inQueue(queue, bson.E{Key: "scopes", Value: field("$in", holding(slices.Sorted(maps.Keys(scopes))))})
+	return b.each(b.session(ctx), filter, options.Find().SetProjection(bson.D{{Key: "scopes", Value: 1}}), func(doc *document) error {
+		b.hold(queue, doc.Scopes)
+		return nil
+	})
+}
+
+// store inserts the documents that are not refused.
+func (b *batch) store(ctx context.Context, docs []*newDocument) error {
+	p := &placing{batch: b, docs: docs}
+	for round := 0; ; round++ {
+		if round > 0 {
+			if err := pause(ctx, round); err != nil {
+				return p.after(err)
+			}
+		}
+		if p.unsure != nil {
+			if err := p.findStored(ctx); err != nil {
+				return unknown(fmt.Errorf("%w, after %w", err, p.unsure))
+			}
+		}
+		left := p.left()
+		if len(left) == 0 {
+			b.nameRivals(ctx, docs)
+			return nil
+		}
+		if err := p.send(ctx, left); err != nil {
+			return p.after(err)
+		}
+	}
+}
+
+// placing is an insert of documents in progress.
+type placing struct {
+	*batch
+	docs     []*newDocument
+	failures int
+	// unsure is the error of a command after which it is not known which documents are
+	// stored. They may also be stored later.
+	unsure error
+	// single is true once a command with several documents took too long.
+	single bool
+	// swept is true once a sweep was requested, because a document has to wait for a
+	// transaction, which may be that of a retry of a dead process.
+	swept bool
+}
+
+// left returns the documents that are neither stored nor refused.
+func (p *placing) left() []*newDocument {
+	return p.of(func(n *newDocument) bool { return slices.Contains(p.docs, n) })
+}
+
+// after returns the error of a call that ends before it is known what is stored.
+func (p *placing) after(err error) error {
+	if p.unsure != nil && !errors.Is(err, driver.ErrOutcomeUnknown) {
+		return unknown(fmt.Errorf("%w, after %w", err, p.unsure))
+	}
+	return err
+}
+
+// send inserts documents, with one command if they fit. A document that has to wait for a
+// transaction is left.
+func (p *placing) send(ctx context.Context, docs []*newDocument) error {
+	raws, docs := p.encodeAll(docs)
+	if len(docs) == 0 {
+		return nil
+	}
+	if !p.single && len(docs) > 1 {
+		a, err := p.batch.send(ctx, inserting, raws, false, batchLimit)
+		if isTimedOut(err) {
+			p.single, p.unsure = true, err
+			return nil
+		}
+		return p.sent(ctx, docs, a, err)
+	}
+	answers, errs := make([]*answer, len(docs)), make([]error, len(docs))
+	eachAtOnce(len(docs), func(i int) {
+		answers[i], errs[i] = p.batch.send(ctx, inserting, raws[i:i+1], false, singleLimit)
+	})
+	var failure error
+	failures := p.failures
+	for i := range docs {
+		if isTimedOut(errs[i]) {
+			if !p.swept {
+				p.swept = true
+				p.sweeper.force()
+			}
+			continue
+		}
+		p.failures = failures // they are failures of one attempt
+		if err := p.sent(ctx, docs[i:i+1], answers[i], errs[i]); err != nil {
+			failure = err
+		}
+	}
+	return failure
+}
+
+// sent records which documents are stored and which are refused.
+func (p *placing) sent(ctx context.Context, docs []*newDocument, a *answer, err error) error {
+	if err != nil {
+		return p.failed(ctx, err)
+	}
+	if a.unacknowledged != nil { // what refused some of them may be rolled back
+		return p.failed(ctx, a.unacknowledged)
+	}
+	var clashes, refused []*newDocument
+	for _, e := range a.refused {
+		n := docs[e.Index]
+		r := refusalOf(e)
+		if r == nil {
+			n.refusal = fmt.Errorf("inserting record %q: %w", n.Name, e)
+			continue
+		}
+		n.refusal, n.clash = r.errorOf(n.document), r
+		if refused = append(refused, n); r.index == byName && p.opts.Grouped && n.id == n.Name {
+			clashes = append(clashes, n)
+		}
+	}
+	for _, n := range docs {
+		n.stored = n.refusal == nil
+	}
+	if p.unsure != nil && len(refused) > 0 {
+		// What refused them may be themselves, stored late by an earlier command.
+		err = p.findOwn(ctx, refused)
+	}
+	if err == nil && len(clashes) > 0 {
+		err = p.sendClashes(ctx, clashes)
+	}
+	return err
+}
+
+// failed handles a command without a usable answer.
+func (p *placing) failed(ctx context.Context, err error) error {
+	p.failures++
+	switch {
+	case ctx.Err() != nil || p.failures == maxFailures:
+	case isTransient(err) || isUnacknowledged(err):
+		p.unsure = err
+		return nil
+	case isConflict(err):
+		return nil
+	}
+	return failed(ctx, err)
+}
+
+// sendClashes inserts documents again under another _id if a record of another queue has
+// their name.
+func (p *placing) sendClashes(ctx context.Context, docs []*newDocument) error {
+	names := make(bson.A, len(docs))
+	for i, n := range docs {
+		names[i] = n.id
+	}
+	queues := map[string]string{}
+	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}
+	err := p.each(ctx, filter, options.Find().SetProjection(bson.D{{Key: "group", Value: 1}}), func(doc *document) error {
+		queues[doc.id] = doc.Group
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var again []*newDocument
+	for _, n := range docs {
+		if queue, there := queues[n.id]; n.refusal != nil && there && queue != n.Group {
+			n.id, n.refusal = aliasOf(n.Group, n.Name), nil
+			again = append(again, n)
+		}
+	}
+	return p.send(ctx, again)
+}
+
+func (b *batch) encodeAll(docs []*newDocument) (raws []bson.Raw, left []*newDocument) {
+	for _, n := range docs {
+		raw, err := b.encode(n.document)
+		switch {
+		case err != nil:
+			n.refusal = err
+		case len(raw) > maxDocumentSize:
+			n.refusal = tooLarge(n.document, len(raw))
+		default:
+			raws, left = append(raws, raw), append(left, n)
+		}
+	}
+	return raws, left
+}
+
+// findStored finds out which of the documents that are left are stored.
+func (p *placing) findStored(ctx context.Context) error { return p.findOwn(ctx, p.left()) }
+
+// findOwn finds out which documents are stored, whether other processes have changed them
+// since or not, and waits until the majority has them. What was rolled back meanwhile is
+// not stored.
+func (p *placing) findOwn(ctx context.Context, docs []*newDocument) error {
+	ids := bson.A{}
+	byID := map[string]*newDocument{}
+	for _, n := range docs {
+		ids = append(ids, n.id)
+		byID[n.id] = n
+	}
+	for round := range maxRounds {
+		if round > 0 {
+			if err := pause(ctx, round); err != nil {
+				return err
+			}
+		}
+		var found []*document
+		filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
+		err := p.each(ctx, filter, options.Find().SetProjection(bson.D{{Key: "order", Value: 1}}), func(doc *document) error {
+			if n := byID[doc.id]; n != nil && n.Order == doc.Order {
+				doc.guard = field("order", doc.Order)
+				found = append(found, doc)
+			}
+			return nil
+		})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		all, err := p.confirmed(ctx, found)
+		if err != nil {
+			return err
+		}
+		if !all {
+			continue
+		}
+		for _, doc := range found {
+			byID[doc.id].stored, byID[doc.id].refusal = true, nil
+		}
+		return nil
+	}
+	return errContended
+}

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// group contains the indexes of the items of a call that concern one queue.
+type group struct {
+	queue string
+	items []int
+}
+
+func (g *group) name() string { return g.queue }
+
+// byQueue groups items by their queues, in the order of the first item of each queue.
+func byQueue(n int, queueOf func(i int) (queue string, wanted bool)) (groups []*group) {
+	for i := range n {
+		queue, wanted := queueOf(i)
+		if !wanted {
+			continue
+		}
+		at := slices.IndexFunc(groups, func(g *group) bool { return g.queue == queue })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, &group{queue: queue})
+		}
+		groups[at].items = append(groups[at].items, i)
+	}
+	return groups
+}
+
+// changedAtOnce is the maximum number of records that are changed one by one in one transaction,
+// so that other changes of the queue do not wait long.
+const changedAtOnce = 16
+
+// eachOf changes items of one queue one by one. It sets isDone and the error of each item that it
+// has changed or refused. If the patience ends, it does the same with an error for those that are
+// left. If the queue does not exist, its key is 0, and it has no records.
+func (d *Driver) eachOf(ctx context.Context, p patience, queue string, items []int, errs []error, isDone []bool,
+	change func(c *changes, queue queueKey, i int) (refusal, err error),
+) error {
+	key, _, err := d.findQueue(ctx, d.reader(), queue)
+	if err != nil {
+		return d.failed(ctx, err, false)
+	}
+	key.name = queue
+	for len(items) > 0 {
+		some := items[:min(changedAtOnce, len(items))]
+		refusals := make([]error, len(some))
+		err = d.transactWithin(ctx, p, key.id, func(c *changes) error {
+			for n, i := range some {
+				var failure error
+				if refusals[n], failure = change(c, key, i); failure != nil {
+					return failure
+				}
+			}
+			return nil
+		})
+		if codeOf(err) == codeLockNotAvailable && p != endless {
+			for _, i := range items {
+				errs[i], isDone[i] = fmt.Errorf("changing jobs of queue %q: %w", queue, driver.ErrBlocked), true
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for n, i := range some {
+			errs[i], isDone[i] = refusals[n], true
+		}
+		items = items[len(some):]
+	}
+	return nil
+}
+
+// one changes one item.
+func (d *Driver) one(ctx context.Context, queue string, change func(c *changes, queue queueKey) (refusal, err error)) error {
+	errs := make([]error, 1)
+	err := d.eachOf(ctx, endless, queue, []int{0}, errs, make([]bool, 1), func(c *changes, queue queueKey, _ int) (refusal, err error) {
+		return change(c, queue)
+	})
+	if err == nil {
+		err = errs[0]
+	}
+	if err == nil {
+		d.changed(driver.In(queue))
+	}
+	return err
+}

@@ -1,0 +1,172 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/engine"
+)
+
+// LeaseRequest asks for jobs to run outside.
+type LeaseRequest struct {
+	// Owner is the owner of the leases. It must begin with OutsideOwner.
+	Owner string
+	// Queues are the queues to take jobs of, each once. The first is served first.
+	Queues []string
+	// Types are the names of the types of the jobs.
+	Types []string
+	// Limit is the maximum number of jobs. It must be at least 1.
+	Limit int
+	// LeaseTime is the length of the leases.
+	LeaseTime time.Duration
+}
+
+// LeasedJob is a job that an outside worker runs.
+type LeasedJob struct {
+	// Job is the decoded job.
+	Job amboy.Job
+	// Lease is the right to run it.
+	Lease driver.Lease
+	// Record is its stored form.
+	Record *driver.Record
+}
+
+// Claim takes leases of jobs for outside workers. next is when more jobs may become claimable
+// because a time comes or a rate allows it; zero for no such time. Jobs that must not run are ended
+// or parked on the way, and jobs of other types are left in their queue. A run whose lease ran out
+// after its maximum time was over is ended as a failed attempt.
+func (l *Leases) Claim(ctx context.Context, req LeaseRequest) (leased []LeasedJob, next time.Time, err error) {
+	for {
+		claimed, err := l.driver.Claim(ctx, l.claimRequest(req))
+		if err != nil {
+			return nil, time.Time{}, fmt.Errorf("claiming jobs for an outside worker: %w", err)
+		}
+		met := false
+		for _, r := range claimed.Records {
+			j, isOther := l.begin(ctx, req, r)
+			met = met || isOther
+			if j != nil {
+				leased = append(leased, LeasedJob{Job: j, Lease: driver.LeaseOf(r), Record: r})
+			}
+		}
+		// There may be jobs of the right types behind those of types that were just met.
+		if !met || len(leased) > 0 {
+			return leased, nextOf(claimed, l.engine.Now()), nil
+		}
+	}
+}
+
+// nextOf returns when more jobs may become claimable because a time comes, or because a rate
+// lets more jobs start.
+func nextOf(claimed driver.Claimed, now time.Time) time.Time {
+	next := claimed.Next
+	for _, w := range claimed.Waits {
+		if at := now.Add(w.For); next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
+func (l *Leases) claimRequest(req LeaseRequest) driver.ClaimRequest {
+	claim := driver.ClaimRequest{
+		Owner: req.Owner, Limit: req.Limit, Now: l.engine.Now(), LeaseTime: req.LeaseTime,
+		Except: l.kinds.but(req.Types, l.engine.Now()),
+	}
+	for _, name := range req.Queues {
+		claim.Queues = append(claim.Queues, driver.Demand{Queue: name, Limit: req.Limit})
+	}
+	return claim
+}
+
+// begin returns the job of a claimed record, or nil if it is not to run. isOther reports
+// whether the record is of a kind that is left to others from then on.
+func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) (begun amboy.Job, isOther bool) {
+	run := &core.Run{Record: r, Lease: driver.LeaseOf(r)}
+	q, err := l.queue(ctx, r.Group)
+	if err != nil {
+		logging.Error(ctx, l.engine.Failure("could not open the queue of a claimed job", err))
+		l.engine.HandBack(run, engine.HandBackNow)
+		return nil, false
+	}
+	now := q.Engine.Now()
+	l.kinds.add(driver.KindOf(r))
+	switch {
+	case core.HasExpired(r, now):
+		q.Expire(ctx, run)
+		return nil, false
+	case !hasType(req.Types, r):
+		q.Engine.HandBack(run, engine.HandBackNow)
+		return nil, true
+	case q.Line.IsInterruptedTooOften(r) && !hasLostAttempt(r):
+		q.Engine.Park(run)
+		return nil, false
+	}
+	begin := func(ctx context.Context, j amboy.Job) {
+		switch {
+		case !amboy.IsForOutside(j):
+			isOther = l.leave(q, run)
+		case hasLostAttempt(r):
+			isOther = true // the next attempt may be ready
+			failLost(j)
+			endOutside(ctx, q, j, run, func(err error) { q.ReportEnd(ctx, j, err) })
+		case hasRunTooLong(r):
+			j.AddRetryableError(&amboy.MaxTimeError{MaxTime: r.TimeInfo.MaxTime})
+			endOutside(ctx, q, j, run, func(err error) { q.ReportEnd(ctx, j, err) })
+		case q.MayBegin(ctx, j, run):
+			q.Publish(amboy.EventStarted, j, now)
+			begun = j
+		}
+	}
+	q.DecodeAnd(ctx, run, begin, func(ctx context.Context, err error) {
+		if errors.Is(err, codec.ErrKeyUnavailable) {
+			q.LeaveForKey(ctx, run, err)
+			isOther = true
+			return
+		}
+		isOther = l.leave(q, run)
+	})
+	return begun, isOther
+}
+
+// leave hands back a record that outside workers can't run, and leaves its kind in the queue
+// for a while.
+func (l *Leases) leave(q *engine.Queue, run *core.Run) (isOther bool) {
+	l.kinds.leave(driver.KindOf(run.Record), q.Engine.Now())
+	q.Engine.HandBack(run, engine.HandBackNow)
+	return true
+}
+
+func hasType(types []string, r *driver.Record) bool {
+	for _, name := range types {
+		if name == r.Type {
+			return true
+		}
+	}
+	return false
+}
+
+// hasRunTooLong reports whether the maximum time of the last run was over when its lease
+// was found to have run out. The server that gave the lease would otherwise have ended it.
+func hasRunTooLong(r *driver.Record) bool {
+	if r.TimeInfo.MaxTime <= 0 || r.Status.Interruptions.Total() == 0 || len(r.Status.Interruptions.Latest) == 0 {
+		return false
+	}
+	last := r.Status.Interruptions.Latest[len(r.Status.Interruptions.Latest)-1]
+	return strings.HasPrefix(last.Owner, OutsideOwner) && !last.At.Before(last.Start.Add(r.TimeInfo.MaxTime))
+}
+
+// hasLostAttempt reports whether a record does not run because the lease of an AttemptOwner
+// ran out, so that its attempt has failed.
+func hasLostAttempt(r *driver.Record) bool {
+	lost := r.Status.Interruptions
+	return lost.Total() > 0 && len(lost.Latest) > 0 && strings.HasPrefix(lost.Latest[len(lost.Latest)-1].Owner, AttemptOwner)
+}
