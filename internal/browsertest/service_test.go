@@ -215,7 +215,7 @@ func (s *service) keepSchedule(tenant string) {
 	bill := schedule.JobOf(invoice, func(tick time.Time) address { return address{tick.Format(time.DateOnly)} })
 	require.NoError(s.t, scheduler.Add("nightly-bills", nightly, bill, schedule.CatchUpLatest))
 	require.NoError(s.t, scheduler.Start(s.t.Context()))
-	s.t.Cleanup(scheduler.Close)
+	s.t.Cleanup(func() { scheduler.Close(context.Background()) })
 	failing := amboy.ScheduleInfo{Name: "hourly-reminders", Spec: "@hourly", Next: time.Now().Add(-time.Minute), Error: "the queue is full"}
 	require.NoError(s.t, s.queue(tenant).(amboy.ScheduleTeller).TellSchedules(s.t.Context(), failing))
 }

@@ -18,7 +18,7 @@ func (f *fixture) scheduler(q amboy.Queue, ran *journal, ticks ...time.Time) *sc
 	f.Helper()
 	s, err := schedule.New(q, schedule.Options{})
 	require.NoError(f, err)
-	f.Cleanup(s.Close)
+	f.Cleanup(func() { s.Close(context.Background()) })
 	soon, err := schedule.At(ticks...)
 	require.NoError(f, err)
 	require.NoError(f, s.Add("soon", soon, func(time.Time) (amboy.Job, error) {
