@@ -42,8 +42,10 @@ type ends struct {
 	pause time.Duration
 	// probes is the number of ends that failed alone since the doubt began.
 	probes int
-	turns  int // counts the single ends that were offered
-	batch  int // the maximum number of ends in a call: halved by failures, until the culprit is alone
+	// tookBlocked is true if the last call was for ends that had been blocked.
+	tookBlocked bool
+	turns       int // counts the single ends that were offered
+	batch       int // the maximum number of ends in a call: halved by failures, until the culprit is alone
 }
 
 func (e *ends) init() { e.pause, e.batch = firstPause, maxBatch }
@@ -106,27 +108,33 @@ func (c *Core) flush() {
 }
 
 // takeEnds removes the ends that the next call writes from the waiting ends: one that is
-// written alone, or several of one kind.
+// written alone, or several of one kind. Every second call is for others than those that were
+// blocked, if there are any: a call with one of these may take long.
 func (c *Core) takeEnds() []*Run {
 	if c.ends.doubt {
 		return c.takeProbe()
 	}
+	isOther := func(r *Run) bool { return !r.blocked && (!r.alone || r.due <= c.now.Mono) }
+	wait := c.ends.tookBlocked && slices.ContainsFunc(c.ends.waiting, isOther)
 	var taken []*Run
 	kept := make([]*Run, 0, len(c.ends.waiting))
 	for _, r := range c.ends.waiting {
 		switch {
-		case r.alone && r.due > c.now.Mono:
+		case r.blocked && wait:
+			kept = append(kept, r)
+		case (r.alone || r.blocked) && r.due > c.now.Mono:
 			kept = append(kept, r)
 			c.timers.set(writeTimer, r.due)
 		case len(taken) == 0:
 			taken = append(taken, r)
-		case len(taken) < c.ends.batch && !r.alone && !taken[0].alone && sameKind(r, taken[0]):
+		case len(taken) < c.ends.batch && !r.alone && !taken[0].alone && r.blocked == taken[0].blocked && sameKind(r, taken[0]):
 			taken = append(taken, r)
 		default:
 			kept = append(kept, r)
 		}
 	}
 	c.ends.waiting = kept
+	c.ends.tookBlocked = len(taken) > 0 && taken[0].blocked
 	return taken
 }
 
@@ -198,7 +206,8 @@ func (c *Core) taken(runs []*Run, errs []error) {
 		case r.uncertain && errors.Is(errs[i], amboy.ErrLeaseLost) && r.end.Record != nil:
 			c.check(r)
 		case driver.IsRepeatable(errs[i]):
-			r.alone = true // the next try may take long
+			r.blocked = errors.Is(errs[i], driver.ErrBlocked)
+			r.alone = r.alone || !r.blocked // it may be the only one that the store refuses
 			r.postpone(c.now.Mono)
 			c.again(r, errs[i])
 		default:

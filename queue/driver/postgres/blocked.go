@@ -3,6 +3,9 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -18,16 +21,16 @@ type patience string
 
 const (
 	endless patience = ""
-	// patient is for the first try with many records, and brief for the search for those that are
-	// in the way: transactions of the driver itself are shorter.
+	// patient is for the first try, and brief for those after a wait in vain: transactions of the
+	// driver itself are shorter.
 	patient patience = "1s"
 	brief   patience = "50ms"
 )
 
-// patienceOf returns the patience of a call: it must leave time for the search.
+// patienceOf returns the patience of a call: it must leave time for what follows a wait in vain.
 func patienceOf(ctx context.Context) patience {
-	const search = 3 * time.Second
-	if end, limited := ctx.Deadline(); limited && time.Until(end) < search {
+	const rest = 2 * time.Second
+	if end, limited := ctx.Deadline(); limited && time.Until(end) < rest+time.Second {
 		return brief
 	}
 	return patient
@@ -41,50 +44,192 @@ func (p patience) settings() string {
 	return planSettings + ", set_config('lock_timeout', '" + string(p) + "', true)"
 }
 
-// aroundBlocked changes items together. If rows of some of them are locked for longer than a
-// patience, it changes the others, and returns those.
-func aroundBlocked(items []int, p patience, change func([]int, patience) error) (blocked []int, err error) {
-	err = change(items, p)
-	switch {
-	case codeOf(err) != codeLockNotAvailable:
-		return nil, err
-	case len(items) == 1:
-		return items, nil
+// leasesAround is changes of records that have leases, made together.
+type leasesAround struct {
+	d       *Driver
+	leaseOf func(item int) driver.Lease
+	// locked is the statement that finds the records whose rows are locked.
+	locked statement
+	change func(items []int, p patience) error
+}
+
+// do changes items. If rows of some of them, or something else, stay locked, it changes the others,
+// and returns those. It changes what it can early, but does not give up a row early: another call of
+// this driver may hold it while that waits for a row that is blocked, which can take its patience.
+func (l *leasesAround) do(ctx context.Context, items []int) (blocked []int, err error) {
+	all, p, search := items, patienceOf(ctx), searchTime(ctx)
+	if l.wereBlocked(items) {
+		p, search = brief, 0
 	}
-	for _, half := range [][]int{items[:len(items)/2], items[len(items)/2:]} {
-		left, err := aroundBlocked(half, brief, change)
+	err = l.change(items, p)
+	if codeOf(err) != codeLockNotAvailable {
+		l.note(all, nil)
+		return nil, err
+	}
+	for end := time.Now().Add(search); ; {
+		blocked, err = l.find(ctx, items)
 		if err != nil {
 			return nil, err
 		}
-		blocked = append(blocked, left...)
+		free := slices.DeleteFunc(slices.Clone(items), func(item int) bool { return slices.Contains(blocked, item) })
+		if len(free) > 0 {
+			err = l.change(free, brief)
+			if err == nil {
+				items = blocked
+			} else if codeOf(err) != codeLockNotAvailable {
+				return nil, err
+			}
+		}
+		if len(items) == 0 || time.Now().After(end) {
+			l.note(all, items)
+			return items, nil
+		}
+		err = pause(ctx, 20*time.Millisecond+time.Duration(rand.Int64N(int64(30*time.Millisecond))))
+		if err != nil {
+			return nil, err
+		}
 	}
-	return blocked, nil
 }
 
-const (
-	// lockedFor is how long a queue counts as locked after someone waited for its lock in vain. Who
-	// needs it then is brief.
-	lockedFor = 10 * time.Second
-	// lockedPause is the pause before a claim that left out a locked queue is repeated.
-	lockedPause = 250 * time.Millisecond
-)
+// searchTime returns how long a call waits for rows after its patience has ended.
+func searchTime(ctx context.Context) time.Duration {
+	const longest = 1500 * time.Millisecond // more than a patience
+	if end, limited := ctx.Deadline(); limited {
+		return min(longest, time.Until(end)/2)
+	}
+	return longest
+}
 
-// unlessLocked makes a change under the lock of a queue, unless a transaction of someone else holds
-// that for long.
-func (d *Driver) unlessLocked(ctx context.Context, queue int32, run func(*changes) error) (locked bool, err error) {
+// find returns the items whose rows are locked now.
+func (l *leasesAround) find(ctx context.Context, items []int) (locked []int, err error) {
+	var c leaseColumns
+	for _, item := range items {
+		if _, err = c.add(ctx, l.d, l.leaseOf(item), item); err != nil {
+			return nil, l.d.failed(ctx, err, false)
+		}
+	}
+	err = l.d.readPlanned(ctx, l.locked, func(r *row) error {
+		locked = append(locked, c.index[r.integer()-1])
+		return nil
+	}, c.queue, c.id, c.name, c.owner, c.count)
+	return locked, err
+}
+
+// blockedLeases is the leases whose last change was blocked: the next call does not wait for them.
+type blockedLeases struct {
+	mu  sync.Mutex
+	all map[driver.Lease]struct{}
+}
+
+// wereBlocked reports whether the last change of each item was blocked.
+func (l *leasesAround) wereBlocked(items []int) bool {
+	b := &l.d.blocked
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.all) == 0 {
+		return false
+	}
+	for _, item := range items {
+		if _, found := b.all[l.leaseOf(item)]; !found {
+			return false
+		}
+	}
+	return true
+}
+
+// note notes which items were blocked.
+func (l *leasesAround) note(items, blocked []int) {
+	b := &l.d.blocked
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.all) > 0 {
+		for _, item := range items {
+			delete(b.all, l.leaseOf(item))
+		}
+	}
+	for _, item := range blocked {
+		if b.all == nil {
+			b.all = map[driver.Lease]struct{}{}
+		}
+		b.all[l.leaseOf(item)] = struct{}{}
+	}
+}
+
+// lockedPause is the pause before a claim that left out a locked queue is repeated.
+const lockedPause = 250 * time.Millisecond
+
+// lockedQueue is a queue for whose lock, or for a row under it, a call has waited in vain.
+type lockedQueue struct {
+	since time.Time
+	// holders are the transactions that held the lock then.
+	holders []string
+	// tries is the number of waits in vain, one after the other.
+	tries int
+}
+
+// unlessLocked makes a change that takes the lock of a queue, unless that is held for long. After a
+// wait in vain the queue is left out, without a wait, while one of those that held the lock holds it.
+// Others are waited for, longer each time: locks are given in the order of the requests, so a call
+// that left early would never get the lock of a busy queue.
+func (d *Driver) unlessLocked(ctx context.Context, queue int32, change func(p patience) error) (locked bool, err error) {
+	last, locked, err := d.lastWait(ctx, queue)
+	if locked || err != nil {
+		return locked, err
+	}
+	err = change(patienceAfter(ctx, last.tries))
+	if codeOf(err) != codeLockNotAvailable {
+		if last.tries > 0 {
+			d.locked.Delete(queue)
+		}
+		return false, err
+	}
+	holders, err := d.holdersOf(ctx, queue)
+	d.locked.Store(queue, lockedQueue{since: time.Now(), holders: holders, tries: last.tries + 1})
+	return true, err
+}
+
+// patienceAfter returns the patience after a number of waits in vain.
+func patienceAfter(ctx context.Context, tries int) patience {
 	p := patienceOf(ctx)
-	if since, found := d.locked.Load(queue); found && time.Since(since.(time.Time)) < lockedFor {
-		p = brief
+	if p == brief || tries == 0 {
+		return p
 	}
-	err = d.transactWithin(ctx, p, queue, run)
-	if codeOf(err) == codeLockNotAvailable {
-		d.locked.Store(queue, time.Now())
-		return true, nil
+	wait := time.Second << min(tries, 4)
+	if end, limited := ctx.Deadline(); limited {
+		wait = max(time.Second, min(wait, time.Until(end)-time.Second))
 	}
-	if err == nil {
-		d.locked.Delete(queue)
+	return patience(fmt.Sprintf("%dms", wait.Milliseconds()))
+}
+
+// transactUnlessLocked is unlessLocked for a transaction.
+func (d *Driver) transactUnlessLocked(ctx context.Context, queue int32, run func(*changes) error) (locked bool, err error) {
+	return d.unlessLocked(ctx, queue, func(p patience) error { return d.transactWithin(ctx, p, queue, run) })
+}
+
+// lastWait returns the last wait in vain, if there was one, and whether it would be in vain again.
+func (d *Driver) lastWait(ctx context.Context, queue int32) (last lockedQueue, locked bool, err error) {
+	noted, found := d.locked.Load(queue)
+	if !found {
+		return last, false, nil
 	}
-	return false, err
+	last = noted.(lockedQueue)
+	holders, err := d.holdersOf(ctx, queue)
+	isHolder := func(holder string) bool { return slices.Contains(last.holders, holder) }
+	locked = slices.ContainsFunc(holders, isHolder) || len(last.holders) == 0 && time.Since(last.since) < time.Second
+	return last, locked, err
+}
+
+// holdersOf returns the transactions that hold the lock of a queue.
+func (d *Driver) holdersOf(ctx context.Context, queue int32) (holders []string, err error) {
+	key := uint64(d.lockKey(lockOfQueue, queue)) //nolint:gosec // Its halves are numbers without a sign.
+	err = d.reader().query(ctx, d.texts[lockHolders], func(r *row) error {
+		holders = append(holders, r.text())
+		return nil
+	}, int64(key>>32), int64(key&(1<<32-1)))
+	if err != nil {
+		return nil, fmt.Errorf("reading who holds the lock of a queue: %w", d.failed(ctx, err, false))
+	}
+	return holders, nil
 }
 
 func blockedError(name string) error { return fmt.Errorf("record %q: %w", name, driver.ErrBlocked) }

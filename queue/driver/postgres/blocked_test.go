@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -156,4 +157,53 @@ func TestAnOpenTransactionKeepsNoOtherQueueWaiting(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, recovered)
 	assert.ElementsMatch(t, []string{"due", "stale"}, claimIn(later, time.Minute))
+}
+
+// A renewal and the ends of the same jobs wait for the same blocked row, each with the rows before it
+// locked. The search of one counted the rows that the other had locked as blocked.
+func TestARenewalBesideEndsLeavesOnlyTheBlockedRowOut(t *testing.T) {
+	records := make([]*driver.Record, 200)
+	for i := range records {
+		records[i] = newRecord(fmt.Sprintf("%03d", i))
+	}
+	d, running, finish := blockedBy(t, records...)
+	defer finish()
+	var leases []driver.Lease
+	completions := make([]driver.Completion, len(running))
+	for i, r := range running {
+		leases = append(leases, driver.LeaseOf(r))
+		completions[i] = driver.Completion{Lease: leases[i], Record: r}
+		r.Status.Completed, r.Status.InProgress = true, false
+	}
+	// The ends lock all rows but the first, and wait for that. The renewal waits for them, and gets the rows
+	// when they are rolled back.
+	leases = append(leases[1:], leases[0])
+	completions = append(completions[1:], completions[0])
+	var calls sync.WaitGroup
+	ends := make(chan struct{})
+	calls.Go(func() {
+		<-ends
+		_, err := d.Extend(patience(t), leases, time.Minute)
+		var blocked *driver.BlockedLeasesError
+		assert.ErrorAs(t, err, &blocked)
+	})
+	monitor := connect(t, pgtest.URL(t))
+	calls.Go(func() {
+		defer close(ends)
+		assert.Eventually(t, func() bool {
+			var waiting bool
+			err := monitor.QueryRow(t.Context(), "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%SET place = e.place%')").Scan(&waiting)
+			return err == nil && waiting
+		}, 10*time.Second, 10*time.Millisecond)
+	})
+	errs, err := d.Complete(patience(t), completions)
+	require.NoError(t, err)
+	n := 0
+	for _, err := range errs {
+		if err != nil {
+			n++
+		}
+	}
+	calls.Wait()
+	assert.LessOrEqual(t, n, 1)
 }

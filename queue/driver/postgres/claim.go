@@ -70,7 +70,8 @@ type claim struct {
 	given   []*stored
 	next    time.Time
 	waits   map[int32]time.Duration // of queues that have used up their tokens
-	leftOut bool                    // whether a queue was locked for long
+	leftOut bool                    // whether something was locked for long
+	locked  []int32                 // queues that are locked
 }
 
 func (cl *claim) run(ctx context.Context) error {
@@ -103,10 +104,11 @@ func (cl *claim) run(ctx context.Context) error {
 	switch {
 	case more:
 		cl.next = cl.Now
-	case cl.leftOut:
-		cl.next = cl.Now.Add(lockedPause)
 	default:
 		err = cl.setNext(ctx)
+		if again := cl.Now.Add(lockedPause); cl.leftOut && (cl.next.IsZero() || again.Before(cl.next)) {
+			cl.next = again
+		}
 	}
 	return err
 }
@@ -220,6 +222,7 @@ func (cl *claim) takeReady(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		all = slices.DeleteFunc(all, func(w *work) bool { return slices.Contains(cl.locked, w.queue.id) })
 		inTurn(all, left)
 		planned := 0
 		var plain []portion
@@ -241,6 +244,11 @@ func (cl *claim) takeReady(ctx context.Context) error {
 			taken[at] = append(taken[at], s)
 		}
 		left -= len(got)
+		for _, w := range all {
+			if slices.Contains(cl.locked, w.queue.id) {
+				planned -= w.share
+			}
+		}
 		if err != nil || len(got) >= planned {
 			break
 		}
@@ -276,13 +284,13 @@ func (cl *claim) takePlanned(ctx context.Context, all []*work, plain []portion) 
 
 // takeRated takes jobs of a queue in one round trip, with the tokens that its bucket had when it was
 // probed. If the bucket was used since then, it takes none.
-func (cl *claim) takeRated(ctx context.Context, w *work) (taken []*stored, err error) {
+func (cl *claim) takeRated(ctx context.Context, p patience, w *work) (taken []*stored, err error) {
 	portions := w.portions(false)
 	err = cl.d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		taken = nil
 		read, finish := cl.takes(&taken, portions, false)
 		mayBeDone, err = cl.d.pipeline(ctx, func(b *batch) {
-			b.plan()
+			b.planWithin(p)
 			b.exec(lockQueue, cl.d.lockKey(lockOfQueue, w.queue.id))
 			b.query(take, read, cl.takeArgs(portions, false, int64(w.bucket))...)
 			b.exec(setBucket, int64(w.bucket.Take(*w.rate, w.now, w.share)), w.queue.id, int64(w.bucket))
@@ -300,25 +308,23 @@ func (cl *claim) takeRated(ctx context.Context, w *work) (taken []*stored, err e
 
 // takeChanged takes jobs of a queue under its lock.
 func (cl *claim) takeChanged(ctx context.Context, w *work) ([]*stored, error) {
-	if w.isOnlyRated() {
-		got, err := cl.takeRated(ctx, w)
-		if err != nil {
-			return nil, err
-		}
-		cl.noteWait(w, len(got))
-		return got, nil
-	}
 	var got []*stored
-	locked, err := cl.d.unlessLocked(ctx, w.queue.id, func(c *changes) (err error) {
-		got, err = cl.takeIn(c, w)
-		return err
+	locked, err := cl.d.unlessLocked(ctx, w.queue.id, func(p patience) (err error) {
+		if w.isOnlyRated() {
+			got, err = cl.takeRated(ctx, p, w)
+			return err
+		}
+		return cl.d.transactWithin(ctx, p, w.queue.id, func(c *changes) (err error) {
+			got, err = cl.takeIn(c, w)
+			return err
+		})
 	})
-	if locked {
-		cl.leftOut = true
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
+	}
+	if locked {
+		cl.leftOut, cl.locked = true, append(cl.locked, w.queue.id)
+		return nil, nil
 	}
 	cl.noteWait(w, len(got))
 	return got, nil

@@ -35,10 +35,12 @@ func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
 		return false, false, err
 	}
 	if t.isLeft {
-		more, err = cl.d.settle(ctx)
+		var locked []int32
+		more, locked, err = cl.d.settle(ctx)
 		if err != nil {
 			return false, false, err
 		}
+		cl.leftOut = cl.leftOut || len(locked) > 0
 	}
 	if t.isDue {
 		moreDue, err := cl.admitDue(ctx)
@@ -63,18 +65,14 @@ func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
 // admitDue makes due records ready, or makes them wait for a scope.
 func (cl *claim) admitDue(ctx context.Context) (more bool, err error) {
 	d, now := cl.d, cl.now
-	var promoted int
-	var scoped bool
-	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
-		return d.pipeline(ctx, func(b *batch) {
-			b.plan()
-			b.exec(lockInserts, []int64{d.lockKey(lockOfPromotions, 0)})
-			b.query(promoteDue, func(r *row) error {
-				promoted, scoped = r.int(), r.bool()
-				return nil
-			}, now, timedAtOnce)
-		})
-	})
+	promoted, scoped, err := cl.promote(ctx, promoteDue)
+	if codeOf(err) == codeLockNotAvailable {
+		cl.leftOut = true
+		promoted, scoped, err = cl.promote(ctx, promoteFree)
+	}
+	if codeOf(err) == codeLockNotAvailable {
+		return false, nil
+	}
 	if err != nil || !scoped {
 		return promoted >= timedAtOnce, err
 	}
@@ -92,9 +90,25 @@ func (cl *claim) admitDue(ctx context.Context) (more bool, err error) {
 	return promoted >= timedAtOnce, err
 }
 
+// promote makes due records ready that take no scopes when they start, and reports whether there are
+// others. The transaction of a caller may hold the row of a line.
+func (cl *claim) promote(ctx context.Context, s statement) (promoted int, scoped bool, err error) {
+	err = cl.d.retrying(ctx, func(ctx context.Context) (bool, error) {
+		return cl.d.pipeline(ctx, func(b *batch) {
+			b.planWithin(brief)
+			b.exec(lockInserts, []int64{cl.d.lockKey(lockOfPromotions, 0)})
+			b.query(s, func(r *row) error {
+				promoted, scoped = r.int(), r.bool()
+				return nil
+			}, cl.now, timedAtOnce)
+		})
+	})
+	return promoted, scoped, err
+}
+
 // inQueue makes a change under the lock of a queue, which is left out if it stays locked.
 func (cl *claim) inQueue(ctx context.Context, queue int32, run func(*changes) error) error {
-	locked, err := cl.d.unlessLocked(ctx, queue, run)
+	locked, err := cl.d.transactUnlessLocked(ctx, queue, run)
 	cl.leftOut = cl.leftOut || locked
 	return err
 }

@@ -62,7 +62,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		}
 	}
 	for _, group := range leftOf(endings, isDone) {
-		err := d.eachOf(ctx, patienceOf(ctx), group.queue, group.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
+		err := d.eachOf(ctx, true, group.queue, group.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
 			return c.complete(queue, endings[i])
 		})
 		if err != nil {
@@ -195,9 +195,11 @@ func (d *Driver) completeTogether(ctx context.Context, endings []*ending, errs [
 		if len(items) == 0 {
 			continue
 		}
-		blocked, err := aroundBlocked(items, patienceOf(ctx), func(some []int, p patience) error {
-			return together.complete(ctx, p, endings, some, isDone)
-		})
+		around := leasesAround{
+			d: d, leaseOf: func(i int) driver.Lease { return endings[i].lease }, locked: lockedLeases,
+			change: func(some []int, p patience) error { return together.complete(ctx, p, endings, some, isDone) },
+		}
+		blocked, err := around.do(ctx, items)
 		if err != nil {
 			return err
 		}
@@ -216,10 +218,13 @@ func (e *ending) isReplaced() bool {
 	return e.next != nil && e.next.isPlain() && e.next.UniqueKey == ""
 }
 
-// itemsOf returns the indexes of the endings that are not done, of one kind.
+// itemsOf returns the indexes of the endings that are not done, of one kind. Of several of one lease
+// it returns the first; the others are refused when they are tried alone.
 func itemsOf(endings []*ending, isDone []bool, isOne func(*ending) bool) (items []int) {
+	seen := make(map[driver.Lease]bool, len(endings))
 	for i, e := range endings {
-		if !isDone[i] && isOne(e) {
+		if !isDone[i] && isOne(e) && !seen[e.lease] {
+			seen[e.lease] = true
 			items = append(items, i)
 		}
 	}

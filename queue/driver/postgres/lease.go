@@ -44,9 +44,13 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 	e := &extension{d: d, ctx: ctx, leases: leases, time: leaseTime, isSettled: make([]bool, len(leases))}
 	// Most records are found by the ID in their names. A name that only looks like the name of
 	// an attempt is not.
-	for _, by := range []statement{extendLeases, extendByName} {
+	for _, by := range []struct{ extend, locked statement }{{extendLeases, lockedLeases}, {extendByName, lockedByName}} {
 		for some := range slices.Chunk(e.unsettled(), endedAtOnce) {
-			blocked, err := aroundBlocked(some, patienceOf(ctx), func(some []int, p patience) error { return e.extend(by, some, p) })
+			around := leasesAround{
+				d: d, leaseOf: func(i int) driver.Lease { return leases[i] }, locked: by.locked,
+				change: func(some []int, p patience) error { return e.extend(by.extend, some, p) },
+			}
+			blocked, err := around.do(ctx, some)
 			if err != nil {
 				return nil, fmt.Errorf("extending %d leases: %w", len(leases), err)
 			}
@@ -113,7 +117,7 @@ func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]er
 	errs, isDone := make([]error, len(handBacks)), make([]bool, len(handBacks))
 	groups := byQueue(len(handBacks), func(i int) (string, bool) { return handBacks[i].Lease.Queue, true })
 	for n, g := range groups {
-		err := d.eachOf(ctx, patienceOf(ctx), g.queue, g.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
+		err := d.eachOf(ctx, true, g.queue, g.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
 			return c.release(queue, handBacks[i])
 		})
 		if err == nil {
@@ -125,7 +129,7 @@ func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]er
 		}
 		for i := range errs {
 			if !isDone[i] {
-				errs[i] = err
+				errs[i] = fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, err)
 			}
 		}
 		break
@@ -296,7 +300,7 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 
 // recoverIn hands back jobs of one queue whose leases have ended, except those in keep.
 func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.Lease) (recovered int, kept []int64, err error) {
-	locked, err := d.unlessLocked(ctx, stale[0].queue, func(c *changes) error {
+	locked, err := d.transactUnlessLocked(ctx, stale[0].queue, func(c *changes) error {
 		recovered, kept = 0, nil
 		for _, s := range stale {
 			// The lease may have been extended, or the end of an earlier job, on which it depends, may have

@@ -37,28 +37,33 @@ func (c *changes) leave(queue int32, kind int, name string, after int64) error {
 	return nil
 }
 
-// settle handles leftovers, and reports whether there are more.
-func (d *Driver) settle(ctx context.Context) (more bool, err error) {
+// settle handles leftovers, and reports whether there are more, and which queues it left out because
+// they are locked.
+func (d *Driver) settle(ctx context.Context) (more bool, leftOut []int32, err error) {
+	leftOut = []int32{}
 	for begin := time.Now(); time.Since(begin) < settleTime; {
 		var queue int32
 		found := false
 		err = d.readPlanned(ctx, firstLeft, func(r *row) error {
 			queue, found = r.key(), true
 			return nil
-		})
+		}, leftOut)
 		locked := false
 		if err == nil && found {
-			locked, err = d.unlessLocked(ctx, queue, func(c *changes) error { return c.settle(queue) })
+			locked, err = d.transactUnlessLocked(ctx, queue, func(c *changes) error { return c.settle(queue) })
 		}
-		if err != nil {
-			return false, fmt.Errorf("finishing what an earlier transaction left: %w", err)
+		switch {
+		case err != nil:
+			return false, leftOut, fmt.Errorf("finishing what an earlier transaction left: %w", err)
+		case !found:
+			return false, leftOut, nil
+		case locked:
+			leftOut = append(leftOut, queue)
+		default:
+			d.changed(driver.Anywhere)
 		}
-		if !found || locked {
-			return false, nil
-		}
-		d.changed(driver.Anywhere)
 	}
-	return true, nil
+	return true, leftOut, nil
 }
 
 // settle handles some leftovers of a queue.

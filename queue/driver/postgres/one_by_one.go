@@ -38,9 +38,9 @@ func byQueue(n int, queueOf func(i int) (queue string, wanted bool)) (groups []*
 const changedAtOnce = 16
 
 // eachOf changes items of one queue one by one. It sets isDone and the error of each item that it
-// has changed or refused. If the patience ends, it does the same with an error for those that are
-// left. If the queue does not exist, its key is 0, and it has no records.
-func (d *Driver) eachOf(ctx context.Context, p patience, queue string, items []int, errs []error, isDone []bool,
+// has changed or refused. If waits are bounded and the queue stays locked, it does the same with an
+// error for those that are left. If the queue does not exist, its key is 0, and it has no records.
+func (d *Driver) eachOf(ctx context.Context, bounded bool, queue string, items []int, errs []error, isDone []bool,
 	change func(c *changes, queue queueKey, i int) (refusal, err error),
 ) error {
 	key, _, err := d.findQueue(ctx, d.reader(), queue)
@@ -51,7 +51,7 @@ func (d *Driver) eachOf(ctx context.Context, p patience, queue string, items []i
 	for len(items) > 0 {
 		some := items[:min(changedAtOnce, len(items))]
 		refusals := make([]error, len(some))
-		err = d.transactWithin(ctx, p, key.id, func(c *changes) error {
+		run := func(c *changes) error {
 			for n, i := range some {
 				var failure error
 				if refusals[n], failure = change(c, key, i); failure != nil {
@@ -59,8 +59,14 @@ func (d *Driver) eachOf(ctx context.Context, p patience, queue string, items []i
 				}
 			}
 			return nil
-		})
-		if codeOf(err) == codeLockNotAvailable && p != endless {
+		}
+		locked := false
+		if bounded {
+			locked, err = d.transactUnlessLocked(ctx, key.id, run)
+		} else {
+			err = d.transact(ctx, key.id, run)
+		}
+		if err == nil && locked {
 			for _, i := range items {
 				errs[i], isDone[i] = fmt.Errorf("changing jobs of queue %q: %w", queue, driver.ErrBlocked), true
 			}
@@ -80,7 +86,7 @@ func (d *Driver) eachOf(ctx context.Context, p patience, queue string, items []i
 // one changes one item.
 func (d *Driver) one(ctx context.Context, queue string, change func(c *changes, queue queueKey) (refusal, err error)) error {
 	errs := make([]error, 1)
-	err := d.eachOf(ctx, endless, queue, []int{0}, errs, make([]bool, 1), func(c *changes, queue queueKey, _ int) (refusal, err error) {
+	err := d.eachOf(ctx, false, queue, []int{0}, errs, make([]bool, 1), func(c *changes, queue queueKey, _ int) (refusal, err error) {
 		return change(c, queue)
 	})
 	if err == nil {

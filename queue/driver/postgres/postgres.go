@@ -78,8 +78,9 @@ type Driver struct {
 	lockBase map[string]int64
 
 	queueIDs, queueNames, lineIDs sync.Map
-	// locked contains when each queue was found locked; see unlessLocked.
-	locked sync.Map
+	// locked contains a lockedQueue for each queue that was found locked; see unlessLocked.
+	locked  sync.Map
+	blocked blockedLeases
 	// alone contains the line of each queue in which no other line was found.
 	alone sync.Map
 

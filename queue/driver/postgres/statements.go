@@ -46,6 +46,9 @@ const (
 	holderOfKey
 	extendLeases
 	extendByName
+	lockedLeases
+	lockedByName
+	lockHolders
 	readByName
 	readBySeq
 	saveRecord
@@ -68,6 +71,7 @@ const (
 	take
 	findExpired
 	promoteDue
+	promoteFree
 	findDue
 	scopedDue
 	countLimited
@@ -192,14 +196,28 @@ func insertNew(since string) string {
 // tallied returns the numbers of records that came to a place, and, negated, that left it.
 const tallied = `(SELECT queue, now AS place, n FROM {s}.tallies UNION ALL SELECT queue, was, -n FROM {s}.tallies WHERE was IS NOT NULL) t`
 
+// The leases of the arguments, and how a record with one of them is found by an index.
+const (
+	givenLeases = `e AS (SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[])
+		WITH ORDINALITY AS e (queue, job_id, name, owner, lease_count, ord))`
+	hasLease  = `j.queue = e.queue AND j.owner = e.owner AND j.lease_count = e.lease_count AND j.place = 6 AND `
+	byJobID   = `j.job_id = e.job_id AND NOT j.replaced AND (j.name IS NULL OR j.name = e.name)`
+	byJobName = `j.name = e.name`
+)
+
+// lockedBy returns the statement that finds the leases whose rows are locked, and locks the others
+// for a moment.
+func lockedBy(index string) string {
+	return `WITH ` + givenLeases + `, free AS MATERIALIZED (
+		SELECT e.ord FROM e JOIN {s}.jobs j ON ` + hasLease + index + ` FOR NO KEY UPDATE OF j SKIP LOCKED
+	) SELECT e.ord FROM e JOIN {s}.jobs j ON ` + hasLease + index + ` WHERE e.ord NOT IN (SELECT ord FROM free)`
+}
+
 // extendBy returns the statement that extends the leases of records found by an index.
 func extendBy(index string) string {
-	return `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), e AS (
-		SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[])
-			WITH ORDINALITY AS e (queue, job_id, name, owner, lease_count, ord)
-	), u AS (
+	return `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), ` + givenLeases + `, u AS (
 		UPDATE {s}.jobs j SET mod_time = $6, lease_time = $7, lease_until = (SELECT at FROM clock) + $7 FROM e
-		WHERE j.queue = e.queue AND ` + index + ` AND j.owner = e.owner AND j.lease_count = e.lease_count AND j.place = 6
+		WHERE ` + hasLease + index + `
 		RETURNING e.ord, j.seq
 	), l AS (
 		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $7, at, array_agg(seq) FROM u, clock GROUP BY at
@@ -238,8 +256,25 @@ func endMany(arg, column, replaced, more string) string {
 		) SELECT ord, (SELECT ` + limitsRunning + ` FROM {s}.queues q WHERE q.id = u.queue) FROM u`
 }
 
+// promote returns the statement that makes due records ready. more is a further table, and condition
+// a condition on the records.
+func promote(more, condition string) string {
+	return `WITH ` + more + `d AS (
+		SELECT seq, place, scopes IS NOT NULL AS scoped FROM {s}.jobs WHERE due <= $1` + condition + ` ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
+	), u AS (
+		UPDATE {s}.jobs j SET place = 4, due = NULL, line = abs(line) FROM d WHERE j.seq = d.seq AND NOT scoped
+		RETURNING j.line, j.seq, j.queue, d.place AS was
+	), t AS (
+		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, was, 4, count(*) FROM u GROUP BY queue, was
+	), f AS (
+		UPDATE {s}.lines l SET low = m.low FROM (SELECT line, min(seq) AS low FROM u GROUP BY line) m WHERE l.id = m.line AND l.low > m.low
+	) SELECT count(*), coalesce(bool_or(scoped), false) FROM d`
+}
+
 var statementTexts = [statements]string{
-	lockQueue:   `SELECT pg_advisory_xact_lock($1)::text`,
+	lockQueue: `SELECT pg_advisory_xact_lock($1)::text`,
+	lockHolders: `SELECT virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint = $1 AND objid::bigint = $2`,
 	lockInserts: `SELECT count(pg_advisory_xact_lock_shared(key)) FROM unnest($1::bigint[]) AS key`,
 	// The same, and the transaction finds the queues of the records by their index. Without
 	// statistics, the server would read all queues for each Put.
@@ -318,8 +353,10 @@ var statementTexts = [statements]string{
 	logEnding:    `INSERT INTO {s}.endings (forget_at, seqs) SELECT forget_at, ARRAY[seq] FROM {s}.jobs WHERE seq = $1 AND place >= 8 AND forget_at IS NOT NULL`,
 	dropKey:      `UPDATE {s}.jobs SET unique_held = false WHERE seq = $1`,
 	holderOfKey:  `SELECT job_id FROM {s}.jobs WHERE queue = $1 AND unique_key = $2 AND unique_held`,
-	extendLeases: extendBy(`j.job_id = e.job_id AND NOT j.replaced AND (j.name IS NULL OR j.name = e.name)`),
-	extendByName: extendBy(`j.name = e.name`),
+	extendLeases: extendBy(byJobID),
+	extendByName: extendBy(byJobName),
+	lockedLeases: lockedBy(byJobID),
+	lockedByName: lockedBy(byJobName),
 	readByName: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE queue = $1
 		AND ((name IS NOT NULL AND name = $2) OR (NOT replaced AND job_id = $3 AND name IS NULL)) FOR UPDATE`,
 	readBySeq: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE seq = $1 FOR UPDATE`,
@@ -406,16 +443,12 @@ var statementTexts = [statements]string{
 		CASE WHEN cardinality($1) = 1 THEN (SELECT min(above) FROM p) ELSE (SELECT above FROM p WHERE p.seq = jobs.seq) END, ` + recordColumns + ` FROM u AS jobs`,
 	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED`,
 	// Records that take no scopes when they start become ready.
-	promoteDue: `WITH d AS (
-		SELECT seq, place, scopes IS NOT NULL AS scoped FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
-	), u AS (
-		UPDATE {s}.jobs j SET place = 4, due = NULL, line = abs(line) FROM d WHERE j.seq = d.seq AND NOT scoped
-		RETURNING j.line, j.seq, j.queue, d.place AS was
-	), t AS (
-		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, was, 4, count(*) FROM u GROUP BY queue, was
-	), f AS (
-		UPDATE {s}.lines l SET low = m.low FROM (SELECT line, min(seq) AS low FROM u GROUP BY line) m WHERE l.id = m.line AND l.low > m.low
-	) SELECT count(*), coalesce(bool_or(scoped), false) FROM d`,
+	promoteDue: promote("", ""),
+	// The same without those of lines that are locked.
+	promoteFree: promote(`free AS MATERIALIZED (
+		SELECT id FROM {s}.lines WHERE id IN (SELECT abs(line) FROM (SELECT line FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2) first)
+		FOR NO KEY UPDATE SKIP LOCKED
+	), `, ` AND abs(line) IN (SELECT id FROM free)`),
 	scopedDue:     `SELECT DISTINCT queue FROM (SELECT queue, scopes FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2) d WHERE scopes IS NOT NULL ORDER BY queue`,
 	findDue:       `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE due <= $1 AND queue = $2 AND scopes IS NOT NULL ORDER BY due LIMIT $3 FOR UPDATE`,
 	countLimited:  `SELECT count(*) FROM {s}.jobs WHERE queue = $1 AND limited`,
@@ -479,7 +512,7 @@ var statementTexts = [statements]string{
 			WHERE scopes = $4 AND enqueue_scopes IS NOT DISTINCT FROM $5))`,
 
 	leave:     `INSERT INTO {s}.leftovers (queue, kind, name, after) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-	firstLeft: `SELECT queue FROM {s}.leftovers LIMIT 1`,
+	firstLeft: `SELECT queue FROM {s}.leftovers WHERE queue <> ALL($1::integer[]) LIMIT 1`,
 	nextLeft: `DELETE FROM {s}.leftovers WHERE (queue, kind, name) IN (
 		SELECT queue, kind, name FROM {s}.leftovers WHERE queue = $1 LIMIT 1) RETURNING kind, name, after`,
 	edgesLeft: `SELECT 1::bigint FROM {s}.leftovers WHERE queue = $1 AND kind > 0 AND name = $2 LIMIT 1`,

@@ -1,0 +1,356 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/pgtest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/postgres"
+)
+
+func inQueue(queue string, r *driver.Record) *driver.Record {
+	r.Group, r.Name = queue, driver.RecordName(queue, r.Name, r.RetryInfo)
+	return r
+}
+
+func beginTx(t *testing.T) pgx.Tx {
+	t.Helper()
+	tx, err := connect(t, pgtest.URL(t)).Begin(t.Context())
+	require.NoError(t, err)
+	return tx
+}
+
+// An open transaction puts a job that depends on several of the running jobs. The search for their
+// leases took longer than the core waits for a renewal, so none of the others counted as renewed.
+func TestAFanInInAnOpenTransactionKeepsNoOtherLeasesFromBeingRenewed(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit                  time.Duration
+		running, blocked, step int
+	}{
+		"5 s, 24 of 192 are blocked": {5 * time.Second, 192, 24, 8},
+		"1 s, 4 of 64 are blocked":   {time.Second, 64, 4, 16},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+			var records []*driver.Record
+			for i := range test.running {
+				records = append(records, newRecord(fmt.Sprintf("%03d", i)))
+			}
+			insert(t.Context(), t, d, records...)
+			running := claim(t, d, test.running)
+			require.Len(t, running, test.running)
+			var leases, others []driver.Lease
+			var on []string
+			for i, r := range running {
+				leases = append(leases, driver.LeaseOf(r))
+				if i%test.step == 0 && len(on) < test.blocked {
+					on = append(on, r.JobID())
+				} else {
+					others = append(others, driver.LeaseOf(r))
+				}
+			}
+			tx := beginTx(t)
+			insert(postgres.WithTx(t.Context(), tx), t, d, dependent("fan-in", on...))
+			ctx, cancel := context.WithTimeout(t.Context(), test.limit)
+			defer cancel()
+			_, err := d.Extend(ctx, leases, time.Minute)
+			var blocked *driver.BlockedLeasesError
+			require.ErrorAs(t, err, &blocked, "none of the other %d leases counts as renewed", len(others))
+			assert.Len(t, blocked.Leases, test.blocked)
+		})
+	}
+}
+
+// A claim takes jobs of a queue that has only a rate under the lock of that queue, for which it waited
+// without a bound.
+func TestAnOpenTransactionInARatedQueueKeepsNoOtherQueueWaiting(t *testing.T) {
+	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+	insert(t.Context(), t, d, inQueue("blocked", newRecord("rated")), inQueue("other", newRecord("ready")))
+	_, err := d.Control(t.Context(), "blocked", driver.ControlChange{Rate: &amboy.Rate{PerSecond: 1000, Burst: 10}})
+	require.NoError(t, err)
+	insert(postgres.WithTx(t.Context(), beginTx(t)), t, d, inQueue("blocked", scoped("in it", 0, "scope")))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // as the core's callLimit
+	defer cancel()
+	began := time.Now()
+	claimed, err := d.Claim(ctx, driver.ClaimRequest{
+		Owner: "owner", Queues: []driver.Demand{{Queue: "blocked", Limit: 10}, {Queue: "other", Limit: 10}}, Limit: 20, Now: time.Now(), LeaseTime: time.Minute,
+	})
+	took := time.Since(began)
+	assert.NoError(t, err)
+	assert.Equal(t, []string{"ready"}, idsOf(claimed.Records))
+	assert.Less(t, took, 4*time.Second)
+}
+
+// What a transaction left for later in one queue was not done while another queue was locked, whose
+// leftovers came first.
+func TestAnOpenTransactionKeepsNoLeftoversOfOtherQueuesWaiting(t *testing.T) {
+	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+	const dependents = 400 // more than the 128 edges that one transaction ends
+	for _, queue := range []string{"a", "b"} {
+		insert(t.Context(), t, d, inQueue(queue, newRecord("target")))
+		var all []*driver.Record
+		for i := range dependents {
+			all = append(all, inQueue(queue, dependent(fmt.Sprint(queue, i), "target")))
+		}
+		insert(t.Context(), t, d, all...)
+	}
+	demands := []driver.Demand{{Queue: "a", Limit: 1000}, {Queue: "b", Limit: 1000}}
+	claimBoth := func() driver.Claimed {
+		claimed, err := d.Claim(t.Context(), driver.ClaimRequest{Owner: "owner", Queues: demands, Limit: 2000, Now: time.Now(), LeaseTime: time.Minute})
+		require.NoError(t, err)
+		return claimed
+	}
+	targets := claimBoth().Records
+	require.Len(t, targets, 2)
+	for _, r := range targets {
+		end(t.Context(), t, d, r, "")
+	}
+	tx := beginTx(t)
+	insert(postgres.WithTx(t.Context(), tx), t, d, inQueue("a", scoped("in it", 0, "scope")))
+
+	inB := 0
+	for range 20 {
+		claimed := claimBoth()
+		for _, r := range claimed.Records {
+			if r.Group == "b" {
+				inB++
+			}
+		}
+		assert.False(t, claimed.Next.IsZero(), "leftovers are left, and no claim is requested")
+	}
+	assert.Equal(t, dependents, inB)
+	require.NoError(t, tx.Rollback(t.Context()))
+}
+
+// A wait for a lock that ends in vain closes the connection, because BEGIN was sent with it. Each claim
+// waited four times.
+func TestAClaimThatLeavesOutALockedQueueKeepsItsConnections(t *testing.T) {
+	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	require.NoError(t, err)
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	d := open(t, postgres.Options{Pool: pool, Schema: pgtest.Schema(t), PollOnly: true})
+	insert(t.Context(), t, d, scoped("scoped", 0, "scope"))
+	insert(postgres.WithTx(t.Context(), beginTx(t)), t, d, scoped("in it", 0, "another"))
+	before := pool.Stat().NewConnsCount()
+	for range 10 {
+		records, _ := claimAt(t, d, 10, time.Now())
+		require.Empty(t, records)
+	}
+	assert.LessOrEqual(t, pool.Stat().NewConnsCount()-before, int64(2))
+}
+
+// breaking makes the transactions after the first ones fail.
+type breaking struct {
+	roundTrips
+	armed atomic.Bool
+	left  atomic.Int64
+}
+
+func (b *breaking) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if b.armed.Load() && strings.HasPrefix(data.SQL, "BEGIN") && b.left.Add(-1) < 0 {
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		return ended
+	}
+	return ctx
+}
+
+// The core drops an end or a hand-back whose own error is not repeatable. That of a call which failed
+// after its first part was not.
+func TestAReleaseThatFailsInPartCanBeRepeated(t *testing.T) {
+	for _, doing := range []string{"complete", "release"} {
+		t.Run(doing, func(t *testing.T) {
+			b := &breaking{}
+			d := openWith(t, b)
+			insert(t.Context(), t, d, inQueue("a", scoped("job", 0, "s")), inQueue("b", scoped("job", 0, "s")))
+			claimed, err := d.Claim(t.Context(), driver.ClaimRequest{
+				Owner: "owner", Queues: []driver.Demand{{Queue: "a", Limit: 1}, {Queue: "b", Limit: 1}}, Limit: 2, Now: time.Now(), LeaseTime: time.Minute,
+			})
+			require.NoError(t, err)
+			require.Len(t, claimed.Records, 2)
+			b.left.Store(1)
+			b.armed.Store(true)
+			var errs []error
+			if doing == "release" {
+				errs, err = d.Release(t.Context(), []driver.HandBack{{Lease: driver.LeaseOf(claimed.Records[0])}, {Lease: driver.LeaseOf(claimed.Records[1])}})
+			} else {
+				var all []driver.Completion
+				for _, r := range claimed.Records {
+					lease := driver.LeaseOf(r)
+					r.Status.Completed, r.Status.InProgress = true, false
+					all = append(all, driver.Completion{Lease: lease, Record: r})
+				}
+				errs, err = d.Complete(t.Context(), all)
+			}
+			b.armed.Store(false)
+			require.NoError(t, err)
+			require.NoError(t, errs[0])
+			require.Error(t, errs[1])
+			assert.True(t, driver.IsRepeatable(errs[1]), "the core drops it: %v", errs[1])
+		})
+	}
+}
+
+// Two clients acknowledged a job with one token at a time, and all ends of the call were refused.
+func TestTheSameEndTwiceFailsNoOthers(t *testing.T) {
+	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+	insert(t.Context(), t, d, attemptOf("twice", 0), attemptOf("once", 0))
+	var all []driver.Completion
+	for _, r := range claim(t, d, 2) {
+		id := r.RetryInfo.BaseJobID
+		lease := driver.LeaseOf(r)
+		r.Status.Completed, r.Status.InProgress = true, false
+		all = append(all, driver.Completion{Lease: lease, Record: r, Next: attemptOf(id, 1)})
+		if id == "twice" {
+			all = append(all, driver.Completion{Lease: lease, Record: r, Next: attemptOf(id, 1)})
+		}
+	}
+	errs, err := d.Complete(t.Context(), all)
+	require.NoError(t, err)
+	failed := 0
+	for _, err := range errs {
+		if err != nil {
+			failed++
+		}
+	}
+	assert.LessOrEqual(t, failed, 1)
+}
+
+// While a queue is locked, each claim waited for it four times, with the leases of the other queues
+// already taken.
+func TestClaimsOfOtherQueuesStayFastWhileAQueueIsLocked(t *testing.T) {
+	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+	insert(t.Context(), t, d, inQueue("blocked", scoped("scoped", 0, "scope")))
+	for i := range 10 {
+		insert(t.Context(), t, d, inQueue("other", newRecord(fmt.Sprint(i))))
+	}
+	insert(postgres.WithTx(t.Context(), beginTx(t)), t, d, inQueue("blocked", scoped("in it", 0, "another")))
+	fastest := time.Hour
+	for range 5 {
+		began := time.Now()
+		claimed, err := d.Claim(patience(t), driver.ClaimRequest{
+			Owner: "owner", Queues: []driver.Demand{{Queue: "blocked", Limit: 1}, {Queue: "other", Limit: 1}}, Limit: 2, Now: time.Now(), LeaseTime: time.Minute,
+		})
+		took := time.Since(began)
+		fastest = min(fastest, took)
+		require.NoError(t, err)
+		assert.Len(t, claimed.Records, 1)
+	}
+	assert.Less(t, fastest, 100*time.Millisecond)
+}
+
+// Due records become ready in a statement that waited without a bound for the row of their line, which
+// a caller's open transaction that ended a job may have changed.
+func TestAnOpenTransactionThatEndsAJobKeepsNoDueJobsOfOtherQueuesWaiting(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	d, conn := open(t, opts), connect(t, opts.URL)
+	insert(t.Context(), t, d, newRecord("target"))
+	target := claim(t, d, 1)[0]
+	due := newRecord("due")
+	due.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+	otherDue := inQueue("other", newRecord("other due"))
+	otherDue.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+	insert(t.Context(), t, d, dependent("dependent", "target"), due, otherDue)
+	var all []*driver.Record
+	for i := range 900 {
+		all = append(all, newRecord(fmt.Sprint(i)))
+	}
+	insert(t.Context(), t, d, all...)
+	require.Eventually(t, func() bool { // the floor of the line is above the records before
+		claim(t, d, 100)
+		var low, seq int64
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT max(low) FROM "+opts.Schema+".lines").Scan(&low))
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT seq FROM "+opts.Schema+".jobs WHERE job_id = 'due'").Scan(&seq))
+		return low > seq
+	}, 10*time.Second, 50*time.Millisecond)
+
+	tx := beginTx(t)
+	end(postgres.WithTx(t.Context(), tx), t, d, target, "")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	began := time.Now()
+	claimed, err := d.Claim(ctx, driver.ClaimRequest{
+		Owner: "owner", Queues: []driver.Demand{{Queue: "other", Limit: 10}}, Limit: 10, Now: time.Now().Add(2 * time.Hour), LeaseTime: time.Minute,
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"other due"}, idsOf(claimed.Records))
+	assert.Less(t, time.Since(began), 4*time.Second)
+}
+
+// After one wait in vain, claims waited 50 ms for the lock of the queue, and each failure renewed that.
+// Puts of scoped jobs wait without a bound, and locks are given in the order of the requests, so claims
+// got nothing while several processes put such jobs, long after the transaction had ended.
+func TestClaimsGetTheLockOfABusyQueueAfterATransactionHeldIt(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	d := open(t, opts)
+	insert(t.Context(), t, d, scoped("first", 0, "first"))
+	ctx, stop := context.WithCancel(t.Context())
+	var producers sync.WaitGroup
+	defer producers.Wait()
+	defer stop()
+	for p := range 4 {
+		producer := open(t, opts) // another process
+		producers.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				var all []*driver.Record
+				for n := range 32 {
+					id := fmt.Sprint(p, ".", i, ".", n)
+					all = append(all, scoped(id, 0, id))
+				}
+				_, _ = producer.Insert(ctx, all) // until ctx ends
+			}
+		})
+	}
+	claimOnce := func() int {
+		claimed, err := d.Claim(patience(t), driver.ClaimRequest{
+			Owner: "owner", Queues: []driver.Demand{{Limit: 10}}, Limit: 10, Now: time.Now(), LeaseTime: time.Minute,
+		})
+		require.NoError(t, err)
+		return len(claimed.Records)
+	}
+	tx := beginTx(t)
+	insert(postgres.WithTx(t.Context(), tx), t, d, scoped("in it", 0, "in it"))
+	claimOnce()
+	require.NoError(t, tx.Rollback(t.Context()))
+	for got, end := 0, time.Now().Add(time.Minute); got < 20; got += claimOnce() {
+		require.True(t, time.Now().Before(end), "claims got %d jobs", got)
+	}
+}
+
+// Stale jobs of a locked queue were tried 16 at a time, with a wait for each, before those of other queues.
+func TestManyStaleJobsOfALockedQueueKeepNoOtherQueueWaiting(t *testing.T) {
+	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+	const stale = 3500
+	var all []*driver.Record
+	for i := range stale {
+		all = append(all, inQueue("a", newRecord(fmt.Sprint(i))))
+	}
+	insert(t.Context(), t, d, all...)
+	insert(t.Context(), t, d, inQueue("b", newRecord("stale")))
+	claimed, err := d.Claim(t.Context(), driver.ClaimRequest{
+		Owner: "owner", Queues: []driver.Demand{{Queue: "a", Limit: stale}, {Queue: "b", Limit: 1}}, Limit: stale + 1, Now: time.Now(), LeaseTime: time.Nanosecond,
+	})
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, stale+1)
+	insert(postgres.WithTx(t.Context(), beginTx(t)), t, d, inQueue("a", scoped("in it", 0, "scope")))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // dutyLimit
+	defer cancel()
+	recovered, err := d.RecoverStale(ctx)
+	assert.NoError(t, err)
+	assert.Equal(t, 1, recovered)
+}
