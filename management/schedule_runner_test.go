@@ -148,7 +148,7 @@ func runMortal(ctx context.Context, t *testing.T, store driver.Driver, random *r
 		return time.Now().Add(ahead)
 	})
 	require.NoError(t, r.Start(ctx))
-	defer r.Close(context.Background())
+	defer r.Close(context.WithoutCancel(ctx))
 	for {
 		select {
 		case <-m.dead:

@@ -89,7 +89,7 @@ func TestAnOpenTransactionInARatedQueueKeepsNoOtherQueueWaiting(t *testing.T) {
 		Owner: "owner", Queues: []driver.Demand{{Queue: "blocked", Limit: 10}, {Queue: "other", Limit: 10}}, Limit: 20, Now: time.Now(), LeaseTime: time.Minute,
 	})
 	took := time.Since(began)
-	assert.NoError(t, err)
+	require.NoError(t, err)
 	assert.Equal(t, []string{"ready"}, idsOf(claimed.Records))
 	assert.Less(t, took, 4*time.Second)
 }
@@ -351,6 +351,6 @@ func TestManyStaleJobsOfALockedQueueKeepNoOtherQueueWaiting(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // dutyLimit
 	defer cancel()
 	recovered, err := d.RecoverStale(ctx)
-	assert.NoError(t, err)
+	require.NoError(t, err)
 	assert.Equal(t, 1, recovered)
 }

@@ -11,21 +11,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
 const holderVariable = "SQLITE_DRIVER_TEST_HOLDER_PATH"
 
 // hold claims a job for the process of a driver.
-func hold(t *testing.T, d *sqlite.Driver, owner string) *driver.Record {
+func hold(t *testing.T, d *sqlite.Driver, owner string) {
 	t.Helper()
 	req := request(1)
 	req.Owner, req.HeldByProcess = owner, true
 	claimed, err := d.Claim(t.Context(), req)
 	require.NoError(t, err)
 	require.Len(t, claimed.Records, 1)
-	return claimed.Records[0]
 }
 
 // TestHolderProcess is a child process that claims a job and then does nothing until it is killed.

@@ -173,7 +173,7 @@ func (d *Driver) Close(ctx context.Context) error {
 	if d == nil {
 		return nil // a driver.Driver holds it after a failed Open
 	}
-	d.closing.Do(func() {
+	d.closing.Do(func() { //nolint:contextcheck // Closing goes on after ctx has ended.
 		close(d.closed)
 		go d.free()
 	})
