@@ -30,7 +30,7 @@ type holders struct {
 
 	mu   sync.Mutex
 	rows map[string]*holder
-	// failed is true if this driver can't lock slots or tell whether they are locked.
+	// failed is true if this driver can lock no slots, or does not see the locks of others.
 	failed bool
 }
 
@@ -94,7 +94,7 @@ func (h *holders) fail(ctx context.Context, err error) {
 		return
 	}
 	logging.Warning(ctx, message.Fields{
-		"message": "can't tell whether other processes live; jobs of one that dies are recovered when their leases end",
+		"message": "it is unknown which other processes live; jobs of one that dies are recovered when their leases end",
 		"path":    h.path,
 		"error":   err.Error(),
 	})
