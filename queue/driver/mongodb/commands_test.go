@@ -1,7 +1,6 @@
 package mongodb_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -34,20 +33,23 @@ func counted(t *testing.T, s *store) (*mongodb.Driver, *commands) {
 	t.Helper()
 	c := &commands{count: map[string]int{}}
 	opts := *s.options
-	opts.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if bytes.Contains(e.Command, []byte("duty/sweep")) || e.CommandName == "aggregate" && bytes.Contains(e.Command, []byte("settle")) {
+	opts.SetMonitor(&event.CommandMonitor{Started: func(ctx context.Context, e *event.CommandStartedEvent) {
+		if ctx.Value(background{}) != nil {
 			return
 		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.count[e.CommandName]++
 	}})
 	client, err := mongo.Connect(t.Context(), &opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
-	d := s.open(func(o *mongodb.Options) { o.Client = client })
+	d := s.openIn(context.WithValue(t.Context(), background{}, true), func(o *mongodb.Options) { o.Client = client })
 	return d, c
 }
+
+// background is the key of a value in the contexts of what a driver does by itself, such as sweeps.
+type background struct{}
 
 // during returns the commands that are sent during a call, except those of change
 // streams.

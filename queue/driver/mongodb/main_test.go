@@ -102,11 +102,17 @@ func (s *store) connect() *mongo.Client {
 // set other options.
 func (s *store) open(change ...func(*mongodb.Options)) *mongodb.Driver {
 	s.Helper()
+	return s.openIn(s.Context(), change...)
+}
+
+// openIn is open with a context whose values those of the driver's own calls have.
+func (s *store) openIn(ctx context.Context, change ...func(*mongodb.Options)) *mongodb.Driver {
+	s.Helper()
 	opts := mongodb.Options{Client: s.client, DB: s.db, Collection: "work", Grouped: true}
 	for _, c := range change {
 		c(&opts)
 	}
-	d, err := mongodb.Open(s.Context(), opts)
+	d, err := mongodb.Open(ctx, opts)
 	require.NoError(s, err)
 	s.Cleanup(func() { assert.NoError(s, d.Close(context.Background())) })
 	return d
