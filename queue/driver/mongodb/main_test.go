@@ -114,7 +114,7 @@ func (s *store) openIn(ctx context.Context, change ...func(*mongodb.Options)) *m
 	}
 	d, err := mongodb.Open(ctx, opts)
 	require.NoError(s, err)
-	s.Cleanup(func() { assert.NoError(s, d.Close(context.Background())) })
+	s.Cleanup(func() { assert.NoError(s, d.Close(context.WithoutCancel(ctx))) })
 	return d
 }
 
