@@ -40,7 +40,7 @@ func TestAFanInInAnOpenTransactionKeepsNoOtherLeasesFromBeingRenewed(t *testing.
 		running, blocked, step int
 	}{
 		"5 s, 24 of 192 are blocked": {5 * time.Second, 192, 24, 8},
-		"1 s, 4 of 64 are blocked":   {time.Second, 64, 4, 16},
+		"2 s, 4 of 64 are blocked":   {2 * time.Second, 64, 4, 16},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})

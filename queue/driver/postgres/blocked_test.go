@@ -48,7 +48,7 @@ func TestAnOpenTransactionKeepsNoOtherLeasesFromBeingRenewed(t *testing.T) {
 	for i, r := range running {
 		leases[i] = driver.LeaseOf(r)
 	}
-	hasty, cancel := context.WithTimeout(t.Context(), time.Second) // as for leases of four seconds
+	hasty, cancel := context.WithTimeout(t.Context(), 2*time.Second) // as for leases of eight seconds
 	defer cancel()
 	for _, ctx := range []context.Context{hasty, patience(t)} {
 		lost, err := d.Extend(ctx, leases, time.Minute)
