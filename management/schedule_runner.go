@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/loop"
 	"github.com/mongodb/amboy/internal/publictext"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
@@ -31,10 +32,7 @@ type ScheduleRunner struct {
 	inspector *inspector
 	now       func() time.Time
 
-	mu      sync.Mutex
-	started bool
-	stop    context.CancelFunc
-	done    chan struct{} // closed when the goroutine has ended
+	loop loop.Loop
 }
 
 // NewScheduleRunner makes a runner for the schedules of an inspector that NewInspector or
@@ -73,36 +71,16 @@ const (
 // wraps amboy.ErrAlreadyStarted. If a job can't be put, it tries again, after waits that grow from a
 // second to a minute; the schedule shows the error.
 func (r *ScheduleRunner) Start(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.started {
+	if !r.loop.Start(ctx, r.run) {
 		return fmt.Errorf("starting the runner of schedules: %w", amboy.ErrAlreadyStarted)
 	}
-	ctx, r.stop = context.WithCancel(ctx)
-	r.started, r.done = true, make(chan struct{})
-	go func() {
-		defer close(r.done)
-		r.run(ctx)
-	}()
 	return nil
 }
 
 // Close stops what Start began, and waits until jobs that are being put have been put, or until ctx
 // ends. Call it before closing the queue or the group. It does nothing if the runner was not started
 // or is already closed.
-func (r *ScheduleRunner) Close(ctx context.Context) {
-	r.mu.Lock()
-	stop, done := r.stop, r.done
-	r.mu.Unlock()
-	if done == nil {
-		return
-	}
-	stop()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
+func (r *ScheduleRunner) Close(ctx context.Context) { r.loop.Close(ctx) }
 
 func (r *ScheduleRunner) run(ctx context.Context) {
 	failing := false

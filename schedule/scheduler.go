@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/loop"
 )
 
 // JobFunc makes the job of a tick. The tick is in the zone of the schedule. JobFunc is
@@ -68,7 +69,7 @@ type Scheduler struct {
 	opts   Options
 
 	changed chan struct{} // has a value if a schedule was added or removed
-	runner  runner
+	loop    loop.Loop
 
 	mu      sync.Mutex
 	entries map[string]*entry

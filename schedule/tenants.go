@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/loop"
 )
 
 // TenantJobFunc is like JobFunc, and also gets the name of the queue.
@@ -29,7 +30,7 @@ type Tenants struct {
 	opts  Options
 
 	changed chan struct{} // has a value when a schedule was added or removed
-	runner  runner
+	loop    loop.Loop
 
 	mu         sync.Mutex
 	schedules  map[string]*tenantSchedule
@@ -129,7 +130,7 @@ func (t *Tenants) List() map[string][]Info {
 
 // Start is like Scheduler.Start, for all queues. It stops when the group is closed.
 func (t *Tenants) Start(ctx context.Context) error {
-	if !t.runner.start(ctx, t.run) {
+	if !t.loop.Start(ctx, t.run) {
 		return fmt.Errorf("starting the scheduler of a group: %w", amboy.ErrAlreadyStarted)
 	}
 	return nil
@@ -138,7 +139,7 @@ func (t *Tenants) Start(ctx context.Context) error {
 // Close stops what Start began, and waits until jobs that are being put have been put, or until
 // ctx ends. Call it before closing the group. It does nothing if the scheduler was not started
 // or is already closed.
-func (t *Tenants) Close(ctx context.Context) { t.runner.close(ctx) }
+func (t *Tenants) Close(ctx context.Context) { t.loop.Close(ctx) }
 
 func (t *Tenants) run(ctx context.Context) {
 	for ctx.Err() == nil {

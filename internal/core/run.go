@@ -43,7 +43,7 @@ type Run struct {
 	blocked   bool  // the last try to write its end was blocked by someone else's transaction
 	probed    bool  // its end failed alone while the store was in doubt
 	pause     time.Duration
-	due       time.Duration // of the next try, if alone
+	due       time.Duration // of the next try, if alone or blocked
 }
 
 // End is how a run ends: with a record that replaces the stored one, or with a hand-back.

@@ -35,12 +35,10 @@ func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
 		return false, false, err
 	}
 	if t.isLeft {
-		var locked []int32
-		more, locked, err = cl.d.settle(ctx)
+		more, cl.leftOut, err = cl.d.settle(ctx)
 		if err != nil {
 			return false, false, err
 		}
-		cl.leftOut = cl.leftOut || len(locked) > 0
 	}
 	if t.isDue {
 		moreDue, err := cl.admitDue(ctx)

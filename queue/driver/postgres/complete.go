@@ -218,13 +218,10 @@ func (e *ending) isReplaced() bool {
 	return e.next != nil && e.next.isPlain() && e.next.UniqueKey == ""
 }
 
-// itemsOf returns the indexes of the endings that are not done, of one kind. Of several of one lease
-// it returns the first; the others are refused when they are tried alone.
+// itemsOf returns the indexes of the endings that are not done, of one kind.
 func itemsOf(endings []*ending, isDone []bool, isOne func(*ending) bool) (items []int) {
-	seen := make(map[driver.Lease]bool, len(endings))
 	for i, e := range endings {
-		if !isDone[i] && isOne(e) && !seen[e.lease] {
-			seen[e.lease] = true
+		if !isDone[i] && isOne(e) {
 			items = append(items, i)
 		}
 	}
@@ -311,8 +308,15 @@ func (c *endArgs) args() []any {
 	}
 }
 
-// completeReplaced ends attempts that the next ones replace.
+// completeReplaced ends attempts that the next ones replace. Of several ends of one lease it tries the
+// first: the next attempt can be inserted once. The others are refused when they are tried one by one.
 func (d *Driver) completeReplaced(ctx context.Context, p patience, endings []*ending, items []int, isDone []bool) error {
+	seen := make(map[driver.Lease]bool, len(items))
+	items = slices.DeleteFunc(slices.Clone(items), func(i int) bool {
+		again := seen[endings[i].lease]
+		seen[endings[i].lease] = true
+		return again
+	})
 	c, err := d.endArgs(ctx, endings, items)
 	if err != nil || len(c.index) == 0 {
 		return err

@@ -37,17 +37,17 @@ func (c *changes) leave(queue int32, kind int, name string, after int64) error {
 	return nil
 }
 
-// settle handles leftovers, and reports whether there are more, and which queues it left out because
-// they are locked.
-func (d *Driver) settle(ctx context.Context) (more bool, leftOut []int32, err error) {
-	leftOut = []int32{}
+// settle handles leftovers, and reports whether there are more, and whether it left out a queue
+// because that is locked.
+func (d *Driver) settle(ctx context.Context) (more, leftOut bool, err error) {
+	lockedQueues := []int32{}
 	for begin := time.Now(); time.Since(begin) < settleTime; {
 		var queue int32
 		found := false
 		err = d.readPlanned(ctx, firstLeft, func(r *row) error {
 			queue, found = r.key(), true
 			return nil
-		}, leftOut)
+		}, lockedQueues)
 		locked := false
 		if err == nil && found {
 			locked, err = d.transactUnlessLocked(ctx, queue, func(c *changes) error { return c.settle(queue) })
@@ -58,7 +58,7 @@ func (d *Driver) settle(ctx context.Context) (more bool, leftOut []int32, err er
 		case !found:
 			return false, leftOut, nil
 		case locked:
-			leftOut = append(leftOut, queue)
+			leftOut, lockedQueues = true, append(lockedQueues, queue)
 		default:
 			d.changed(driver.Anywhere)
 		}

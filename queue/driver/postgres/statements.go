@@ -256,9 +256,9 @@ func endMany(arg, column, replaced, more string) string {
 		) SELECT ord, (SELECT ` + limitsRunning + ` FROM {s}.queues q WHERE q.id = u.queue) FROM u`
 }
 
-// promote returns the statement that makes due records ready. more is a further table, and condition
+// promoteWhere returns the statement that makes due records ready. more is a further table, and condition
 // a condition on the records.
-func promote(more, condition string) string {
+func promoteWhere(more, condition string) string {
 	return `WITH ` + more + `d AS (
 		SELECT seq, place, scopes IS NOT NULL AS scoped FROM {s}.jobs WHERE due <= $1` + condition + ` ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
 	), u AS (
@@ -443,9 +443,9 @@ var statementTexts = [statements]string{
 		CASE WHEN cardinality($1) = 1 THEN (SELECT min(above) FROM p) ELSE (SELECT above FROM p WHERE p.seq = jobs.seq) END, ` + recordColumns + ` FROM u AS jobs`,
 	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED`,
 	// Records that take no scopes when they start become ready.
-	promoteDue: promote("", ""),
+	promoteDue: promoteWhere("", ""),
 	// The same without those of lines that are locked.
-	promoteFree: promote(`free AS MATERIALIZED (
+	promoteFree: promoteWhere(`free AS MATERIALIZED (
 		SELECT id FROM {s}.lines WHERE id IN (SELECT abs(line) FROM (SELECT line FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2) first)
 		FOR NO KEY UPDATE SKIP LOCKED
 	), `, ` AND abs(line) IN (SELECT id FROM free)`),

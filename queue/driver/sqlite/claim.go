@@ -79,10 +79,9 @@ func (d *Driver) claim(ctx context.Context, req claimRequest) ([]claimed, later,
 	err := d.writer.write(ctx, &change{
 		size: req.Limit,
 		run: func(c *changes) (err error) {
-			if holder != nil {
-				if _, err = c.exec(addHolder, holder.owner, holder.slot, holder.file); err != nil {
-					return err
-				}
+			err = c.addHolder(holder)
+			if err != nil {
+				return err
 			}
 			given, next, err = c.claim(req)
 			return err
@@ -92,9 +91,7 @@ func (d *Driver) claim(ctx context.Context, req claimRequest) ([]claimed, later,
 	if err != nil {
 		return nil, later{}, err
 	}
-	if holder != nil {
-		d.holders.wrote(holder)
-	}
+	d.holders.wrote(holder)
 	if req.Limit > 0 && len(given) >= req.Limit {
 		d.mayHaveMore.Store(true)
 	}

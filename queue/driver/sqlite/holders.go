@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,8 +101,11 @@ func (h *holders) fail(ctx context.Context, err error) {
 	})
 }
 
-// wrote notes that a row was written.
+// wrote notes that a row was written, if there is one.
 func (h *holders) wrote(row *holder) {
+	if row == nil {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	row.written = true
@@ -152,8 +156,9 @@ func (h *holders) close() error {
 	return h.file.Close()
 }
 
-// deadHolders returns the rows of owners that are dead, and rows that say nothing any more.
-func (d *Driver) deadHolders(ctx context.Context) (dead, void []holder, err error) {
+// leasesOfDead returns the leases of dead owners, and the rows that are of no use when these are
+// handed back: those of the dead owners, and those that prove nothing.
+func (d *Driver) leasesOfDead(ctx context.Context) (over []lease, outdated []holder, err error) {
 	var rows []holder
 	err = d.reads.query(ctx, readHolders, func(r *row) error {
 		rows = append(rows, holder{owner: r.text(), slot: r.integer(), file: r.text()})
@@ -162,19 +167,19 @@ func (d *Driver) deadHolders(ctx context.Context) (dead, void []holder, err erro
 	if err != nil {
 		return nil, nil, err
 	}
-	dead, void = d.holders.sort(ctx, rows)
-	return dead, void, nil
-}
-
-// leasesOf returns the leases of a dead owner.
-func (d *Driver) leasesOf(ctx context.Context, dead *holder) (over []lease, err error) {
-	err = d.reads.query(ctx, readLeasesOf, func(r *row) error {
-		l := readLease(r)
-		l.dead = dead
-		over = append(over, l)
-		return nil
-	}, dead.owner)
-	return over, err
+	dead, void := d.holders.sort(ctx, rows)
+	for i := range dead {
+		err = d.reads.query(ctx, readLeasesOf, func(r *row) error {
+			l := readLease(r)
+			l.dead = &dead[i]
+			over = append(over, l)
+			return nil
+		}, dead[i].owner)
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return over, slices.Concat(dead, void), nil
 }
 
 // forgetHolders removes rows.
@@ -207,6 +212,15 @@ func (d *Driver) retire() {
 			"error":   err.Error(),
 		})
 	}
+}
+
+// addHolder writes a row, if there is one.
+func (c *changes) addHolder(h *holder) error {
+	if h == nil {
+		return nil
+	}
+	_, err := c.exec(addHolder, h.owner, h.slot, h.file)
+	return err
 }
 
 // hasHolder reports whether a row is still there. If its owner has begun a new life, it is not.

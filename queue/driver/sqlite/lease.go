@@ -201,23 +201,18 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (recove
 	if err != nil {
 		return 0, fmt.Errorf("reading stale leases: %w", err)
 	}
-	dead, void, err := d.deadHolders(ctx)
-	for i := 0; err == nil && i < len(dead); i++ {
-		var left []lease
-		left, err = d.leasesOf(ctx, &dead[i])
-		over = append(over, left...)
-	}
+	ofDead, outdated, err := d.leasesOfDead(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("reading the leases of dead processes: %w", err)
 	}
+	over = append(over, ofDead...)
 	for {
 		late, err := d.waitsLate(ctx)
-		if err == nil && len(over) == 0 && !late {
-			err = d.forgetHolders(ctx, slices.Concat(dead, void))
-			return recovered, d.partly(recovered, err)
-		}
 		if err != nil {
 			return recovered, d.partly(recovered, err)
+		}
+		if len(over) == 0 && !late {
+			return recovered, d.partly(recovered, d.forgetHolders(ctx, outdated))
 		}
 		next := over[:min(len(over), recoveredAtOnce)]
 		over = over[len(next):]
