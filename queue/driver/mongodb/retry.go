@@ -350,7 +350,10 @@ func (r *retrying) handOver(ctx context.Context, old, next *document) error {
 			}
 		}
 		done, err := r.tryHandOver(ctx, old, next)
-		if err != nil || done {
+		switch {
+		case errors.Is(err, errBlocked):
+			return unknown(err) // the sweep completes it
+		case err != nil || done:
 			return err
 		}
 	}

@@ -242,6 +242,16 @@ func TestARetryBehindAnOpenTransactionIsLeftToTheSweep(t *testing.T) {
 	})
 }
 
+// The next attempt is stored by then, so a sweep completes the retry, and another call then says that
+// the lease was lost.
+func TestARetryWhoseSwapTookTooLongSaidThatNothingWasChanged(t *testing.T) {
+	server := mongotest.Open(t, mongotest.ReplicaSet())
+	d := openOn(t, server)
+	failed, next := awaitingRetry(t, d)
+	server.Fail(mongotest.Failure{Commands: []string{"update"}, ErrorCode: 50, Times: 1}) // MaxTimeMSExpired
+	require.ErrorIs(t, d.Retry(t.Context(), failed, next), driver.ErrOutcomeUnknown)
+}
+
 // A sweep queries what is left, and then a retry begins, before the sweep has the answer.
 func TestASweepForgotTheRetryThatBeganDuringItsQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
