@@ -10,6 +10,7 @@ require (
 	github.com/mongodb/grip v0.0.0-20260728153343-09a3a7fc4c49
 	github.com/panjf2000/ants/v2 v2.12.1
 	github.com/stretchr/testify v1.12.1
+	go.mongodb.org/mongo-driver v1.17.10
 	go.uber.org/goleak v1.3.0
 	maragu.dev/goqite v0.4.0
 	modernc.org/sqlite v1.60.0
@@ -74,7 +75,6 @@ require (
 	github.com/xdg-go/stringprep v1.0.4 // indirect
 	github.com/youmark/pkcs8 v0.0.0-20240726163527-a2c0da244d78 // indirect
 	github.com/yusufpapurcu/wmi v1.2.3 // indirect
-	go.mongodb.org/mongo-driver v1.17.10 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.42.0 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect

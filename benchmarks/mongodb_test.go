@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
@@ -27,27 +29,95 @@ func newMongoDBQueue(tb testing.TB, uri, database string, workers int) amboy.Ret
 }
 
 // BenchmarkMongoDBDrain measures how many no-op jobs a queue in a MongoDB accepts, 1,000 at a
-// time, and runs per second, from the first Put to the last Run, with 64 workers.
+// time, and runs per second, from the first Put to the last Run, and what they cost the server.
 func BenchmarkMongoDBDrain(b *testing.B) {
 	const jobs, batch = 10_000, 1000
+	for _, workers := range []int{8, 64} {
+		b.Run(fmt.Sprint("workers=", workers), func(b *testing.B) {
+			benchmarkMongoDB(b, jobs, workers, func(q amboy.Queue) {
+				running := newCountdown(jobs)
+				run := func(*storedTask) { running.run() }
+				runStored.Store(&run)
+				for range jobs / batch {
+					require.NoError(b, q.PutMany(b.Context(), newStoredTasks(batch)))
+				}
+				<-running.done
+			})
+		})
+	}
+}
+
+// BenchmarkMongoDBPut measures how many jobs one goroutine puts per second, one at a time, in a
+// queue in a MongoDB, and what they cost the server.
+func BenchmarkMongoDBPut(b *testing.B) {
+	const jobs = 1000
+	run := func(*storedTask) {}
+	runStored.Store(&run)
+	benchmarkMongoDB(b, jobs, 1, func(q amboy.Queue) {
+		for range jobs {
+			put(b, q, newStoredTask())
+		}
+	})
+}
+
+// BenchmarkMongoDBRetry measures how many jobs that fail once and are retried pass through a queue
+// in a MongoDB per second, and what they cost the server.
+func BenchmarkMongoDBRetry(b *testing.B) {
+	const jobs = 2000
+	for _, workers := range []int{8, 64} {
+		b.Run(fmt.Sprint("workers=", workers), func(b *testing.B) {
+			benchmarkMongoDB(b, jobs, workers, func(q amboy.Queue) {
+				succeeding.Add(jobs)
+				made := make([]amboy.Job, jobs)
+				for i := range made {
+					made[i] = newFailOnce()
+					made[i].SetID(strconv.Itoa(i))
+				}
+				require.NoError(b, q.PutMany(b.Context(), made))
+				succeeding.Wait()
+			})
+		})
+	}
+}
+
+// benchmarkMongoDB measures the jobs per second of a queue in an empty database, and the processor
+// time of a real server for each of them.
+func benchmarkMongoDB(b *testing.B, jobs, workers int, use func(amboy.Queue)) {
 	var took samples
+	var cost time.Duration
 	for b.Loop() {
 		d := mongotest.Open(b)
-		running := newCountdown(jobs)
-		run := func(*storedTask) { running.run() }
-		runStored.Store(&run)
-		q := start(b, newMongoDBQueue(b, d.URI(), d.Database(), 64))
+		q := start(b, newMongoDBQueue(b, d.URI(), d.Database(), workers))
 		runtime.GC()
+		before := serverTime(b, d)
 		begin := time.Now()
-		for range jobs / batch {
-			require.NoError(b, q.PutMany(b.Context(), newStoredTasks(batch)))
-		}
-		<-running.done
+		use(q)
 		took = append(took, time.Since(begin))
-		q.Close(b.Context())
+		q.Close(b.Context()) // which writes the last ends
+		cost += serverTime(b, d) - before
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(took.rate(jobs), "jobs/s")
+	if cost > 0 {
+		b.ReportMetric(cost.Seconds()*1000/float64(jobs*b.N), "server-ms/job")
+	}
+}
+
+// serverTime returns the processor time that a real server on Linux has used, and 0 for others.
+func serverTime(b *testing.B, d *mongotest.Deployment) time.Duration {
+	b.Helper()
+	if !d.IsReal() {
+		return 0
+	}
+	var status struct {
+		Extra struct {
+			User   int64 `bson:"user_time_us"`
+			System int64 `bson:"system_time_us"`
+		} `bson:"extra_info"`
+	}
+	err := d.Client().Database("admin").RunCommand(b.Context(), bson.M{"serverStatus": 1}).Decode(&status)
+	require.NoError(b, err)
+	return time.Duration(status.Extra.User+status.Extra.System) * time.Microsecond
 }
 
 // BenchmarkMongoDBIdleLatency measures the time from Put to the start of Run in an idle queue
