@@ -25,9 +25,12 @@ const (
 	gatherRetries = 5 * time.Millisecond
 	// maxRetries is the maximum number of calls that are made together.
 	maxRetries = 500
+	// fewRetries is the number of calls up to which each is made alone after their transaction has
+	// failed.
+	fewRetries = 4
 	// retriesLimit bounds calls that are made together. They also end when all callers have
 	// left.
-	retriesLimit = 10 * time.Second
+	retriesLimit = 30 * time.Second
 )
 
 // retryCall is a call of Retry.
@@ -229,20 +232,41 @@ func (d *Driver) retryInOneTransaction(ctx context.Context, calls []*retryCall) 
 	if len(together) == 0 {
 		return alone, nil
 	}
+	failed, err := r.swapTogether(ctx, together)
+	if err != nil {
+		return nil, err
+	}
+	return append(alone, failed...), nil
+}
+
+// swapTogether lets the next attempts of calls take over in one transaction. If that fails, each half
+// of the calls gets a transaction of its own, so that the others are not made alone because of one
+// that conflicts, or because a busy server takes too long. It returns the calls that must be made
+// alone.
+func (r *retrying) swapTogether(ctx context.Context, calls []*retryCall) (alone []*retryCall, err error) {
 	s := newSwap(r)
-	for _, c := range together {
+	for _, c := range calls {
 		s.add(c.ended, c.old, c.waiting)
 	}
 	outcome, err := s.run(ctx)
-	if outcome != swapped {
-		if ctx.Err() != nil {
-			return nil, unknown(errors.Join(ctx.Err(), err)) // the sweep completes them
+	switch {
+	case outcome == swapped:
+		r.follow(ctx, s.changes())
+		for _, c := range calls {
+			c.end(nil)
 		}
-		return append(alone, together...), nil
+		return nil, nil
+	case ctx.Err() != nil:
+		return nil, unknown(errors.Join(ctx.Err(), err)) // the sweep completes them
+	case outcome == swapUnknown || len(calls) <= fewRetries:
+		return calls, nil
 	}
-	d.follow(ctx, s.changes())
-	for _, c := range together {
-		c.end(nil)
+	for _, half := range [][]*retryCall{calls[:len(calls)/2], calls[len(calls)/2:]} {
+		some, err := r.swapTogether(ctx, half)
+		if err != nil {
+			return nil, err
+		}
+		alone = append(alone, some...)
 	}
 	return alone, nil
 }

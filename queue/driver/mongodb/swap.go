@@ -108,11 +108,7 @@ func (s *swap) sendTransaction(ctx context.Context, statements []bson.Raw) (*ans
 	if err := s.session.StartTransaction(options.Transaction().SetWriteConcern(writeconcern.Majority())); err != nil {
 		return nil, fmt.Errorf("starting a transaction: %w", err)
 	}
-	limit := singleLimit
-	if len(s.ended) > 1 {
-		limit = batchLimit
-	}
-	a, err := s.send(mongo.NewSessionContext(ctx, s.session), updating, statements, true, limit) //nolint:contextcheck // It inherits it.
+	a, err := s.send(mongo.NewSessionContext(ctx, s.session), updating, statements, true, transactionLimit) //nolint:contextcheck // It inherits it.
 	if err != nil || len(a.refused) > 0 || a.n != len(s.ended)+len(s.next) {
 		s.abort(ctx)
 		return a, err
@@ -134,6 +130,11 @@ func (s *swap) abort(ctx context.Context) {
 	defer cancel()
 	_ = s.session.AbortTransaction(aborting)
 }
+
+// transactionLimit is the time limit of the command of a transaction. It is longer than the others,
+// because a statement in a transaction does not wait for the transactions of other clients: it fails
+// at once.
+const transactionLimit = 5 * time.Second
 
 // abortTimeout bounds the wait for an aborted transaction. The server aborts it by
 // itself eventually.
