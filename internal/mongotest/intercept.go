@@ -19,6 +19,9 @@ const (
 	// Late commands are run by RunLate. Their connection is closed at once. This is what a
 	// client sees that gives up on a command before the server has begun it.
 	Late
+	// Deposed commands meet a step-down after the server has accepted them and before their first
+	// write: each statement fails with PrimarySteppedDown, and so does the write concern.
+	Deposed
 )
 
 // Intercepted is a command that a server received.
@@ -58,6 +61,9 @@ func (s *Server) serveRequest(req *request) (bson.D, error) {
 		req.unanswered = true
 		_, _ = s.runWithFaults(req) // the client does not learn of it
 		return nil, errCloseConnection
+	case Deposed:
+		s.FailOver()
+		return deposed(req), nil
 	case Late:
 		s.failMu.Lock()
 		defer s.failMu.Unlock()
@@ -69,5 +75,27 @@ func (s *Server) serveRequest(req *request) (bson.D, error) {
 		return nil, errCloseConnection
 	default:
 		return s.runWithFaults(req)
+	}
+}
+
+// deposed returns the reply to a write that met a step-down. See handleError in
+// https://github.com/mongodb/mongo/blob/r5.0.7/src/mongo/db/ops/write_ops_exec.cpp.
+func deposed(req *request) bson.D {
+	failure := func(more ...bson.E) bson.D {
+		return append(bson.D{{Key: "code", Value: int32(codePrimarySteppedDown)}, {Key: "errmsg", Value: "Not primary while writing"}}, more...)
+	}
+	failures := bson.A{}
+	for _, statements := range []string{"updates", "documents", "deletes"} {
+		list, _ := req.raw.Lookup(statements).ArrayOK()
+		values, _ := list.Values()
+		for i := range values {
+			failures = append(failures, failure(bson.E{Key: "index", Value: int32(i)}))
+		}
+	}
+	return bson.D{
+		{Key: "n", Value: int32(0)},
+		{Key: "nModified", Value: int32(0)},
+		{Key: "writeErrors", Value: failures},
+		{Key: "writeConcernError", Value: failure()},
 	}
 }

@@ -665,6 +665,9 @@ func (c *change) reject(e mongo.WriteError) {
 		c.end(tooLarge(doc, c.size))
 	case isConflict(e):
 		c.state = known
+	case isTransient(e):
+		// A server that steps down refuses each statement so that it has accepted and not begun.
+		c.state = unread
 	default:
 		c.end(fmt.Errorf("writing record %q: %w", c.name, e))
 	}

@@ -51,7 +51,11 @@ func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	}
 	err := c.run(plain(ctx))
 	if err != nil {
-		d.uncertain.add(c.given...)
+		c.doubt(c.given...)
+		c.given = nil
+	}
+	d.uncertain.put(c.doubts())
+	if err != nil {
 		return driver.Claimed{}, fmt.Errorf("claiming %d records: %w", req.Limit, err)
 	}
 	records := make([]*driver.Record, len(c.given))
@@ -67,6 +71,8 @@ type claim struct {
 	req   driver.ClaimRequest
 	given []*given
 	ready int // the number of given that have not expired
+	// doubtful holds leases that this claim may have taken, and some that it took later.
+	doubtful []driver.Lease
 	// except holds the kinds that the owner does not know.
 	except kindSet
 	next   time.Time
@@ -223,7 +229,7 @@ func (c *claim) take(ctx context.Context, changes []*change, inTime bool) error 
 	for _, ch := range changes {
 		for _, t := range ch.doubtful() {
 			if t.doc.runs() {
-				c.uncertain.add(&given{doc: t.doc})
+				c.doubt(&given{doc: t.doc})
 			}
 		}
 	}

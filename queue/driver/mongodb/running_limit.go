@@ -174,9 +174,15 @@ func (c *claim) handBackLast(ctx context.Context, n int, matches func(*given) bo
 			c.ready--
 		}
 	}
-	if _, err := c.release(ctx, handBacksOf(leases)); err != nil {
-		c.uncertain.put(leases)
+	errs, err := c.release(ctx, handBacksOf(leases))
+	if err != nil {
+		c.doubtful = append(c.doubtful, leases...)
 		return unknown(err)
+	}
+	for i, err := range errs {
+		if err != nil && !errors.Is(err, driver.ErrLeaseLost) {
+			c.doubtful = append(c.doubtful, leases[i])
+		}
 	}
 	return nil
 }

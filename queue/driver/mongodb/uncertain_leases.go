@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,12 +34,6 @@ type uncertainLeases struct {
 	leases []driver.Lease
 }
 
-func (s *uncertainLeases) add(docs ...*given) {
-	for _, g := range docs {
-		s.put([]driver.Lease{g.doc.lease()})
-	}
-}
-
 func (s *uncertainLeases) put(leases []driver.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +48,25 @@ func (s *uncertainLeases) take() []driver.Lease {
 	return leases
 }
 
-// releaseUncertain hands back the leases that failed calls have taken all the same.
+// doubt remembers the leases of documents that a claim may have taken.
+func (c *claim) doubt(all ...*given) {
+	for _, g := range all {
+		c.doubtful = append(c.doubtful, g.doc.lease())
+	}
+}
+
+// doubts returns the leases that the claim may have taken and does not give. It can have taken one
+// with a later statement than that in doubt.
+func (c *claim) doubts() []driver.Lease {
+	taken := map[driver.Lease]bool{}
+	for _, g := range c.given {
+		taken[g.doc.lease()] = true
+	}
+	return slices.DeleteFunc(c.doubtful, func(l driver.Lease) bool { return taken[l] })
+}
+
+// releaseUncertain hands back the leases that failed calls have taken all the same. What can't be
+// handed back now is left for the next claim.
 func (d *Driver) releaseUncertain(ctx context.Context) error {
 	leases := d.uncertain.take()
 	if len(leases) == 0 {
@@ -64,9 +77,9 @@ func (d *Driver) releaseUncertain(ctx context.Context) error {
 		d.uncertain.put(leases)
 		return fmt.Errorf("handing back what an earlier claim may have taken: %w", err)
 	}
-	for _, err := range errs {
+	for i, err := range errs {
 		if err != nil && !errors.Is(err, driver.ErrLeaseLost) {
-			return fmt.Errorf("handing back what an earlier claim may have taken: %w", err)
+			d.uncertain.put(leases[i : i+1])
 		}
 	}
 	return nil
