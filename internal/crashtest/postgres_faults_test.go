@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/pgtest"
 )
 
@@ -35,7 +33,8 @@ func TestPostgresServerDies(t *testing.T) {
 	t.Logf("-crashtest.seed=%d -crashtest.serverkills=%d", *seed, *serverKills)
 	const between, downFor = 700 * time.Millisecond, 400 * time.Millisecond
 	random := rand.New(rand.NewPCG(*seed, 0))
-	withstand(t, store{Location: server.URL(), Schema: "crash"}, time.Duration(*serverKills)*(between+downFor), func() {
+	on := store{Location: server.URL(), Schema: "crash"}
+	withstand(t, on, trial{load: time.Duration(*serverKills) * (between + downFor), lease: outageLease}, func(*journal) {
 		for range *serverKills {
 			<-time.After(upTo(random, between))
 			require.NoError(t, server.Kill())
@@ -59,7 +58,7 @@ func TestPostgresConnectionsAreCut(t *testing.T) {
 	const between = 40 * time.Millisecond
 	random := rand.New(rand.NewPCG(*seed, 0))
 	cut := 0
-	withstand(t, on, time.Duration(*terminations)*between, func() {
+	withstand(t, on, trial{load: time.Duration(*terminations) * between, lease: outageLease}, func(*journal) {
 		for cut < *terminations {
 			<-time.After(upTo(random, between))
 			limit := 1
@@ -74,41 +73,4 @@ func TestPostgresConnectionsAreCut(t *testing.T) {
 		}
 	})
 	t.Logf("%d connections cut", cut)
-}
-
-// withstand runs a plan on two queues while the server has faults, and requires that every
-// promise is kept.
-func withstand(t *testing.T, on store, load time.Duration, faults func()) {
-	t.Helper()
-	j := newMemoryJournal()
-	registerJobs(j)
-	p := newPlan(planOptions{Seed: *seed, Load: load, Scopes: 8, LongWork: outageLease * 5 / 4})
-	observer := newQueue(t, on.open(t), outageLease)
-	defer closeQueue(t, observer)
-	var queues [2]amboy.RetryableQueue
-	for i := range queues {
-		queues[i] = newQueue(t, newRecorder(on.open(t), j), outageLease)
-		require.NoError(t, queues[i].Start(context.WithoutCancel(t.Context())))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var producers sync.WaitGroup
-	began := time.Now()
-	for part := range processes {
-		producer := &producer{queue: func() amboy.Queue { return queues[part%len(queues)] }, journal: j, insists: true}
-		producers.Go(func() { producer.produce(ctx, p.puts[part], began) })
-	}
-	faults()
-	producers.Wait()
-
-	awaitIdle(t, observer)
-	putLast(t, observer, p, j)
-	awaitIdle(t, observer)
-	for _, q := range queues {
-		closeQueue(t, q)
-	}
-	events, _ := j.events()
-	h := &history{plan: p, lease: outageLease, events: events, stored: storedIn(t, observer, p)}
-	requireKept(t, h)
-	t.Logf("%d jobs, %d runs", len(h.stored), j.count(isRun))
 }

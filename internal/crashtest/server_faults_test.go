@@ -1,16 +1,11 @@
 package crashtest_test
 
 import (
-	"context"
 	"flag"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
 )
 
@@ -61,54 +56,24 @@ func testServerFaults(t *testing.T, kind mongotest.Option) {
 	}
 	t.Logf("-crashtest.seed=%d -crashtest.fault=%s", *seed, *faultTime)
 	server := mongotest.Open(t, kind)
-	on := newDatabase(server)
-	j := newMemoryJournal()
-	registerJobs(j)
 	failures := serverFailures()
 	random := rand.New(rand.NewPCG(*seed, 0))
 	random.Shuffle(len(failures), func(i, k int) { failures[i], failures[k] = failures[k], failures[i] })
 	load := time.Duration(len(failures)+randomFailures) * *faultTime
-	p := newPlan(planOptions{Seed: *seed, Load: load, Scopes: 8, LongWork: outageLease * 5 / 4})
-
-	observer := newQueue(t, on.open(t), outageLease)
-	defer closeQueue(t, observer)
-	var queues [2]amboy.RetryableQueue
-	for i := range queues {
-		queues[i] = newQueue(t, newRecorder(on.open(t), j), outageLease)
-		require.NoError(t, queues[i].Start(context.WithoutCancel(t.Context())))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var producers sync.WaitGroup
-	began := time.Now()
-	for part := range processes {
-		producer := &producer{queue: func() amboy.Queue { return queues[part%len(queues)] }, journal: j, insists: true}
-		producers.Go(func() { producer.produce(ctx, p.puts[part], began) })
-	}
-	for _, f := range failures {
-		f.Times = 1 + random.IntN(2)
-		server.Fail(f)
-		<-time.After(*faultTime)
-	}
-	for range randomFailures {
-		f := failures[random.IntN(len(failures))]
-		f.Commands, f.Probability = commands, 0.1
-		server.Fail(f)
-		<-time.After(*faultTime)
-	}
-	server.Heal()
-	producers.Wait()
-
-	awaitIdle(t, observer)
-	putLast(t, observer, p, j)
-	awaitIdle(t, observer)
-	for _, q := range queues {
-		closeQueue(t, q)
-	}
-	events, _ := j.events()
-	h := &history{plan: p, lease: outageLease, events: events, stored: storedIn(t, observer, p)}
-	requireKept(t, h)
-	t.Logf("%d jobs, %d runs", len(h.stored), j.count(isRun))
+	withstand(t, newDatabase(server), trial{load: load, lease: outageLease}, func(*journal) {
+		for _, f := range failures {
+			f.Times = 1 + random.IntN(2)
+			server.Fail(f)
+			<-time.After(*faultTime)
+		}
+		for range randomFailures {
+			f := failures[random.IntN(len(failures))]
+			f.Commands, f.Probability = commands, 0.1
+			server.Fail(f)
+			<-time.After(*faultTime)
+		}
+		server.Heal()
+	})
 }
 
 // randomFailures is the number of periods in which any command may fail.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/mongo"
 
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/internal/pgtest"
@@ -25,6 +26,8 @@ type store struct {
 	Schema string `json:",omitempty"`
 	// KeepFinished is the number of finished jobs that a file has room for.
 	KeepFinished int `json:",omitempty"`
+	// connect makes the client of a database in this process. If it is nil, the driver connects.
+	connect func(t *testing.T, uri string) *mongo.Client
 }
 
 // standalone adds a standalone MongoDB server, which the replica set mostly covers.
@@ -74,7 +77,11 @@ func (s store) open(t *testing.T) driver.Driver {
 		require.NoError(t, err)
 		return d
 	}
-	d, err := mongodb.Open(t.Context(), mongodb.Options{URI: s.Location, DB: s.Database, Collection: "crash"})
+	opts := mongodb.Options{URI: s.Location, DB: s.Database, Collection: "crash"}
+	if s.connect != nil {
+		opts.Client = s.connect(t, s.Location)
+	}
+	d, err := mongodb.Open(t.Context(), opts)
 	require.NoError(t, err)
 	return d
 }
