@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/event"
 	"go.mongodb.org/mongo-driver/mongo"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
@@ -240,4 +242,108 @@ func TestEachPutWokeBusyProcesses(t *testing.T) {
 		putAll(t, drivers[4], plainRecord("fourth"))
 		assert.NotZero(t, alone())
 	})
+}
+
+// Each Put, claim and end of a job with a scope read all ready jobs that want it, again and again
+// if they were 1,000, although the scope had room for them.
+func TestJobsOfAScopeWithRoomWereReadAThousandTimes(t *testing.T) {
+	for name, wants := range map[string]string{"no holder": "scope", "a limit": amboy.LimitScope("scope", 100)} {
+		t.Run(name, func(t *testing.T) {
+			s := mongotest.Open(t, mongotest.InMemory())
+			var returned atomic.Int64
+			client, err := mongo.Connect(t.Context(), s.ClientOptions().SetMonitor(&event.CommandMonitor{
+				Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+					returned.Add(int64(strings.Count(e.Reply.String(), `"rival"`)))
+				},
+			}))
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+			d := openOn(t, s, func(o *mongodb.Options) { o.Client = client })
+			needs := func(r *driver.Record) { r.RequiredScopes = []string{wants} }
+			records := plainRecords(1200)
+			for _, r := range records {
+				needs(r)
+			}
+			check := func(what string, call func()) {
+				t.Helper()
+				s.Server().ResetCosts()
+				returned.Store(0)
+				call()
+				assert.LessOrEqual(t, s.Server().Costs().Commands["aggregate"], int64(10), what)
+				assert.LessOrEqual(t, returned.Load(), int64(100), what)
+			}
+			putAll(t, d, records...)
+			makeReady(t, s)
+			check("a Put", func() { putAll(t, d, plainRecord("one", needs)) })
+			check("a Put of two", func() { putAll(t, d, plainRecord("first", needs), plainRecord("second", needs)) })
+			check("another Put", func() { putAll(t, d, plainRecord("other", needs)) })
+			if wants == "scope" {
+				return // a claim makes all others wait
+			}
+			var running []*driver.Record
+			check("a claim", func() { running = claimAll(t, d, request("owner", 20, "queue")) })
+			require.Len(t, running, 20)
+			check("an end", func() { endAll(t, d, running[0]) })
+		})
+	}
+}
+
+// makeReady makes jobs that wait for a scope ready, as if they had been put one by one.
+func makeReady(t *testing.T, s *mongotest.Deployment) {
+	t.Helper()
+	_, err := s.Collection("work.group").UpdateMany(t.Context(), bson.M{"line.in": "scope"},
+		bson.M{"$set": bson.M{"line.in": "ready"}, "$unset": bson.M{"line.scope": ""}})
+	require.NoError(t, err)
+}
+
+// Of many ready jobs that come before a waiter a few are read, whatever else is arranged with them.
+func TestAWaiterStaysBehindManyReadyJobs(t *testing.T) {
+	s := mongotest.Open(t, mongotest.InMemory())
+	d := openOn(t, s)
+	needs := func(id, scope string) *driver.Record {
+		return plainRecord(id, func(r *driver.Record) { r.RequiredScopes = []string{scope} })
+	}
+	records := []*driver.Record{plainRecord("holder", takesScope)}
+	for i := range 150 {
+		records = append(records, needs(fmt.Sprint(i), "free"))
+	}
+	putAll(t, d, records...)
+	makeReady(t, s)
+	putAll(t, d, needs("first", "free"), needs("second", "free")) // one waits for the other
+	waiting := func() int64 {
+		n, err := s.Collection("work.group").CountDocuments(t.Context(), bson.M{"line.scope": "free"})
+		require.NoError(t, err)
+		return n
+	}
+	require.EqualValues(t, 1, waiting())
+	putAll(t, d, plainRecord("blocked", wantsScope), needs("third", "free"))
+	assert.EqualValues(t, 1, waiting())
+}
+
+// A scope that is taken while many ready jobs want it makes all of them wait.
+func TestManyJobsWaitForAScopeThatWasTaken(t *testing.T) {
+	for name, wants := range map[string]string{"one holder": "scope", "a limit": amboy.LimitScope("scope", 3)} {
+		t.Run(name, func(t *testing.T) {
+			s := mongotest.Open(t, mongotest.InMemory())
+			d := openOn(t, s)
+			records := plainRecords(2500)
+			for _, r := range records {
+				r.RequiredScopes = []string{wants}
+			}
+			putAll(t, d, records...)
+			makeReady(t, s)
+			running := claimAll(t, d, request("owner", 10, "queue"))
+			count := func(in string) int {
+				n, err := s.Collection("work.group").CountDocuments(t.Context(), bson.M{"line.in": in})
+				require.NoError(t, err)
+				return int(n)
+			}
+			assert.Zero(t, count("ready"))
+			assert.Equal(t, len(records)-len(running), count("scope"))
+			endAll(t, d, running[0])
+			assert.Equal(t, 1, count("ready"))
+			next := claimAll(t, d, request("owner", 10, "queue"))
+			assert.Equal(t, []string{fmt.Sprint("queue.", len(running))}, names(next))
+		})
+	}
 }

@@ -23,6 +23,10 @@ const scopesBatch = 50
 // rivalsBatch is the maximum number of documents that are made to wait in one write.
 const rivalsBatch = 1000
 
+// fewRivals is the number of ready documents up to which all that want some scopes are read,
+// although their scopes may have room.
+const fewRivals = 100
+
 // maxArrangements is the maximum number of rounds in which scopes are rearranged because
 // of earlier changes.
 const maxArrangements = 1000
@@ -100,16 +104,13 @@ func (d *Driver) arrangeIn(ctx context.Context, queue string, left []string) (re
 			}
 			left = append(left, without(c.recheck(), left)...)
 		}
-		if a.more {
-			left = append(left, without(scopes, left)...)
-		}
 	}
 	return readied, nil
 }
 
 // recheck returns the scopes that must be checked again after a change. If the change
-// made a document wait, its scope may have been freed just before, and another document
-// may be first for the other scopes.
+// made a document wait, its scope may have been freed just before, another document
+// may be first for the other scopes, and more may have to wait.
 func (c *change) recheck() []string {
 	switch {
 	case !c.landed():
@@ -129,34 +130,27 @@ type arrangement struct {
 	queue string
 	// holders are the _ids of the documents that hold the scopes, by key.
 	holders map[string][]string
-	// rivals are the ready documents that want some of the scopes, in the order in which
-	// they should run.
+	// limits are the smallest limits that the holders have, by key.
+	limits map[string]int
+	// rivals are ready documents that want some of the scopes (see readRivals).
 	rivals []*document
 	// waiters are the first waiters of each scope.
 	waiters map[string]*document
-	// more is true if there may be more rivals.
-	more bool
 	// avoided are the scopes to leave alone.
 	avoided map[key]bool
 }
 
-// readScopes queries scopes of a queue with one command, and a second one if a first waiter
-// wants other scopes too.
+// readScopes queries scopes of a queue with one command. It takes a second one if a first waiter
+// wants other scopes too, and one if there are many rivals.
 func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string) (*arrangement, error) {
-	a := &arrangement{Driver: d, queue: queue, holders: map[string][]string{}, waiters: map[string]*document{}}
+	a := &arrangement{Driver: d, queue: queue, holders: map[string][]string{}, limits: map[string]int{}, waiters: map[string]*document{}}
 	_, a.avoided = d.avoided.at(d.elapsed())
-	in := bson.D{{Key: "$in", Value: scopes}}
-	pipeline := bson.A{
-		match(d.inQueue(queue, bson.E{Key: "scopes", Value: field("$in", holding(scopes))})),
-		project("holder", bson.D{{Key: "_id", Value: "$_id"}, {Key: "scopes", Value: "$scopes"}}),
-		d.union(
-			match(d.inQueue(queue, bson.E{Key: "line.wants", Value: in}, bson.E{Key: "line.in", Value: inReady})),
-			bson.D{{Key: "$project", Value: withoutJob}}, // no index sorts them, and a sort has a limit of memory
-			bson.D{{Key: "$sort", Value: inRank}},
-			bson.D{{Key: "$limit", Value: rivalsBatch}},
-			project("rival", "$$ROOT"),
-		),
-	}
+	pipeline := append(a.holdersOf(scopes), d.union(
+		match(a.rivalsFor(scopes)),
+		bson.D{{Key: "$limit", Value: fewRivals}},
+		bson.D{{Key: "$project", Value: withoutJob}},
+		project("rival", "$$ROOT"),
+	))
 	for _, scope := range scopes {
 		pipeline = append(pipeline, d.union(
 			match(d.inQueue(queue, bson.E{Key: "line.scope", Value: scope})),
@@ -166,25 +160,68 @@ func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string) 
 			project("waiter", "$$ROOT"),
 		))
 	}
-	err := d.pipe(ctx, pipeline, func(raw bson.Raw) { a.add(raw) })
+	err := d.pipe(ctx, pipeline, a.add)
+	if err == nil && len(a.rivals) == fewRivals {
+		err = a.readRivals(ctx, scopes)
+	}
 	if err != nil {
 		return nil, err
 	}
-	a.more = len(a.rivals) == rivalsBatch
 	err = a.findOtherHolders(ctx, scopes)
 	return a, err
 }
 
+// readRivals reads the first rivals for the scopes that need them, beside any few. While a
+// scope has room and nothing waits for it, its rivals stay as they are, however many they are.
+// A rival with a smaller limit than the holders may so be missed; it waits once a claim meets it.
+func (a *arrangement) readRivals(ctx context.Context, scopes []string) error {
+	scopes = slices.DeleteFunc(slices.Clone(scopes), func(scope string) bool { return !a.needsRivals(scope) })
+	if len(scopes) == 0 {
+		return nil
+	}
+	few := a.rivals
+	a.rivals = nil
+	err := a.pipe(ctx, bson.A{
+		match(a.rivalsFor(scopes)),
+		bson.D{{Key: "$project", Value: withoutJob}}, // no index sorts them, and a sort has a limit of memory
+		bson.D{{Key: "$sort", Value: inRank}},
+		bson.D{{Key: "$limit", Value: rivalsBatch}},
+		project("rival", "$$ROOT"),
+	}, a.add)
+	first := a.rivals
+	for _, doc := range few {
+		if !slices.ContainsFunc(first, func(other *document) bool { return other.id == doc.id }) {
+			a.rivals = append(a.rivals, doc)
+		}
+	}
+	return err
+}
+
+// needsRivals reports whether the rivals for a scope must wait, or those that were not read may
+// come before its first waiter.
+func (a *arrangement) needsRivals(scope string) bool {
+	n, doc := len(a.holders[scope]), a.waiters[scope]
+	return n > 0 && n >= a.limits[scope] || doc != nil && !a.isOvertaken(doc, scope) || a.avoided[key{a.queue, scope}]
+}
+
+// rivalsFor returns a filter for the ready documents that want some of the scopes.
+func (a *arrangement) rivalsFor(scopes []string) bson.D {
+	return a.inQueue(a.queue, bson.E{Key: "line.wants", Value: field("$in", scopes)}, bson.E{Key: "line.in", Value: inReady})
+}
+
+// holdersOf returns the stages that find the holders of scopes.
+func (a *arrangement) holdersOf(scopes []string) bson.A {
+	return bson.A{
+		match(a.inQueue(a.queue, bson.E{Key: "scopes", Value: field("$in", holding(scopes))})),
+		project("holder", bson.D{{Key: "_id", Value: "$_id"}, {Key: "scopes", Value: "$scopes"}, {Key: "required_scopes", Value: "$required_scopes"}}),
+	}
+}
+
 func (a *arrangement) add(raw bson.Raw) {
 	if holder, ok := raw.Lookup("holder").DocumentOK(); ok {
-		var h struct {
-			ID     string   `bson:"_id"`
-			Scopes []string `bson:"scopes"`
-		}
-		if bson.Unmarshal(holder, &h) == nil {
-			for _, scope := range h.Scopes {
-				a.hold(keyOf(scope), h.ID)
-			}
+		doc := decode(holder)
+		for _, held := range doc.Scopes {
+			a.hold(keyOf(held), doc)
 		}
 	}
 	if rival, ok := raw.Lookup("rival").DocumentOK(); ok {
@@ -197,10 +234,15 @@ func (a *arrangement) add(raw bson.Raw) {
 }
 
 // hold adds a holder, which may have been read before.
-func (a *arrangement) hold(key, id string) {
-	if !slices.Contains(a.holders[key], id) {
-		a.holders[key] = append(a.holders[key], id)
+func (a *arrangement) hold(key string, doc *document) {
+	if slices.Contains(a.holders[key], doc.id) {
+		return
 	}
+	limit := doc.limitOf(key)
+	if len(a.holders[key]) > 0 {
+		limit = min(limit, a.limits[key])
+	}
+	a.holders[key], a.limits[key] = append(a.holders[key], doc.id), limit
 }
 
 // findOtherHolders finds the holders of the other scopes that the first waiters want.
@@ -212,10 +254,7 @@ func (a *arrangement) findOtherHolders(ctx context.Context, scopes []string) err
 	if len(others) == 0 {
 		return nil
 	}
-	return a.pipe(ctx, bson.A{
-		match(a.inQueue(a.queue, bson.E{Key: "scopes", Value: field("$in", holding(others))})),
-		project("holder", bson.D{{Key: "_id", Value: "$_id"}, {Key: "scopes", Value: "$scopes"}}),
-	}, a.add)
+	return a.pipe(ctx, a.holdersOf(others), a.add)
 }
 
 // changes returns the changes that put all documents in the right places.
