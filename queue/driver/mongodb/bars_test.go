@@ -347,3 +347,45 @@ func TestManyJobsWaitForAScopeThatWasTaken(t *testing.T) {
 		})
 	}
 }
+
+// A claim read the expired jobs of all queues, also of those that no process claims from.
+func TestAClaimReadTheExpiredJobsOfAllQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d := openOn(t, s)
+		expires := func(queue string) func(*driver.Record) {
+			return func(r *driver.Record) {
+				r.Group, r.Name = queue, strings.Replace(r.Name, "queue", queue, 1)
+				r.TimeInfo.DispatchBy = time.Now().Add(time.Second)
+			}
+		}
+		records := plainRecords(300)
+		for _, r := range records {
+			expires("old")(r)
+		}
+		putAll(t, d, append(records, plainRecord("job", expires("new")))...)
+		pass(time.Minute)
+		s.Server().ResetCosts()
+		claimed := claimAll(t, d, request("owner", 10, "new", "newer"))
+		assert.Equal(t, []string{"new.job"}, names(claimed))
+		assert.LessOrEqual(t, s.Server().Costs().Examined.Documents, int64(10))
+		assert.Len(t, claimAll(t, d, request("owner", 10, "old")), 300, "expired jobs need no worker")
+	})
+}
+
+// A process of an earlier version has built the indexes.
+func TestExpiredJobsAreClaimedWithoutTheIndexOfTheirQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		openOn(t, s)
+		_, err := s.Collection("work.group").Indexes().DropOne(t.Context(), "expires_in_queue")
+		require.NoError(t, err)
+		d := openOn(t, s, func(o *mongodb.Options) { o.SkipIndexes = true })
+		putAll(t, d, plainRecord("job", func(r *driver.Record) { r.TimeInfo.DispatchBy = time.Now().Add(time.Second) }))
+		pass(time.Minute)
+		work, err := d.Work(t.Context(), time.Now())
+		require.NoError(t, err)
+		assert.Equal(t, []driver.QueueWork{{Queue: "queue", Ready: true, Expired: true}}, work.Queues)
+		assert.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
+	})
+}

@@ -115,7 +115,11 @@ func (o Options) indexes() []index {
 		)
 	}
 	if o.Grouped {
-		all = append(all, index{name: "order_of_all", keys: ascending("order", "_id"), use: reporting, everywhere: true})
+		all = append(all,
+			index{name: "order_of_all", keys: ascending("order", "_id"), use: reporting, everywhere: true},
+			// What has expired in the queues of a claim; which queues have such.
+			index{name: "expires_in_queue", keys: ascending("line.expires"), partial: exists("line.expires")},
+		)
 	}
 	if !o.SkipWaitUntilIndex {
 		all = append(all, index{keys: ascending("status.completed", "status.in_prog", "time_info.wait_until"), use: legacy})

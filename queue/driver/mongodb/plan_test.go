@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +126,108 @@ func TestReadsUseIndexes(t *testing.T) {
 			assert.NotContains(t, s.explain(command), "COLLSCAN", "%s: %s", name, command)
 		}
 	}
+}
+
+// TestWorkAndClaimsOfOneQueueReadTheJobsOfAll makes a real server explain what an idle process
+// reads beside many jobs that wait for a time and many expired jobs of a queue that no process
+// claims from.
+func TestWorkAndClaimsOfOneQueueReadTheJobsOfAll(t *testing.T) {
+	if serverURI == "" {
+		t.Skip("AMBOY_TEST_MONGODB_URI is not set")
+	}
+	s := newStore(t)
+	var sent []bson.Raw
+	s.options.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if name, _ := e.Command.Lookup(e.CommandName).StringValueOK(); e.CommandName == "aggregate" && name == s.jobs(true).Name() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			sent = append(sent, append(bson.Raw(nil), e.Command...))
+		}
+	}})
+	s.client = s.connect()
+	d := s.open()
+	const many, queues = 2000, 1000
+	var records []*driver.Record
+	for i := range many {
+		old, later := plainRecord(fmt.Sprint("expires", i)), plainRecord(fmt.Sprint("later", i))
+		old.Group, later.Group = "old", "later"
+		old.Name, later.Name = driver.RecordName("old", old.JobID(), old.RetryInfo), driver.RecordName("later", later.JobID(), later.RetryInfo)
+		old.TimeInfo.DispatchBy, later.TimeInfo.WaitUntil = time.Now().Add(time.Millisecond), time.Now().Add(time.Hour)
+		records = append(records, old, later)
+	}
+	putAll(t, d, records...)
+	time.Sleep(10 * time.Millisecond) // until they have expired
+	names := []string{"new", "later"}
+	for i := range queues {
+		names = append(names, fmt.Sprint("queue", i))
+	}
+	calls := map[string]func(){
+		"Work": func() {
+			work, err := d.Work(t.Context(), time.Now())
+			require.NoError(t, err)
+			assert.Equal(t, []driver.QueueWork{{Queue: "old", Ready: true, Expired: true}}, work.Queues)
+		},
+		"a claim of one queue":   func() { assert.Empty(t, claimAll(t, d, request("owner", 1, "new"))) },
+		"a claim of many queues": func() { assert.Empty(t, claimAll(t, d, request("owner", 1, names...))) },
+	}
+	for name, call := range calls {
+		s.mu.Lock()
+		sent = nil
+		s.mu.Unlock()
+		call()
+		s.mu.Lock()
+		commands := sent
+		s.mu.Unlock()
+		for _, command := range commands {
+			for _, pipeline := range branchesOf(t, command) {
+				assert.LessOrEqual(t, s.examined(pipeline), int64(20), "%s: %s", name, pipeline)
+			}
+		}
+	}
+}
+
+// branchesOf returns the pipelines that the stages $unionWith of a command join, because some
+// servers can't explain them together.
+func branchesOf(t *testing.T, command bson.Raw) []bson.A {
+	t.Helper()
+	var sent struct {
+		Pipeline bson.A `bson:"pipeline"`
+	}
+	require.NoError(t, bson.Unmarshal(command, &sent))
+	own, branches := bson.A{}, []bson.A(nil)
+	for _, stage := range sent.Pipeline {
+		of, _ := stage.(bson.D)
+		if of[0].Key != "$unionWith" {
+			own = append(own, stage)
+			continue
+		}
+		with, _ := of[0].Value.(bson.D)
+		if name, _ := with[0].Value.(string); strings.HasSuffix(name, ".control") {
+			continue
+		}
+		pipeline, _ := with[1].Value.(bson.A)
+		branches = append(branches, pipeline)
+	}
+	return append(branches, own)
+}
+
+// examined returns the number of documents that a pipeline reads.
+func (s *store) examined(pipeline bson.A) int64 {
+	s.Helper()
+	plan, err := s.client.Database(s.db).RunCommand(s.Context(), bson.D{
+		{Key: "explain", Value: bson.D{{Key: "aggregate", Value: s.jobs(true).Name()}, {Key: "pipeline", Value: pipeline}, {Key: "cursor", Value: bson.D{}}}},
+		{Key: "verbosity", Value: "executionStats"},
+	}).Raw()
+	require.NoError(s, err)
+	stats, err := plan.LookupErr("executionStats", "totalDocsExamined")
+	if err != nil {
+		stages, listErr := plan.Lookup("stages").Array().Values()
+		require.NoError(s, listErr)
+		stats = stages[0].Document().Lookup("$cursor", "executionStats", "totalDocsExamined")
+	}
+	n, ok := stats.AsInt64OK()
+	require.True(s, ok, "%s", plan)
+	return n
 }
 
 // explain returns the plan of a command as text.

@@ -35,11 +35,13 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 			project("next", "$"+path),
 		}
 	}
-	// The legacy library sets no line.
-	pipeline := queues("ready", append(slices.Clip(waiting), bson.E{Key: "line.in", Value: field("$in", bson.A{inReady, nil})}))
+	pipeline := queues("ready", ready)
 	for _, branch := range []bson.A{
+		// The legacy library sets no line. Together with the branch before, this would read all
+		// that wait: servers do not skip in an index if one of several values is null.
+		queues("ready", append(slices.Clip(waiting), field("line.in", nil)...)),
 		queues("ready", field("line.due", append(exist(true), bson.E{Key: "$lte", Value: at}))),
-		queues("expired", field("line.expires", append(exist(true), bson.E{Key: "$lt", Value: at}))),
+		queues("expired", field("line.expires", field("$lt", at))), // nor if the field must exist
 		queues("retrying", endedRetry),
 		first("line.due", field("$gt", at)),
 		first("line.expires", field("$gte", at)),
