@@ -76,6 +76,9 @@ type claim struct {
 	// except holds the kinds that the owner does not know.
 	except kindSet
 	next   time.Time
+	// others are queues with candidates that the last round did not query, because others came
+	// first.
+	others []driver.Demand
 
 	left  map[string]int           // the number of records that may still be returned, by queue
 	room  map[string]int           // the number of records that may still start, by queue with a limit
@@ -122,10 +125,17 @@ func (c *claim) run(ctx context.Context) error {
 	if err := c.releaseUncertain(ctx); err != nil {
 		return err
 	}
-	for range claimRounds {
+	for attempts := 0; attempts < claimRounds; {
 		again, err := c.round(ctx)
-		if err != nil || !again {
+		switch {
+		case err != nil:
 			return err
+		case again:
+			attempts++
+		case len(c.others) == 0 || c.ready == c.req.Limit:
+			return nil
+		default: // the queues that came first have no more jobs that may run
+			c.req.Queues = c.others
 		}
 	}
 	// Other processes took candidates first in each round. There may be more.
@@ -156,8 +166,10 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 		c.next = v.next(c.given)
 		if len(v.expired) == timedBatch || len(v.due) == timedBatch || v.moreKinds {
 			c.next = c.req.Now
+			c.others = nil // they are left for the next claim too
 		}
 	}()
+	c.others = v.others
 	resumed := c.limits.observe(v.controls, l.asked)
 	expired := c.expirations(v)
 	err = c.take(ctx, expired, false)

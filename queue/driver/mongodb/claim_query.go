@@ -18,8 +18,8 @@ const (
 	// fewQueues is the number of queues up to which a claim queries the candidates of
 	// each queue. For more queues it first queries which of them have candidates.
 	fewQueues = 8
-	// busyBatch is the maximum number of queues whose candidates one claim queries after
-	// that.
+	// busyBatch is the maximum number of queues whose candidates one round of a claim queries
+	// after that.
 	busyBatch = 50
 )
 
@@ -34,7 +34,10 @@ type view struct {
 	nextDue  time.Time
 	expiries []expiry // the next expiry times
 	busy     []string
-	kinds    []string // kinds of ready documents that were not known before the query
+	// batch are the queues whose candidates were queried, and others are the further queues
+	// with candidates.
+	batch, others []driver.Demand
+	kinds         []string // kinds of ready documents that were not known before the query
 	// unmarked are ready documents that must be excluded, but whose line shows another
 	// kind or none.
 	unmarked []*document
@@ -73,21 +76,39 @@ func (l *claimQuery) execute(ctx context.Context) (*view, error) {
 	branches := l.times()
 	few := len(l.req.Queues) <= fewQueues
 	if few {
-		return v, l.findReady(ctx, branches, l.req.Queues, l.req.Limit, v)
+		v.batch = l.req.Queues
+		return v, l.findReady(ctx, branches, v.batch, l.req.Limit, v)
 	}
 	branches = append(branches, l.busy()...)
 	if err := l.run(ctx, branches, v); err != nil || len(v.busy) == 0 {
 		return v, err
 	}
-	var demands []driver.Demand
+	providers := l.divide(v)
+	// With many queues, each does not have to provide all wanted records.
+	each := max(1, min(l.req.Limit, 4*l.req.Limit/max(1, providers)))
+	return v, l.findReady(ctx, nil, v.batch, each, v)
+}
+
+// divide divides the queues with candidates into a batch and others. It returns the number of
+// queues of the batch that may provide records: of stopped ones only the controls are read.
+func (l *claimQuery) divide(v *view) (providers int) {
+	busy := map[string]bool{}
+	for _, queue := range v.busy {
+		busy[queue] = true
+	}
 	for _, demand := range l.req.Queues {
-		if len(without(v.busy, []string{demand.Queue})) < len(v.busy) && len(demands) < busyBatch {
-			demands = append(demands, demand)
+		switch {
+		case !busy[demand.Queue]:
+		case l.limits.isStopped(demand.Queue):
+			v.batch = append(v.batch, demand)
+		case providers < busyBatch:
+			v.batch = append(v.batch, demand)
+			providers++
+		default:
+			v.others = append(v.others, demand)
 		}
 	}
-	// With many queues, each does not have to provide all wanted records.
-	each := max(1, min(l.req.Limit, 4*l.req.Limit/len(demands)))
-	return v, l.findReady(ctx, nil, demands, each, v)
+	return providers
 }
 
 // findReady queries the candidates of some queues together with other branches.

@@ -92,8 +92,10 @@ func (d *Driver) dropBucket(ctx context.Context, key string) error {
 // reserveStarts reserves tokens for the candidates of the queues with a rate. giveBack must be
 // called when candidates were taken.
 func (c *claim) reserveStarts(ctx context.Context, v *view) (giveBack func(context.Context), err error) {
+	for _, demand := range c.req.Queues {
+		delete(c.waits, demand.Queue)
+	}
 	if !v.hasRates() {
-		c.waits = nil
 		return func(context.Context) {}, nil
 	}
 	reserved := map[string]int{}
@@ -106,7 +108,6 @@ func (c *claim) reserveStarts(ctx context.Context, v *view) (giveBack func(conte
 		}
 	}
 	for queue, control := range v.controls {
-		delete(c.waits, queue)
 		want := min(len(v.ready[queue]), c.left[queue], c.req.Limit-c.ready)
 		room, limited := c.room[queue]
 		if limited {

@@ -35,13 +35,15 @@ func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Cont
 	unlock = func(ctx context.Context) (bool, error) { return c.unlockRooms(ctx, locked, holder) }
 	clear(c.room)
 	limited := limitedQueues(v)
+	if err = c.countRooms(ctx, v, limited...); err != nil {
+		return nil, err
+	}
 	for _, queue := range limited {
-		err = c.countRoom(ctx, v, queue)
-		if room, isLimited := c.room[queue]; err == nil && (!isLimited || room > 0) {
+		if room, isLimited := c.room[queue]; !isLimited || room > 0 {
 			err = c.lockRoom(ctx, queue, holder)
 			if err == nil {
 				locked = append(locked, queue)
-				err = c.countRoom(ctx, v, queue)
+				err = c.countRooms(ctx, v, queue)
 			}
 			if types := v.controls[queue].Types; err == nil && len(types) > 0 {
 				err = c.findTypeRoom(ctx, queue, types)
@@ -73,14 +75,16 @@ func limitsRunning(control driver.Control) bool {
 	return control.MaxRunning > 0 || len(control.Types) > 0
 }
 
-// countRoom sets the room of a queue, if it has a MaxRunning.
-func (c *claim) countRoom(ctx context.Context, v *view, queue string) error {
-	most := v.controls[queue].MaxRunning
-	if most == 0 {
+// countRooms sets the rooms of the queues that have a MaxRunning.
+func (c *claim) countRooms(ctx context.Context, v *view, queues ...string) error {
+	queues = slices.DeleteFunc(slices.Clone(queues), func(queue string) bool { return v.controls[queue].MaxRunning == 0 })
+	if len(queues) == 0 {
 		return nil
 	}
-	running, err := c.countRunning(ctx, queue)
-	c.room[queue] = most - running
+	running, err := c.countRunning(ctx, queues...)
+	for _, queue := range queues {
+		c.room[queue] = v.controls[queue].MaxRunning - running[queue]
+	}
 	return err
 }
 
@@ -152,7 +156,7 @@ func (c *claim) handBackExcess(ctx context.Context, v *view) error {
 		if err != nil {
 			return unknown(err)
 		}
-		excess := min(mine, running-v.controls[queue].MaxRunning)
+		excess := min(mine, running[queue]-v.controls[queue].MaxRunning)
 		if excess <= 0 {
 			continue
 		}
@@ -187,11 +191,23 @@ func (c *claim) handBackLast(ctx context.Context, n int, matches func(*given) bo
 	return nil
 }
 
-func (c *claim) countRunning(ctx context.Context, queue string) (int, error) {
-	filter := c.inQueue(queue, running...)
-	n, err := c.jobs.CountDocuments(ctx, filter)
-	if err != nil {
-		return 0, fmt.Errorf("counting the running records of queue %q: %w", queue, err)
+// countRunning counts the running records of queues.
+func (c *claim) countRunning(ctx context.Context, queues ...string) (map[string]int, error) {
+	filter := running
+	if c.opts.Grouped {
+		filter = append(slices.Clip(running), bson.E{Key: "group", Value: field("$in", queues)})
 	}
-	return int(n), nil
+	counts := map[string]int{}
+	err := c.pipe(ctx, bson.A{
+		match(filter),
+		field("$group", bson.D{{Key: "_id", Value: "$group"}, {Key: "n", Value: field("$sum", 1)}}),
+	}, func(raw bson.Raw) {
+		queue, _ := raw.Lookup("_id").StringValueOK() // null in a store of one queue
+		n, _ := raw.Lookup("n").AsInt64OK()
+		counts[queue] = int(n)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("counting the running records of queues %q: %w", queues, err)
+	}
+	return counts, nil
 }
