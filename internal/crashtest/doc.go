@@ -12,6 +12,7 @@
 //	go test ./internal/crashtest -run 'TestReadOnly|TestDiskFull|TestFileSizeLimit' -v
 //	go test ./internal/crashtest -run 'TestSchedule$' -v -timeout 10m -crashtest.day=2m -crashtest.schedulers=8
 //	go test ./internal/crashtest -run 'TestServerFaults|TestServerOutages' -v -timeout 10m -crashtest.fault=1s
+//	go test ./internal/crashtest -run 'TestFailovers|TestAPrimaryDies' -v -timeout 60m -crashtest.mongod=$(which mongod) -crashtest.failovers=5
 //	go test ./internal/crashtest -run 'TestPostgres' -v -timeout 30m -crashtest.serverkills=100 -crashtest.terminations=4000
 //	go test ./internal/crashtest -run 'TestEndsInTransactions$' -v -timeout 25m -crashtest.endkills=1000
 //	go test ./internal/crashtest -run 'TestSuspension$' -v -timeout 10m -crashtest.pauses=20

@@ -3,6 +3,7 @@ package crashtest_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -26,12 +27,12 @@ func TestFailovers(t *testing.T) {
 		lasts time.Duration // of the fault and its consequences
 		fault func(t *testing.T, s *replicaSet, c *cutter) (ends func())
 	}{
-		{name: "killed", lease: time.Second, lasts: 20 * time.Second, fault: killPrimary},
+		{name: "killed", lease: 4 * time.Second, lasts: 20 * time.Second, fault: killPrimary},
 		{name: "killed, long leases", lease: 30 * time.Second, lasts: 20 * time.Second, fault: killPrimary},
-		{name: "stopped for 12 s", lease: time.Second, lasts: 25 * time.Second, fault: stopPrimary(12 * time.Second)},
+		{name: "stopped for 12 s", lease: 4 * time.Second, lasts: 25 * time.Second, fault: stopPrimary(12 * time.Second)},
 		{name: "stopped for 12 s, long leases", lease: 30 * time.Second, lasts: 25 * time.Second, fault: stopPrimary(12 * time.Second)},
-		{name: "stopped for 75 s", lease: time.Second, lasts: 90 * time.Second, fault: stopPrimary(75 * time.Second)},
-		{name: "answers lost for 3 s", lease: time.Second, lasts: 8 * time.Second, fault: loseAnswers(3 * time.Second)},
+		{name: "stopped for 75 s", lease: 4 * time.Second, lasts: 90 * time.Second, fault: stopPrimary(75 * time.Second)},
+		{name: "answers lost for 3 s", lease: 4 * time.Second, lasts: 8 * time.Second, fault: loseAnswers(3 * time.Second)},
 		{name: "answers lost for 3 s, long leases", lease: 30 * time.Second, lasts: 8 * time.Second, fault: loseAnswers(3 * time.Second)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestAPrimaryDiesWithTheProcessThatClaimed(t *testing.T) {
 		return
 	}
 	s := newReplicaSet(t)
-	const lease = 4 * time.Second
+	const lease = 15 * time.Second
 	dir := t.TempDir()
 	config := workerConfig{Dir: dir, Began: time.Now(), setup: setup{
 		Store: store{Location: s.uri(), Database: "crash"},
@@ -131,7 +132,7 @@ func TestAPrimaryDiesWithTheProcessThatClaimed(t *testing.T) {
 	f.awaitAll("its start", func(p *process) <-chan struct{} { return p.ready })
 	var took []time.Duration
 	for n := range *failovers {
-		id := "job-" + string(rune('a'+n%26)) + time.Now().Format("150405")
+		id := fmt.Sprint("job-", n)
 		j, err := newJob(&task{ID: id, Work: lease / 4})
 		require.NoError(t, err)
 		require.NoError(t, q.Put(t.Context(), j))
