@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,6 +157,35 @@ func TestSweepsStarvedBehindManyThatWait(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				claimed = append(claimed, claimAll(t, second, request("owner", 2000, "queue"))...)
 				assert.Len(t, claimed, targets+2)
+			})
+		})
+	}
+}
+
+// A sweep that the server refused was repeated at once, thousands of times a second.
+func TestASweepThatFailedWasRepeatedWithoutAPause(t *testing.T) {
+	for name, opts := range map[string]mongotest.Options{
+		"replica set": {InMemory: true},
+		"standalone":  {InMemory: true, Standalone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStoreOf(t, opts)
+				d := s.open()
+				putAll(t, d, plainRecord("ready"), plainRecord("first", wantsScope), plainRecord("waits", wantsScope))
+				claimAll(t, d, request("owner", 1, "queue")) // from then on it sweeps
+				pass(2 * time.Second)
+				const failures = 100 // without a pause they are used up at once
+				require.NoError(t, s.client.Database("admin").RunCommand(t.Context(), bson.D{
+					{Key: "configureFailPoint", Value: "failCommand"},
+					{Key: "mode", Value: bson.D{{Key: "times", Value: failures}}},
+					{Key: "data", Value: bson.D{{Key: "failCommands", Value: bson.A{"aggregate"}}, {Key: "errorCode", Value: 292}}},
+				}).Err())
+				putAll(t, d, plainRecord("second", wantsScope)) // what follows it fails and is left to a forced sweep
+				sent := s.commands(func() { pass(16 * time.Second) })
+				sent = slices.DeleteFunc(sent, func(c string) bool { return c != "aggregate work.group" })
+				assert.NotEmpty(t, sent, "it is repeated later")
+				assert.Less(t, len(sent), 10)
 			})
 		})
 	}

@@ -26,9 +26,11 @@ type sweeper struct {
 	// sweeps because the process that swept has stopped, and routine when it sweeps because it
 	// does not hear of changes. They are zero for never.
 	due, takeover, routine time.Time
-	// forced makes the next sweep not need the duty. legacy and committedNow make one begin at
-	// once that queries only legacy documents, or what transactions put.
+	// forced makes a sweep begin at once that does not need the duty. legacy and committedNow
+	// make one begin at once that queries only legacy documents, or what transactions put.
 	forced, legacy, committedNow bool
+	// notBefore is when the next sweep may begin, after one that failed.
+	notBefore time.Time
 	// deaf is true while this process does not hear of changes that others may leave undone.
 	deaf bool
 	// mine is true while this process has the duty.
@@ -146,12 +148,15 @@ func (s *sweeper) next() (at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.forced || s.legacy || s.committedNow {
-		return time.Now()
+		at = time.Now()
 	}
 	for _, t := range []time.Time{s.due, s.takeover, s.routine} {
 		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
 			at = t
 		}
+	}
+	if !at.IsZero() && at.Before(s.notBefore) {
+		return s.notBefore
 	}
 	return at
 }
@@ -204,9 +209,11 @@ func (s *sweeper) await(ctx context.Context) bool {
 	return false
 }
 
-// requestAgain is called when a sweep failed.
+// requestAgain is called when a sweep failed. The next one does what it was to do, after a pause:
+// what fails at once would otherwise be repeated without end.
 func (s *sweeper) requestAgain(forced, legacy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forced, s.legacy = s.forced || forced, s.legacy || legacy
+	s.notBefore = time.Now().Add(sweepEvery)
 }
