@@ -343,6 +343,32 @@ func TestDependencyEndedByLegacyProcess(t *testing.T) {
 	})
 }
 
+// Nothing was left to sweep when the legacy process ended the jobs.
+func TestAnEndByALegacyProcessReleasedNoWaiters(t *testing.T) {
+	for name, test := range map[string]struct {
+		first, waits func(j *job.ShellJob)
+		scopes       []string
+	}{
+		"dependent":            {waits: func(j *job.ShellJob) { _ = j.Dependency().AddEdge("first") }},
+		"waiter for its scope": {first: needs("a"), waits: needs("a"), scopes: []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withLegacyProcess(t, func(s *legacyTest) {
+				assert.Empty(s, s.claim())
+				pass(time.Minute)
+				s.insertOne("first", test.first)
+				require.True(s, s.legacy.claim("first", test.scopes...))
+				s.insertOne("waits", test.waits)
+				assert.Empty(s, s.claim())
+				pass(time.Minute)
+				require.True(s, s.legacy.end("first", false))
+				pass(10 * time.Second)
+				assert.Contains(s, s.claim(), "waits")
+			})
+		})
+	}
+}
+
 func TestJobSavedByLegacyProcess(t *testing.T) {
 	withLegacyProcess(t, func(s *legacyTest) {
 		s.insertOne("job", func(j *job.ShellJob) {

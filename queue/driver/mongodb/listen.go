@@ -178,6 +178,7 @@ func (d *Driver) jobChanged(e event) driver.Change {
 	switch {
 	case !known:
 		d.sweeper.sweepLegacy()
+		d.sweeper.watch() // a legacy process releases neither dependents nor waiters for scopes
 	case rev < ownRevisions: // committed with a caller's transaction
 		d.avoided.clear()
 		d.committed(e)
