@@ -53,6 +53,9 @@ const unionWith = "$unionWith"
 // queryStages returns the stages that are allowed in an aggregate command.
 func (s *Server) queryStages(req *request) map[string]stageParser {
 	all := maps.Clone(stages)
+	if mayUseDisk, _ := req.raw.Lookup("allowDiskUse").BooleanOK(); !mayUseDisk {
+		all["$group"] = s.groupInMemory
+	}
 	all[unionWith] = func(v any) (stage, error) { return s.unionStage(req, v) }
 	return all
 }
@@ -100,7 +103,7 @@ func (s *Server) aggregate(req *request) (bson.D, error) {
 		Pipeline  []bson.Raw    `bson:"pipeline"`
 		Cursor    *batchArgs    `bson:"cursor"`
 		Hint      bson.RawValue `bson:"hint"`
-		// AllowDiskUse has no effect because all data is in memory.
+		// AllowDiskUse lets a $group keep any amount.
 		AllowDiskUse bool `bson:"allowDiskUse"`
 	}
 	if err := req.decode(&args); err != nil {
@@ -433,6 +436,23 @@ func groupStage(v any) (stage, error) {
 		}
 	}
 	return func(docs []bson.D) ([]bson.D, error) { return group(docs, spec) }, nil
+}
+
+// groupInMemory is a $group that fails if it has to keep too much.
+func (s *Server) groupInMemory(v any) (stage, error) {
+	makeGroups, err := groupStage(v)
+	return func(docs []bson.D) ([]bson.D, error) {
+		groups, err := makeGroups(docs)
+		size := 0
+		for _, g := range groups {
+			raw, _ := codec.Encode(g) // what can't be encoded fails later
+			size += len(raw)
+		}
+		if size > s.options.SortMemory {
+			return nil, errorf(codeQueryExceededMemory, "Executor error during aggregate command :: caused by :: Exceeded memory limit for $group, but didn't allow external spilling.")
+		}
+		return groups, err
+	}, err
 }
 
 var accumulators = map[string]bool{

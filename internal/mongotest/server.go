@@ -50,7 +50,8 @@ type Options struct {
 	TransactionLifetime time.Duration
 	// WireVersion is the highest version of the wire protocol. Default: that of MongoDB 7.0.
 	WireVersion int32
-	// SortMemory is how many bytes of documents a sort may keep that no index provides.
+	// SortMemory is how many bytes of documents a sort may keep that no index provides, and how
+	// many of its results a $group may that must not use the disk.
 	// Default: 100 MiB, as on a server. See
 	// https://www.mongodb.com/docs/manual/reference/limits/#mongodb-limit-Sort-Operations.
 	SortMemory int

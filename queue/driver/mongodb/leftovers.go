@@ -10,12 +10,10 @@ import (
 // leftovers holds the results of a sweep's query.
 type leftovers struct {
 	settle, handovers, legacy []*document
-	scopes                    scopeSet
-	edges                     jobSet
-	ready                     bool // a document is
-	// The last scope and edge, and their numbers.
-	lastScope, lastEdge   any
-	scopesRead, edgesRead int
+	edges                     jobSet // of committed documents
+	ready                     bool   // a document is
+	// someScope and someEdge are true if documents wait for scopes and for jobs.
+	someScope, someEdge bool
 }
 
 // sweepQuery is what a sweep reads.
@@ -28,7 +26,7 @@ type sweepQuery struct {
 }
 
 func (d *Driver) findLeftovers(ctx context.Context, what sweepQuery) (*leftovers, error) {
-	l := &leftovers{scopes: scopeSet{}, edges: jobSet{}}
+	l := &leftovers{edges: jobSet{}}
 	some := bson.D{{Key: "$limit", Value: sweepBatch}}
 	bodiless := bson.D{{Key: "$project", Value: withoutJob}}
 	var branches []bson.A
@@ -38,33 +36,19 @@ func (d *Driver) findLeftovers(ctx context.Context, what sweepQuery) (*leftovers
 			bson.A{match(field("line.in", inHandover)), some, bodiless, project("handover", "$$ROOT")},
 		)
 	}
-	// What documents wait for comes in pages, because more is read for each element.
+	// What documents wait for is read in pages, by commands of their own.
+	one := bson.D{{Key: "$limit", Value: 1}}
 	if what.scopes {
-		branches = append(branches, bson.A{
-			match(d.inAnyQueue("line.scope")),
-			bson.D{{Key: "$group", Value: field("_id", bson.D{{Key: "queue", Value: "$group"}, {Key: "name", Value: "$line.scope"}})}},
-			match(d.sweeper.scopes.ahead()),
-			bson.D{{Key: "$sort", Value: field("_id", 1)}},
-			some,
-			project("scope", "$_id"),
-		})
+		branches = append(branches, bson.A{match(d.waitsAfter(lineScope, nil)[0]), one, project("scope", "$_id")})
 	}
 	if what.edges {
-		branches = append(branches, bson.A{
-			match(d.inAnyQueue("line.edges")),
-			bson.D{{Key: "$unwind", Value: "$line.edges"}},
-			bson.D{{Key: "$group", Value: field("_id", bson.D{{Key: "queue", Value: "$group"}, {Key: "name", Value: "$line.edges"}})}},
-			match(d.sweeper.awaited.ahead()),
-			bson.D{{Key: "$sort", Value: field("_id", 1)}},
-			some,
-			project("edge", "$_id"),
-		})
+		branches = append(branches, bson.A{match(d.waitsAfter(lineEdges, nil)[0]), one, project("edge", "$_id")})
 	}
 	if len(what.committed) > 0 {
 		branches = append(branches, bson.A{match(field("_id", field("$in", what.committed))), bodiless, project("committed", "$$ROOT")})
 	}
 	if what.everything && what.ready {
-		branches = append(branches, bson.A{match(d.readyAnywhere()), bson.D{{Key: "$limit", Value: 1}}, project("ready", "$_id")})
+		branches = append(branches, bson.A{match(d.readyAnywhere()), one, project("ready", "$_id")})
 	}
 	if queues := d.claimed.names(); what.legacy && len(queues) > 0 {
 		branches = append(branches, bson.A{match(d.legacyDocuments(queues)), bson.D{{Key: "$limit", Value: adoptBatch}}, project("legacy", "$$ROOT")})
@@ -77,15 +61,6 @@ func (d *Driver) findLeftovers(ctx context.Context, what sweepQuery) (*leftovers
 		pipeline = append(pipeline, d.union(b...))
 	}
 	return l, d.pipe(ctx, pipeline, l.add)
-}
-
-// inAnyQueue returns a filter for the documents that have a field. In a store of many
-// queues it matches the index, which begins with the queue.
-func (d *Driver) inAnyQueue(path string) bson.D {
-	if !d.opts.Grouped {
-		return exists(path)
-	}
-	return append(field("group", field("$gte", "")), exists(path)...)
 }
 
 // readyAnywhere returns a filter for the documents that a claim may take.
@@ -114,30 +89,27 @@ func (l *leftovers) add(raw bson.Raw) {
 	if err != nil || len(elements) == 0 {
 		return
 	}
-	if elements[0].Key() == "ready" {
-		l.ready = true
-		return
-	}
-	value := elements[0].Value().Document()
-	queue, _ := value.Lookup("queue").StringValueOK()
-	name, _ := value.Lookup("name").StringValueOK()
 	switch elements[0].Key() {
-	case "settle":
-		l.settle = append(l.settle, decode(value))
-	case "handover":
-		l.handovers = append(l.handovers, decode(value))
-	case "legacy":
-		l.legacy = append(l.legacy, decode(value))
-	case "committed":
-		doc := decode(value)
-		l.edges.add(doc.Group, doc.Line.Edges...)
+	case "ready":
+		l.ready = true
 	case "scope":
-		l.scopes.add(queue, name)
-		l.scopesRead++
-		l.lastScope = slices.Clone(value)
+		l.someScope = true
 	case "edge":
-		l.edges.add(queue, name)
-		l.edgesRead++
-		l.lastEdge = slices.Clone(value)
+		l.someEdge = true
+	default:
+		l.addDocument(elements[0].Key(), decode(elements[0].Value().Document()))
+	}
+}
+
+func (l *leftovers) addDocument(kind string, doc *document) {
+	switch kind {
+	case "settle":
+		l.settle = append(l.settle, doc)
+	case "handover":
+		l.handovers = append(l.handovers, doc)
+	case "legacy":
+		l.legacy = append(l.legacy, doc)
+	case "committed":
+		l.edges.add(doc.Group, doc.Line.Edges...)
 	}
 }

@@ -249,3 +249,53 @@ func (s *store) explain(command bson.Raw) string {
 	require.NoError(s, err)
 	return plan.String()
 }
+
+// The pages of what documents wait for are complete only if the server reads them in the order of the
+// index, and cost little only if it does not sort.
+func TestASweepReadsWhatDocumentsWaitForInTheOrderOfAnIndex(t *testing.T) {
+	if serverURI == "" {
+		t.Skip("AMBOY_TEST_MONGODB_URI is not set")
+	}
+	s := newStore(t)
+	finds := map[string][]bson.Raw{}
+	s.options.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		hint, isHinted := e.Command.Lookup("hint").DocumentOK()
+		if e.CommandName == "find" && isHinted {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			finds[hint.String()] = append(finds[hint.String()], append(bson.Raw(nil), e.Command...))
+		}
+	}})
+	s.client = s.connect()
+	d := s.open()
+	records := []*driver.Record{plainRecord("target"), plainRecord("holder", takesScope)}
+	for i := range 1100 {
+		records = append(records, plainRecord(fmt.Sprint("waits", i), dependsOn("target")))
+	}
+	for i := range 1100 {
+		records = append(records, plainRecord(fmt.Sprint("wants", i), wantsScope))
+	}
+	putAll(t, d, records...)
+	require.NotEmpty(t, claimAll(t, d, request("owner", 2, "queue"))) // from then on it sweeps
+	read := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		n := 0
+		for _, commands := range finds {
+			n += min(len(commands), 3) // the first documents, then those after them in the queue, and in later ones
+		}
+		return n == 6
+	}
+	require.Eventually(t, read, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, d.Close(t.Context()))
+	for hint, commands := range finds {
+		for _, command := range commands {
+			plan := s.explain(command)
+			assert.Contains(t, plan, `"IXSCAN"`, hint)
+			assert.NotContains(t, plan, `"SORT"`, hint)
+			if strings.Contains(hint, "line.scope") {
+				assert.NotContains(t, plan, `"FETCH"`, "the index has all that is read")
+			}
+		}
+	}
+}

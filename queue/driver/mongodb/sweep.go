@@ -97,10 +97,10 @@ func (d *Driver) sweepOnce(ctx context.Context) error {
 
 // sweepNow reads and does what was left undone, and reports whether more may be left soon.
 func (d *Driver) sweepNow(ctx context.Context, what sweepQuery) (left bool, err error) {
-	s, began := &d.sweeper, d.elapsed()
+	s, now := &d.sweeper, d.elapsed()
 	what.committed = s.committed.take()
 	if what.everything {
-		what.edges, what.scopes = began >= s.awaited.due, began >= s.scopes.due
+		what.edges, what.scopes = now >= s.awaited.due, now >= s.scopes.due
 	}
 	found, err := d.findLeftovers(ctx, what)
 	if err != nil {
@@ -108,12 +108,6 @@ func (d *Driver) sweepNow(ctx context.Context, what sweepQuery) (left bool, err 
 			s.committed.add(id)
 		}
 		return true, err
-	}
-	if what.edges {
-		s.awaited.checked(began, d.elapsed(), found.edgesRead, found.lastEdge)
-	}
-	if what.scopes {
-		s.scopes.checked(began, d.elapsed(), found.scopesRead, found.lastScope)
 	}
 	if s.committed.more() {
 		s.checkCommitted()
@@ -126,6 +120,9 @@ func (d *Driver) sweepNow(ctx context.Context, what sweepQuery) (left bool, err 
 	}
 	note("adopting jobs of the legacy library", d.adoptLegacy(ctx, found.legacy))
 	note("releasing dependents of ended jobs", d.settle(ctx, found.settle))
+	if what.edges {
+		note("finding the jobs that documents wait for", d.readPage(ctx, &s.awaited, lineEdges, found.someEdge, found.edges.add))
+	}
 	for queue, ids := range found.edges {
 		note("checking whether dependencies have ended", d.checkEdges(ctx, queue, ids))
 	}
@@ -136,7 +133,11 @@ func (d *Driver) sweepNow(ctx context.Context, what sweepQuery) (left bool, err 
 			}
 		}
 	}
-	misplaced, err := d.misplaced(ctx, found.scopes)
+	scopes := scopeSet{}
+	if what.scopes {
+		note("finding the scopes that documents wait for", d.readPage(ctx, &s.scopes, lineScope, found.someScope, scopes.add))
+	}
+	misplaced, err := d.misplaced(ctx, scopes)
 	note("querying the holders of scopes", err)
 	d.arrangeNow(ctx, misplaced, false, driver.Change{})
 	if found.ready {

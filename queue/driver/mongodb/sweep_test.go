@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,6 +187,100 @@ func TestASweepThatFailedWasRepeatedWithoutAPause(t *testing.T) {
 				sent = slices.DeleteFunc(sent, func(c string) bool { return c != "aggregate work.group" })
 				assert.NotEmpty(t, sent, "it is repeated later")
 				assert.Less(t, len(sent), 10)
+			})
+		})
+	}
+}
+
+// makeWait replaces what a document with edges waits for.
+func (s *store) makeWait(id string, edges ...string) {
+	s.Helper()
+	_, err := s.jobs(true).UpdateOne(s.Context(), bson.D{{Key: "_id", Value: id}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "line.edges", Value: edges}}}})
+	require.NoError(s, err)
+}
+
+// What the documents wait for was grouped by the server, in one command with all that a sweep
+// reads. The memory of a $group is bounded, so with many jobs to wait for the sweep found nothing.
+func TestASweepWithManyAwaitedJobsDidNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const documents, edges = 100, 100
+		s := newStoreOf(t, mongotest.Options{InMemory: true, SortMemory: 256 << 10})
+		d := s.open()
+		records := []*driver.Record{plainRecord("ended"), plainRecord("of ended", dependsOn("ended")), plainRecord("target")}
+		for i := range documents {
+			records = append(records, plainRecord(fmt.Sprint(i), dependsOn("target")))
+		}
+		putAll(t, d, records...)
+		for i := range documents {
+			var names []string
+			for j := range edges {
+				names = append(names, fmt.Sprintf("job %d of %d", j, i))
+			}
+			s.makeWait(fmt.Sprint("queue.", i), names...)
+		}
+		// A process has ended the job and died before it released the dependent.
+		_, err := s.jobs(true).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "queue.ended"}}, bson.D{
+			{Key: "$set", Value: bson.D{{Key: "status.completed", Value: true}, {Key: "settle", Value: true}}},
+			{Key: "$unset", Value: bson.D{{Key: "line", Value: ""}}},
+		})
+		require.NoError(t, err)
+		claimed := names(claimAll(t, d, request("owner", 10, "queue"))) // from then on it sweeps
+		pass(time.Second)
+		claimed = append(claimed, names(claimAll(t, d, request("owner", 10, "queue")))...)
+		assert.ElementsMatch(t, []string{"queue.target", "queue.of ended"}, claimed)
+		pass(10 * time.Minute)
+		assert.Len(t, claimAll(t, d, request("owner", documents, "queue")), documents, "what they wait for does not exist")
+	})
+}
+
+// Pages of what documents wait for leave out none, whatever is in several of them, and in whatever queue.
+func TestASweepFindsAllAwaitedJobs(t *testing.T) {
+	for _, grouped := range []bool{true, false} {
+		t.Run(fmt.Sprint("grouped ", grouped), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const documents = 2500
+				s := newStoreOf(t, mongotest.Options{InMemory: true})
+				d := s.open(func(o *mongodb.Options) { o.Grouped = grouped })
+				var all []*driver.Record
+				queues := []string{"queue"}
+				if grouped {
+					queues = append(queues, "another", "third")
+				}
+				in := func(i int, r *driver.Record) *driver.Record {
+					r.Group = queues[i%len(queues)]
+					r.Name = driver.RecordName(r.Group, strings.TrimPrefix(r.Name, "queue."), r.RetryInfo)
+					if !grouped {
+						r.Name, r.Group = strings.TrimPrefix(r.Name, "queue."), ""
+					}
+					return r
+				}
+				for i := range queues {
+					all = append(all, in(i, plainRecord("target")))
+				}
+				for i := range documents {
+					all = append(all, in(i, plainRecord(fmt.Sprint(i), dependsOn("target"))))
+				}
+				putAll(t, d, all...)
+				var models []mongo.WriteModel
+				for i, r := range all[len(queues):] {
+					edges := []string{"b", fmt.Sprint("c", i%7), fmt.Sprint("a", i), fmt.Sprint("d", i)}
+					models = append(models, mongo.NewUpdateOneModel().SetFilter(bson.D{{Key: "_id", Value: r.Name}}).
+						SetUpdate(bson.D{{Key: "$set", Value: bson.D{{Key: "line.edges", Value: edges}}}}))
+				}
+				_, err := s.jobs(grouped).BulkWrite(t.Context(), models)
+				require.NoError(t, err)
+				demand := request("owner", len(all), queues...)
+				if !grouped {
+					demand = request("owner", len(all), "")
+				}
+				require.Len(t, claimAll(t, d, demand), len(queues)) // from then on it sweeps
+				pass(10 * time.Minute)
+				n := 0
+				for range 4 {
+					n += len(claimAll(t, d, demand))
+				}
+				assert.Equal(t, documents, n, "what they wait for does not exist")
 			})
 		})
 	}
