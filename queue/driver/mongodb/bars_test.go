@@ -428,3 +428,80 @@ func TestQueuesAtTheirLimitHidTheJobsOfOthers(t *testing.T) {
 		})
 	}
 }
+
+// watched returns a client with a monitor of its commands.
+func watched(t *testing.T, s *mongotest.Deployment, monitor *event.CommandMonitor) *mongo.Client {
+	t.Helper()
+	client, err := mongo.Connect(t.Context(), s.ClientOptions().SetMonitor(monitor))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+	return client
+}
+
+// A process that was busy makes a claim that finds nothing. A job is put after its query, and the
+// change stream goes on after that before the process wants to hear of jobs again.
+func TestAJobPutDuringTheClaimThatMadeAProcessIdleWasNotHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		other := openAll(t, s, 1)[0]
+		var armed atomic.Bool
+		client := watched(t, s, &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			if e.CommandName != "aggregate" || !strings.Contains(e.Reply.String(), `.work.group"`) || !armed.Swap(false) {
+				return
+			}
+			putAll(t, other, plainRecord("late"))
+			_, err := other.Control(t.Context(), "another", driver.ControlChange{Paused: new(true)}) // which all hear of
+			assert.NoError(t, err)
+			time.Sleep(5 * time.Second)
+		}})
+		d := openOn(t, s, func(o *mongodb.Options) { o.Client = client })
+		putAll(t, other, plainRecord("long"))
+		require.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
+		pass(time.Minute)
+		armed.Store(true)
+		count := heard([]*mongodb.Driver{d})
+		require.Empty(t, claimAll(t, d, request("owner", 1, "queue")))
+		require.False(t, armed.Load())
+		pass(time.Second)
+		assert.Equal(t, 2, count(), "of the control, and of what it may have missed")
+	})
+}
+
+// A batch of events has a job of one collection and a control of another. While the control is
+// read, an interest changes.
+func TestAnEventBeforeAnInterruptionOfTheStreamWasNotHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		in := func(collection string, client *mongo.Client) func(o *mongodb.Options) {
+			return func(o *mongodb.Options) { o.Collection, o.Client = collection, client }
+		}
+		var first *mongodb.Driver
+		var armed atomic.Bool
+		client := watched(t, s, &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if from, _ := e.Command.Lookup("find").StringValueOK(); from == "second.group.control" && armed.Swap(false) {
+				first.Subscribe(func(driver.Change) {})
+			}
+		}})
+		first = openOn(t, s, in("first", client))
+		second := openOn(t, s, in("second", client))
+		for _, d := range []*mongodb.Driver{first, second} {
+			claimAll(t, d, request("owner", 1, "queue"))
+		}
+		far := s.Connect()
+		otherFirst, otherSecond := openOn(t, s, in("first", far)), openOn(t, s, in("second", far))
+		pause := func(paused bool) {
+			_, err := otherSecond.Control(t.Context(), "queue", driver.ControlChange{Paused: &paused})
+			require.NoError(t, err)
+		}
+		pass(time.Minute)
+		pause(true)
+		time.Sleep(5 * time.Millisecond) // the stream gathers further events for 10 ms
+		count := heard([]*mongodb.Driver{first})
+		armed.Store(true)
+		putAll(t, otherFirst, plainRecord("job"))
+		pause(false)
+		pass(time.Second)
+		require.False(t, armed.Load())
+		assert.NotZero(t, count())
+	})
+}

@@ -135,13 +135,15 @@ func (f *feed) change() {
 }
 
 // want sets the interest of a driver, which becomes a member. It returns a function that waits until
-// the stream covers it.
-func (f *feed) want(d *Driver, wanted interest) (open func(context.Context)) {
+// the stream covers it. wider is true if the driver was a member that did not hear of all of it.
+func (f *feed) want(d *Driver, wanted interest) (open func(context.Context), wider bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if had, is := f.members[d]; is && had == wanted {
-		return func(context.Context) {}
+	had, is := f.members[d]
+	if is && had == wanted {
+		return func(context.Context) {}, false
 	}
+	wider = is && (wanted.claimable && !had.claimable || wanted.ends && !had.ends)
 	f.members[d] = wanted
 	f.change()
 	if !f.running {
@@ -155,7 +157,7 @@ func (f *feed) want(d *Driver, wanted interest) (open func(context.Context)) {
 		ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 		defer cancel()
 		f.await(ctx, func() bool { return f.opened >= asked })
-	}
+	}, wider
 }
 
 // await waits until the goroutine has reached a condition, which is called with the lock held.
@@ -308,6 +310,13 @@ type event struct {
 // follow passes events on until the stream is interrupted.
 func (f *feed) follow(ctx context.Context, stream *mongo.ChangeStream, members map[*Driver]interest) error {
 	news := map[*Driver]driver.Change{}
+	tell := func() {
+		for d, change := range news {
+			d.subscribers.Notify(change)
+		}
+		clear(news)
+	}
+	defer tell() // of the events before an interruption, which the next stream does not repeat
 	for stream.Next(ctx) {
 		var e event
 		err := bson.Unmarshal(stream.Current, &e)
@@ -321,10 +330,7 @@ func (f *feed) follow(ctx context.Context, stream *mongo.ChangeStream, members m
 		if stream.RemainingBatchLength() > 0 {
 			continue
 		}
-		for d, change := range news {
-			d.subscribers.Notify(change)
-		}
-		clear(news)
+		tell()
 		// Handling a single change costs a subscriber as much as handling all of them.
 		if !sleep(ctx, betweenEvents) {
 			return ctx.Err()

@@ -64,11 +64,11 @@ func (d *Driver) follows(n int) {
 }
 
 // listen adjusts what the feed sends to what the driver needs. It returns a function that waits
-// until the feed does.
-func (d *Driver) listen() (open func(context.Context)) {
+// until the feed does, and whether the driver needs more than before.
+func (d *Driver) listen() (open func(context.Context), wider bool) {
 	wanted, listens := d.listening.interest(d.limits.any())
 	if !d.isReplica || !listens {
-		return func(context.Context) {}
+		return func(context.Context) {}, false
 	}
 	d.sweeper.setDeaf(!wanted.claimable)
 	return d.feed.want(d, wanted)
@@ -87,7 +87,8 @@ func (d *Driver) beginClaim(ctx context.Context) {
 	if !first {
 		return
 	}
-	d.listen()(ctx) //nolint:contextcheck // The change stream outlasts the claim.
+	open, _ := d.listen() //nolint:contextcheck // The change stream outlasts the claim.
+	open(ctx)
 	d.barrier.listens.Store(d.isReplica)
 	if err := d.barrier.listen(ctx); err != nil { // it may have missed a drain between its last poll and the stream
 		d.reportControls(ctx, err)
@@ -124,7 +125,10 @@ func (d *Driver) endClaim(req driver.ClaimRequest, records []*driver.Record, err
 		l.narrow = time.AfterFunc(busyFor, d.stopHearing)
 	}
 	l.mu.Unlock()
-	d.listen()
+	if _, wider := d.listen(); wider {
+		// The stream may have passed over what came after the query of the claim, and goes on from there.
+		d.subscribers.Notify(driver.Anywhere)
+	}
 }
 
 // stopHearing is called when all workers were busy for a while.
