@@ -505,3 +505,35 @@ func TestAnEventBeforeAnInterruptionOfTheStreamWasNotHeardOf(t *testing.T) {
 		assert.NotZero(t, count())
 	})
 }
+
+// Each queue of which jobs were forgotten woke every process.
+func TestForgettingJobsWokeEveryProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		drivers := openAll(t, s, 2)
+		for range 2 { // the first time, documents with the counts are created
+			putAll(t, drivers[0], plainRecord("job", func(r *driver.Record) { r.ForgetAt = time.Now() }))
+			endAll(t, drivers[0], claimAll(t, drivers[0], request("owner", 1, "queue"))...)
+			pass(time.Minute)
+			count := heard(drivers[1:])
+			forgotten, err := drivers[0].Forget(t.Context(), time.Now().Add(time.Hour), 10)
+			require.NoError(t, err)
+			require.Equal(t, 1, forgotten)
+			pass(time.Second)
+			assert.Zero(t, count())
+		}
+	})
+}
+
+// A process that only inserts leaves the members of the drain barrier after a while.
+func TestTheEndOfAProducerWokeEveryProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		drivers := openAll(t, s, 1)
+		putAll(t, openOn(t, s), plainRecord("job"))
+		pass(time.Second)
+		count := heard(drivers)
+		pass(30 * time.Second)
+		assert.Zero(t, count())
+	})
+}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mongodb/grip/message"
 	"go.mongodb.org/mongo-driver/bson"
-	"go.mongodb.org/mongo-driver/bson/primitive"
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
 
@@ -394,8 +393,9 @@ func (f *feed) report(ctx context.Context, err error) {
 // pipeline returns the stages that select the events that members have an interest in, and
 // keep only the needed fields.
 func (f *feed) pipeline(members map[*Driver]interest) mongo.Pipeline {
-	var controls, jobs, claimable, ends []string
+	var own, controls, jobs, claimable, ends []string
 	for d, wanted := range members {
+		own = append(own, d.barrier.id)
 		controls, jobs = append(controls, d.control.Name()), append(jobs, d.jobs.Name())
 		if wanted.claimable {
 			claimable = append(claimable, d.jobs.Name())
@@ -405,6 +405,9 @@ func (f *feed) pipeline(members map[*Driver]interest) mongo.Pipeline {
 		}
 	}
 	const updated = "updateDescription.updatedFields."
+	// Counting removed records changes no settings. A document that it creates has none, but one
+	// that an operator restores may.
+	isSetting := all(field(updated+"removed", nil), either(field("fullDocument.removed", nil), exists("fullDocument.drains")))
 	of := func(names []string, events ...bson.D) bson.D {
 		slices.Sort(names)
 		return all(append([]bson.D{field("ns.coll", field("$in", slices.Compact(names)))}, events...)...)
@@ -413,8 +416,9 @@ func (f *feed) pipeline(members map[*Driver]interest) mongo.Pipeline {
 		field("operationType", field("$in", []string{"dropDatabase", "invalidate"})),
 		of(slices.Concat(controls, jobs), field("operationType", field("$in", removals))),
 		of(controls, either(
-			field("documentKey._id", primitive.Regex{Pattern: "^(" + controlPrefix + "|" + dutyKey(sweepDuty) + ")"}),
-			field("operationType", "delete"),
+			all(field("operationType", "delete"), field("documentKey._id", field("$in", own))), // as of a dead process
+			field("documentKey._id", dutyKey(sweepDuty)),
+			all(field("documentKey._id", withPrefix(controlPrefix)), isSetting),
 		)),
 		of(jobs, field("operationType", "update"), field(updated+"cancel_requested", true)),
 	}

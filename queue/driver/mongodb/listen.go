@@ -260,6 +260,9 @@ func (d *Driver) controlChanged(ctx context.Context, e event) (driver.Change, er
 			doc = &docs[0]
 		}
 	}
+	if id == d.barrier.id {
+		return driver.Change{}, d.barrier.event(ctx, id, doc)
+	}
 	return driver.Anywhere, d.barrier.event(ctx, id, doc)
 }
 
