@@ -344,14 +344,20 @@ func (j *jobs) remove(ctx context.Context, s *stored, reason string) error {
 			return err
 		}
 	}
-	_, err := j.store.Admin().Act(ctx, driver.ActRequest{
+	request := driver.ActRequest{
 		Query:  driver.Query{Queues: []string{s.prefixed}, JobIDs: []string{s.JobID()}, Latest: true},
 		Action: driver.Action{Kind: driver.Delete}, Limit: 1,
-	})
-	if err != nil {
-		return fmt.Errorf("removing job %q of queue %q: %w", s.JobID(), s.prefixed, err)
 	}
-	return nil
+	for {
+		acted, err := j.store.Admin().Act(ctx, request)
+		if err != nil {
+			return fmt.Errorf("removing job %q of queue %q: %w", s.JobID(), s.prefixed, err)
+		}
+		if acted.Done+acted.Skipped > 0 || acted.Next == "" {
+			return nil
+		}
+		request.After = acted.Next // a slow store may not have come to the job
+	}
 }
 
 // forget removes an ID from the index.

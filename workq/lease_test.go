@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/queue/driver"
@@ -74,6 +75,27 @@ func TestAJobThatAnotherServerHasLeasedIsCompleted(t *testing.T) {
 		b.do(result(1, 0), ended(1, 1, "there"))
 		other.close()
 	})
+}
+
+// slowStore is a store whose first answer to an action has come to no job yet.
+type slowStore struct{ driver.Driver }
+
+func (s *slowStore) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
+	if req.After == "" {
+		return driver.Acted{Next: "slow"}, nil
+	}
+	req.After = ""
+	return s.Driver.Act(ctx, req)
+}
+
+func TestADeleteOfAJobInALargeQueueRemovedNothing(t *testing.T) {
+	store := &slowStore{outsidetest.Memory(t)}
+	c := overTCP(t, store, workq.Options{}).connect()
+	c.do(add(1, "q", 60_000, 60_000, "payload"), ok)
+	c.do("delete "+id(1)+"\r\n", ok)
+	page, err := store.Find(t.Context(), driver.Query{}, driver.PageRequest{Limit: 1})
+	require.NoError(t, err)
+	assert.Empty(t, page.Records)
 }
 
 // keptOpen is a store that another fixture closes.

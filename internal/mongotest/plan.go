@@ -94,10 +94,18 @@ func conjunction(filter bson.D) bson.D {
 	return all
 }
 
-// choose returns the plan of the best index and its worth, which is 0 if there is none.
+// choose returns the plan of the best index for all conditions of a filter, and its worth,
+// which is 0 if there is none.
 func (c *collection) choose(filter bson.D, order []sortField) (best plan, most int) {
-	limits := required(filter)
+	return c.best(order, func(*index) bson.D { return filter })
+}
+
+// best returns the plan of the best index and its worth, which is 0 if there is none. usable
+// returns the conditions that an index can use.
+func (c *collection) best(order []sortField, usable func(*index) bson.D) (best plan, most int) {
 	for _, x := range c.indexes {
+		filter := usable(x)
+		limits := required(filter)
 		if !x.covers(filter, limits) {
 			continue
 		}
@@ -112,7 +120,8 @@ func (c *collection) choose(filter bson.D, order []sortField) (best plan, most i
 }
 
 // union plans each alternative of an $or by an index. It returns nil if one of them has
-// none. See
+// none. Conditions beside the $or limit a partial index only if the alternative is not needed
+// to imply its filter, as explain shows on a server. See
 // https://www.mongodb.com/docs/manual/reference/operator/query/or/#-or-clauses-and-indexes.
 func (c *collection) union(filter bson.D) []indexWalk {
 	i := slices.IndexFunc(filter, func(e bson.E) bool { return e.Key == "$or" })
@@ -121,8 +130,14 @@ func (c *collection) union(filter bson.D) []indexWalk {
 	}
 	common := slices.Delete(slices.Clone(filter), i, i+1)
 	var walks []indexWalk
-	for _, alternative := range filter[i].Value.(bson.A) {
-		p, worth := c.choose(append(slices.Clip(common), alternative.(bson.D)...), nil)
+	for _, one := range filter[i].Value.(bson.A) {
+		alternative := one.(bson.D)
+		p, worth := c.best(nil, func(x *index) bson.D {
+			if x.partial != nil && !x.covers(common, required(common)) {
+				return alternative
+			}
+			return append(slices.Clip(common), alternative...)
+		})
 		if worth == 0 {
 			return nil
 		}

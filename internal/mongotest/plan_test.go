@@ -211,6 +211,8 @@ func TestWhenPartialIndexesAreUsed(t *testing.T) {
 		{`{"g": 1}`, `{"n": {"$gt": 5}}`, `{"g": 1, "n": {"$in": [5, 9]}}`, false},
 		{`{"g": 1}`, `{"n": {"$in": [1, 2]}, "done": true}`, `{"g": 1, "n": 2, "done": true}`, true},
 		{`{"g": 1}`, `{"$or": [{"n": 1}, {"done": true}]}`, `{"g": 1, "done": true}`, true},
+		{`{"g": 1, "odd": 1}`, `{"odd": {"$exists": true}}`, `{"g": 1, "$or": [{"odd": 11}, {"odd": 13}]}`, false},
+		{`{"g": 1, "odd": 1}`, `{"odd": {"$exists": true}}`, `{"$or": [{"g": 1, "odd": 11}, {"g": 1, "odd": 13}]}`, true},
 		{`{"odd": 1}`, ``, `{"odd": 5}`, true},
 		{`{"odd": 1}`, ``, `{"odd": null}`, false},
 	} {

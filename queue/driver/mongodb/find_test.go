@@ -324,3 +324,38 @@ func TestIDsThatLookLikeNames(t *testing.T) {
 }
 
 var _ driver.Driver = (*mongodb.Driver)(nil)
+
+// A job is found by its ID without a look at the other jobs of its queue, however many there are.
+func TestFindingAJobByItsIDExaminedTheWholeQueue(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d := openOn(t, s)
+		queries := map[string]driver.Query{
+			"ID":                {Queues: []string{"queue"}, ID: "3"},
+			"JobIDs":            {Queues: []string{"queue", "other"}, JobIDs: []string{"3"}},
+			"JobIDs of a state": {Queues: []string{"queue"}, JobIDs: []string{"3"}, States: []amboy.JobState{amboy.StatePending}, Latest: true},
+		}
+		putAll(t, d, plainRecords(1000)...)
+		few := func(what string, call func()) {
+			s.Server().ResetCosts()
+			call()
+			assert.Less(t, s.Server().Costs().Examined.Documents, int64(10), what)
+		}
+		for name, q := range queries {
+			few("Find by "+name, func() {
+				page, err := d.Find(t.Context(), q, driver.PageRequest{Limit: 10})
+				require.NoError(t, err)
+				assert.Len(t, page.Records, 1, name)
+			})
+			few("Count by "+name, func() {
+				n, err := d.Count(t.Context(), q, 10)
+				require.NoError(t, err)
+				assert.Equal(t, 1, n, name)
+			})
+			few("Act by "+name, func() {
+				acted, err := d.Act(t.Context(), driver.ActRequest{Query: q, Action: driver.Action{Kind: driver.Prioritize, Priority: 1}, Limit: 1})
+				require.NoError(t, err)
+				assert.Equal(t, 1, acted.Done, name)
+			})
+		}
+	})
+}

@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,7 +124,7 @@ func TestReadsUseIndexes(t *testing.T) {
 		s.mu.Unlock()
 		require.NotEmpty(t, commands, name)
 		for _, command := range commands {
-			assert.NotContains(t, s.explain(command), "COLLSCAN", "%s: %s", name, command)
+			assert.NotContains(t, s.explain(command, "queryPlanner").String(), "COLLSCAN", "%s: %s", name, command)
 		}
 	}
 }
@@ -230,24 +231,66 @@ func (s *store) examined(pipeline bson.A) int64 {
 	return n
 }
 
-// explain returns the plan of a command as text.
-func (s *store) explain(command bson.Raw) string {
+// TestPlansExamineFewDocuments makes a real server run queries that select a few of many jobs, and
+// explain what it examined for them.
+func TestPlansExamineFewDocuments(t *testing.T) {
+	if serverURI == "" {
+		t.Skip("AMBOY_TEST_MONGODB_URI is not set")
+	}
+	s := newStore(t)
+	var sent []bson.Raw
+	s.options.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if name, _ := e.Command.Lookup(e.CommandName).StringValueOK(); name == s.jobs(true).Name() && e.CommandName == "find" {
+			sent = append(sent, slices.Clone(e.Command))
+		}
+	}})
+	s.client = s.connect()
+	d := s.open()
+	putAll(t, d, plainRecords(5000)...)
+	one, ids := []string{"queue"}, []string{"4321"}
+	for name, q := range map[string]driver.Query{
+		"ID":                       {Queues: one, ID: ids[0]},
+		"ID in any queue":          {ID: ids[0]},
+		"JobIDs":                   {Queues: one, JobIDs: ids},
+		"JobIDs of several queues": {Queues: []string{"queue", "other"}, JobIDs: ids},
+		"JobIDs of a state":        {Queues: one, JobIDs: ids, States: []amboy.JobState{amboy.StatePending}, Latest: true},
+		"JobIDs of states":         {Queues: one, JobIDs: ids, States: []amboy.JobState{amboy.StatePending, amboy.StateScheduled, amboy.StateFailed}},
+	} {
+		sent = nil
+		page, err := d.Find(t.Context(), q, driver.PageRequest{Limit: 10})
+		require.NoError(t, err, name)
+		assert.Len(t, page.Records, 1, name)
+		for _, command := range sent {
+			var plan struct {
+				Stats struct {
+					Documents int `bson:"totalDocsExamined"`
+				} `bson:"executionStats"`
+			}
+			explained := s.explain(command, "executionStats")
+			require.NoError(t, bson.Unmarshal(explained, &plan))
+			assert.Less(t, plan.Stats.Documents, 20, "%s: %s", name, explained)
+		}
+	}
+}
+
+// explain makes the server explain a command.
+func (s *store) explain(command bson.Raw, verbosity string) bson.Raw {
 	s.Helper()
 	var explained bson.D
 	elements, err := command.Elements()
 	require.NoError(s, err)
 	for _, e := range elements {
 		switch e.Key() {
-		case "lsid", "$db", "$clusterTime", "txnNumber", "$readPreference", "readConcern":
+		case "lsid", "$db", "$clusterTime", "txnNumber", "$readPreference", "readConcern", "maxTimeMS":
 		default:
 			explained = append(explained, bson.E{Key: e.Key(), Value: e.Value()})
 		}
 	}
 	plan, err := s.client.Database(s.db).RunCommand(s.Context(), bson.D{
-		{Key: "explain", Value: explained}, {Key: "verbosity", Value: "queryPlanner"},
+		{Key: "explain", Value: explained}, {Key: "verbosity", Value: verbosity},
 	}).Raw()
 	require.NoError(s, err)
-	return plan.String()
+	return plan
 }
 
 // The pages of what documents wait for are complete only if the server reads them in the order of the
@@ -290,7 +333,7 @@ func TestASweepReadsWhatDocumentsWaitForInTheOrderOfAnIndex(t *testing.T) {
 	require.NoError(t, d.Close(t.Context()))
 	for hint, commands := range finds {
 		for _, command := range commands {
-			plan := s.explain(command)
+			plan := s.explain(command, "queryPlanner").String()
 			assert.Contains(t, plan, `"IXSCAN"`, hint)
 			assert.NotContains(t, plan, `"SORT"`, hint)
 			if strings.Contains(hint, "line.scope") {

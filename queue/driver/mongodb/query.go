@@ -51,9 +51,9 @@ func (d *Driver) newSelection(ctx context.Context, q driver.Query, now time.Time
 	// A document that will replace an attempt does not exist yet for readers.
 	s.and("line.in", bson.D{{Key: "$ne", Value: inHandover}})
 	s.addQueues(d.opts.Grouped)
-	s.addStates()
 	s.addJobIDs(ids, d.opts.Grouped)
 	s.addPattern(d.opts.Grouped)
+	s.addStates()
 	if len(q.Types) > 0 {
 		s.and("type", bson.D{{Key: "$in", Value: q.Types}})
 	}
@@ -274,7 +274,7 @@ func (s *selection) addJobIDs(ids []string, grouped bool) {
 		}
 	}
 	s.none = s.none || len(valid) == 0
-	s.or(field("job_id", field("$in", valid)), field("retry_info.base_job_id", field("$in", valid)), field("_id", field("$in", names)))
+	s.orInQueues(field("job_id", field("$in", valid)), field("retry_info.base_job_id", field("$in", valid)), field("_id", field("$in", names)))
 }
 
 // addPattern selects by a pattern of the job's ID, in the fields that addJobIDs uses.
@@ -300,7 +300,16 @@ func (s *selection) addPattern(grouped bool) {
 	case grouped:
 		nameLike.Pattern = `\.` + matching(pattern) + `\z`
 	}
-	s.or(field("job_id", like), field("retry_info.base_job_id", like), field("_id", nameLike))
+	s.orInQueues(field("job_id", like), field("retry_info.base_job_id", like), field("_id", nameLike))
+}
+
+// orInQueues is or for alternatives with an index each. It repeats the queues in each of them,
+// because servers do not use a partial index for an alternative if its first field is outside.
+func (s *selection) orInQueues(alternatives ...bson.D) {
+	for i, one := range alternatives {
+		alternatives[i] = append(slices.Clip(s.queues), one...)
+	}
+	s.or(alternatives...)
 }
 
 // anchored returns the regular expression for whole strings that match a pattern, in
