@@ -151,6 +151,9 @@ func (s *Server) watch(req *request, stream *changeStream, list bson.A, batchSiz
 	if req.multiDocument() {
 		return nil, errorf(codeNotInTransaction, "$changeStream cannot be used in a transaction")
 	}
+	if level, ok := req.generic.ReadConcern.Lookup("level").StringValueOK(); ok && level != "majority" {
+		return nil, errorf(codeInvalidOptions, "$changeStream cannot run with a readConcern other than 'majority'. Current readConcern: %s", level)
+	}
 	raw, err := bson.Marshal(field(list[0].(bson.D), "$changeStream"))
 	if err != nil {
 		return nil, errorf(codeFailedToParse, "the $changeStream stage must be an object")

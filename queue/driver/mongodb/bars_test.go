@@ -15,6 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/event"
 	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/mongo/readpref"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
@@ -536,4 +538,40 @@ func TestTheEndOfAProducerWokeEveryProcess(t *testing.T) {
 		pass(30 * time.Second)
 		assert.Zero(t, count())
 	})
+}
+
+// Servers refuse a change stream with a read concern other than majority, so that a process with
+// another one in its URI polled for ever. Its reads and transactions had that read concern too. With a
+// read preference in the URI all retries failed.
+func TestTheReadConcernOfTheURIDisabledChangeStreams(t *testing.T) {
+	for _, level := range []string{"local", "available", "snapshot", "linearizable"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := mongotest.Open(t, mongotest.InMemory())
+			opts := s.ClientOptions().SetReadConcern(readconcern.New(readconcern.Level(level))).SetReadPreference(readpref.Secondary())
+			client, err := mongo.Connect(t.Context(), opts)
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+			s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+				got, has := c.Command.Lookup("readConcern", "level").StringValueOK()
+				isStream := c.Command.Lookup("pipeline", "0", "$changeStream").Type != 0
+				switch {
+				case isStream:
+					assert.Equal(t, "majority", got)
+				case has && got != "snapshot": // which Stats asks for itself
+					assert.Equal(t, "local", got, "%s", c.Command)
+				}
+				return mongotest.Served
+			})
+			d, other := openOn(t, s, func(o *mongodb.Options) { o.Client, o.PollInterval = client, time.Hour }), openOn(t, s)
+			count := heard([]*mongodb.Driver{d})
+			failed, next := awaitingRetry(t, d)
+			require.NoError(t, d.Retry(t.Context(), failed, next))
+			require.Len(t, claimAll(t, d, request("owner", 10, "queue")), 1)
+			pass(time.Second)
+			count()
+			putAll(t, other, plainRecord("another"))
+			pass(time.Second)
+			assert.NotZero(t, count(), level)
+		})
+	}
 }

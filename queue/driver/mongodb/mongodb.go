@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
+	"go.mongodb.org/mongo-driver/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/mongo/readpref"
 	"go.mongodb.org/mongo-driver/mongo/writeconcern"
 
@@ -94,13 +95,15 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 		d.ownClient = true
 	}
 	db := d.client.Database(opts.DB)
-	primary := options.Collection().SetReadPreference(readpref.Primary()).SetWriteConcern(writeconcern.Majority())
+	// What the URI or the client say of reads and writes does not suit a queue.
+	primary := options.Collection().SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Local()).SetWriteConcern(writeconcern.Majority())
 	d.jobs = db.Collection(opts.collection(), primary)
 	d.control = db.Collection(opts.collection()+controlSuffix, primary)
 	d.notes.Collection = db.Collection(opts.collection()+notesSuffix, primary)
 	d.barrier = newDrainBarrier(d.control, opts.PollInterval)
 	d.opened = time.Now()
-	d.feed = feedOf(db)
+	// Servers refuse change streams with another read concern.
+	d.feed = feedOf(d.client.Database(opts.DB, options.Database().SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority())))
 	d.revs = &d.feed.revs
 	err = d.start(ctx)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
+	"go.mongodb.org/mongo-driver/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/mongo/readpref"
 	"go.mongodb.org/mongo-driver/mongo/writeconcern"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -105,7 +107,8 @@ func (s *swap) sendStatements(ctx context.Context, statements []bson.Raw) (*answ
 
 // sendTransaction sends the statements of a swap in a transaction.
 func (s *swap) sendTransaction(ctx context.Context, statements []bson.Raw) (*answer, error) {
-	if err := s.session.StartTransaction(options.Transaction().SetWriteConcern(writeconcern.Majority())); err != nil {
+	opts := options.Transaction().SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Local()).SetWriteConcern(writeconcern.Majority())
+	if err := s.session.StartTransaction(opts); err != nil {
 		return nil, fmt.Errorf("starting a transaction: %w", err)
 	}
 	a, err := s.send(mongo.NewSessionContext(ctx, s.session), updating, statements, true, transactionLimit) //nolint:contextcheck // It inherits it.
