@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
@@ -35,6 +36,8 @@ type controlDocument struct {
 	Answers []string `bson:"answers,omitempty"`
 	// Removed counts the records that were forgotten or deleted.
 	Removed int `bson:"removed,omitempty"`
+	// Since is when a member of the drain barrier has last shown that it lives.
+	Since time.Time `bson:"since,omitempty"`
 }
 
 const controlPrefix = "queue/"

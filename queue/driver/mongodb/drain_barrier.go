@@ -2,6 +2,7 @@ package mongodb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +28,8 @@ type drainBarrier struct {
 	control *mongo.Collection
 	id      string        // of this member
 	every   time.Duration // how often to read them without a change stream
+	// background calls a function in a goroutine that ends before the driver is closed.
+	background func(call func(context.Context))
 	// listens is true once a change stream shows the control documents.
 	listens atomic.Bool
 
@@ -45,14 +48,19 @@ type drainBarrier struct {
 type drainState struct {
 	drained bool
 	// drains counts how often draining was switched on or off.
-	drains  int
-	inserts int           // in progress
-	idle    chan struct{} // closed when there are none; nil if there is no waiter
+	drains int
+	// answering is the drains of the drain that is being answered in the background.
+	answering int
+	inserts   int           // in progress
+	idle      chan struct{} // closed when there are none; nil if there is no waiter
 }
 
 // memberTimeout is how long a drain waits for the answer of a member before it treats
 // the member as dead.
 const memberTimeout = 5 * time.Second
+
+// confirmEvery is how often a member shows that it lives while its inserts hold up its answer.
+const confirmEvery = time.Second
 
 const (
 	// rejoinEvery is how often a member shows that it lives, and deadAfter how long it must not
@@ -107,8 +115,7 @@ func (g *drainBarrier) join(ctx context.Context) error {
 func (g *drainBarrier) register(ctx context.Context) error {
 	isDead := field("$expr", field("$lt", bson.A{"$since", field("$subtract", bson.A{serverNow, deadAfter.Milliseconds()})}))
 	_, err := g.control.BulkWrite(ctx, []mongo.WriteModel{
-		mongo.NewUpdateOneModel().SetFilter(field("_id", g.id)).SetUpsert(true).
-			SetUpdate(bson.D{{Key: "$currentDate", Value: field("since", true)}}),
+		mongo.NewUpdateOneModel().SetFilter(field("_id", g.id)).SetUpsert(true).SetUpdate(livesNow),
 		mongo.NewDeleteManyModel().SetFilter(all(field("_id", withPrefix(memberPrefix)), exists("since"), isDead)),
 	}, options.BulkWrite().SetOrdered(false))
 	if err != nil {
@@ -234,17 +241,18 @@ func (g *drainBarrier) event(ctx context.Context, id string, doc *controlDocumen
 }
 
 // observe records the control document of a queue. If the queue is draining, it answers once
-// all inserts have ended.
+// all inserts have ended, and does not wait for them.
 func (g *drainBarrier) observe(ctx context.Context, doc controlDocument) error {
 	g.set(doc)
-	if !doc.Draining || slices.Contains(doc.Answers, g.id) {
+	if !doc.Draining || slices.Contains(doc.Answers, g.id) || g.answerLater(doc) {
 		return nil
 	}
+	return g.answer(ctx, doc)
+}
+
+func (g *drainBarrier) answer(ctx context.Context, doc controlDocument) error {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
-	if err := g.awaitInserts(ctx, doc.Queue); err != nil {
-		return err
-	}
 	filter := bson.D{{Key: "_id", Value: doc.ID}, {Key: "drains", Value: doc.Drains}}
 	_, err := g.control.UpdateOne(ctx, filter, field("$addToSet", field("answers", g.id)))
 	if err != nil {
@@ -253,14 +261,78 @@ func (g *drainBarrier) observe(ctx context.Context, doc controlDocument) error {
 	return nil
 }
 
-// set applies a control document to a queue, unless a later one was applied.
+// answerLater answers in the background if inserts are in progress, and reports whether they are.
+func (g *drainBarrier) answerLater(doc controlDocument) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.queue(doc.Queue)
+	if q.inserts == 0 {
+		return false
+	}
+	if q.answering != doc.Drains {
+		q.answering = doc.Drains
+		// Close waits for the inserts first, which can't end while the lock is held.
+		g.background(func(ctx context.Context) {
+			g.answerAfterInserts(ctx, doc)
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if q.answering == doc.Drains {
+				q.answering = 0
+			}
+		})
+	}
+	return true
+}
+
+// answerAfterInserts waits until the inserts have ended, and answers. Until it has, it shows that
+// this member lives.
+func (g *drainBarrier) answerAfterInserts(ctx context.Context, doc controlDocument) {
+	for ctx.Err() == nil {
+		waiting, cancel := context.WithTimeout(ctx, confirmEvery)
+		err := g.awaitInserts(waiting, doc.Queue)
+		if err == nil {
+			err = g.answer(ctx, doc)
+		}
+		if err == nil {
+			cancel()
+			return
+		}
+		<-waiting.Done()
+		cancel()
+		_, _ = g.control.UpdateOne(ctx, field("_id", g.id), livesNow) // it is repeated
+	}
+}
+
+// livesNow is the update by which a member shows that it lives.
+var livesNow = bson.D{{Key: "$currentDate", Value: field("since", true)}}
+
+// set applies a control document to a queue. A document may have been read before a later one that
+// was applied, so only draining is believed in any case: enter asks the server before it refuses.
 func (g *drainBarrier) set(doc controlDocument) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.queue(doc.Queue)
-	if doc.Drains >= q.drains {
-		q.drained, q.drains = doc.Draining, doc.Drains
+	if doc.Draining || doc.Drains >= q.drains {
+		q.drained, q.drains = doc.Draining, max(doc.Drains, q.drains)
 	}
+	g.showSeen()
+}
+
+// replace applies what was just read of a queue, unless another document was applied since seen
+// was returned by nextSeen. Its count may be lower if an operator has removed or restored controls.
+func (g *drainBarrier) replace(doc controlDocument, seen <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.seen != seen {
+		return
+	}
+	q := g.queue(doc.Queue)
+	q.drained, q.drains = doc.Draining, doc.Drains
+	g.showSeen()
+}
+
+// showSeen is called when a document was applied. The caller holds the lock.
+func (g *drainBarrier) showSeen() {
 	close(g.seen)
 	g.seen = make(chan struct{})
 }
@@ -285,6 +357,7 @@ func (g *drainBarrier) enter(ctx context.Context, queue string) (leave func(), e
 				return nil, err
 			}
 		}
+		seen := g.nextSeen()
 		leave, isMember := g.tryEnter(queue)
 		if leave != nil {
 			return leave, nil
@@ -303,7 +376,7 @@ func (g *drainBarrier) enter(ctx context.Context, queue string) (leave func(), e
 		if len(docs) > 0 {
 			doc = docs[0]
 		}
-		g.set(doc)
+		g.replace(doc, seen)
 	}
 }
 
@@ -350,25 +423,28 @@ func (g *drainBarrier) awaitInserts(ctx context.Context, queue string) error {
 	}
 }
 
-// awaitAnswers waits until all members have answered a drain. Members that don't answer
-// in time are removed.
+// awaitAnswers waits until all members have answered a drain. It returns an error if a member that
+// lives does not answer in time. The other silent members are removed.
 func (g *drainBarrier) awaitAnswers(ctx context.Context, drained controlDocument) error {
 	patience := time.NewTimer(memberTimeout)
 	defer patience.Stop()
 	poll := time.NewTicker(g.every)
 	defer poll.Stop()
+	var first map[string]time.Time
 	for {
 		seen := g.nextSeen()
 		silent, err := g.silent(ctx, drained)
 		if err != nil || len(silent) == 0 {
 			return err
 		}
+		if first == nil {
+			first = silent
+		}
 		select {
 		case <-seen:
 		case <-poll.C:
 		case <-patience.C:
-			_, err = g.control.DeleteMany(ctx, field("_id", field("$in", silent)))
-			return err
+			return g.removeDead(ctx, drained, first)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -381,23 +457,52 @@ func (g *drainBarrier) nextSeen() <-chan struct{} {
 	return g.seen
 }
 
-// silent returns the members that have not answered.
-func (g *drainBarrier) silent(ctx context.Context, drained controlDocument) (ids []string, err error) {
+// removeDead removes the members that have not answered, except those that have shown that they
+// live since they were first read, of which it returns an error.
+func (g *drainBarrier) removeDead(ctx context.Context, drained controlDocument, first map[string]time.Time) error {
+	silent, err := g.silent(ctx, drained)
+	if err != nil {
+		return err
+	}
+	var dead, alive []string
+	for id, since := range silent {
+		if was, known := first[id]; known && was.Equal(since) {
+			dead = append(dead, id)
+		} else {
+			alive = append(alive, id)
+		}
+	}
+	if len(dead) > 0 {
+		_, err = g.control.DeleteMany(ctx, field("_id", field("$in", dead)))
+	}
+	if len(alive) > 0 {
+		slices.Sort(alive)
+		err = errors.Join(err, fmt.Errorf("processes are still putting jobs into the queue: %s", strings.Join(alive, ", ")))
+	}
+	return err
+}
+
+// silent returns the members that have not answered, and when they have last shown that they live.
+func (g *drainBarrier) silent(ctx context.Context, drained controlDocument) (since map[string]time.Time, err error) {
 	isMember := field("_id", primitive.Regex{Pattern: "^" + memberPrefix})
 	docs, err := g.read(ctx, either(field("_id", drained.ID), isMember))
 	if err != nil {
 		return nil, err
 	}
-	var answers []string
+	answers := []string{g.id}
+	since = map[string]time.Time{}
 	for _, doc := range docs {
 		if doc.ID == drained.ID {
 			if doc.Drains != drained.Drains {
 				return nil, nil // another process has changed it since and waits itself
 			}
-			answers = doc.Answers
+			answers = append(answers, doc.Answers...)
 			continue
 		}
-		ids = append(ids, doc.ID)
+		since[doc.ID] = doc.Since
 	}
-	return without(ids, append(answers, g.id)), nil
+	for _, id := range answers {
+		delete(since, id)
+	}
+	return since, nil
 }

@@ -2,6 +2,8 @@ package mongodb_test
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,6 +109,112 @@ func TestMembershipEndsWithTheDriver(t *testing.T) {
 	begin := time.Now()
 	require.NoError(t, drain(t.Context(), d, true))
 	assert.Less(t, time.Since(begin), 4*time.Second)
+}
+
+// slowPut begins an insert into the queue "queue" that takes 20 s, as behind an open transaction.
+func slowPut(t *testing.T, s *mongotest.Deployment, d driver.Driver) {
+	t.Helper()
+	var armed atomic.Bool
+	armed.Store(true)
+	s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+		if c.Collection == "work.group" && c.Name == "insert" && armed.Swap(false) {
+			time.Sleep(20 * time.Second)
+		}
+		return mongotest.Served
+	})
+	var put sync.WaitGroup
+	put.Go(func() {
+		errs, err := d.Insert(context.Background(), []*driver.Record{plainRecord("slow")})
+		assert.NoError(t, err)
+		assert.NoError(t, errs[0])
+	})
+	t.Cleanup(put.Wait)
+	pass(time.Second)
+	require.False(t, armed.Load())
+}
+
+func TestADrainReturnedWhileALiveProcessStillInserted(t *testing.T) {
+	for name, opts := range map[string]mongotest.Option{"replica set": mongotest.ReplicaSet(), "standalone": mongotest.Standalone()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.Open(t, mongotest.InMemory(), opts)
+				d, other := openOn(t, s), openOn(t, s)
+				putAll(t, other, plainRecord("first"))
+				slowPut(t, s, other)
+				_, err := d.Control(t.Context(), "queue", driver.ControlChange{Draining: new(true)})
+				require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+				require.ErrorContains(t, err, "processes are still putting jobs into the queue: member/")
+				pass(20 * time.Second)
+				begin := time.Now()
+				_, err = d.Control(t.Context(), "queue", driver.ControlChange{Draining: new(true)})
+				require.NoError(t, err)
+				assert.Less(t, time.Since(begin), 2*time.Second)
+				errs, err := other.Insert(t.Context(), []*driver.Record{plainRecord("late")})
+				require.NoError(t, err)
+				require.ErrorIs(t, errs[0], amboy.ErrQueueDraining)
+			})
+		})
+	}
+}
+
+func TestADrainDuringASlowPutHeldUpTheWakeUpsOfAllQueues(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d, other := openOn(t, s), openOn(t, s)
+		claimAll(t, other, request("owner", 1, "elsewhere")) // it listens
+		slowPut(t, s, other)
+		var drained sync.WaitGroup
+		drained.Go(func() {
+			_, err := d.Control(t.Context(), "queue", driver.ControlChange{Draining: new(true)})
+			assert.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+		})
+		defer drained.Wait()
+		pass(time.Second)
+		count := heard([]*mongodb.Driver{other})
+		putAll(t, d, plainRecord("job", func(r *driver.Record) { r.Group, r.Name = "elsewhere", "elsewhere.job" }))
+		pass(100 * time.Millisecond)
+		assert.NotZero(t, count(), "the job of another queue was announced late")
+	})
+}
+
+// An operator drops the collection of the controls, or restores an older state of it.
+func TestAPutSpanAfterTheControlsWereDropped(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d := openOn(t, s)
+		putAll(t, d, plainRecord("a"))
+		_, err := d.Control(t.Context(), "queue", driver.ControlChange{Draining: new(true)})
+		require.NoError(t, err)
+		require.NoError(t, s.Collection("work.group.control").Drop(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		errs, err := d.Insert(ctx, []*driver.Record{plainRecord("b")})
+		require.NoError(t, err)
+		require.NoError(t, errs[0])
+	})
+}
+
+func TestADrainAfterTheControlsWereDroppedDidNotHold(t *testing.T) {
+	for name, opts := range map[string]mongotest.Option{"replica set": mongotest.ReplicaSet(), "standalone": mongotest.Standalone()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.Open(t, mongotest.InMemory(), opts)
+				d, other := openOn(t, s), openOn(t, s)
+				claimAll(t, other, request("owner", 1, "queue"))
+				putAll(t, other, plainRecord("a"))
+				for _, draining := range []bool{true, false} {
+					_, err := d.Control(t.Context(), "queue", driver.ControlChange{Draining: &draining})
+					require.NoError(t, err)
+				}
+				pass(time.Second)
+				require.NoError(t, s.Collection("work.group.control").Drop(t.Context()))
+				pass(3 * time.Second)
+				_, err := d.Control(t.Context(), "queue", driver.ControlChange{Draining: new(true)})
+				require.NoError(t, err)
+				errs, err := other.Insert(t.Context(), []*driver.Record{plainRecord("b")})
+				require.NoError(t, err)
+				require.ErrorIs(t, errs[0], amboy.ErrQueueDraining)
+			})
+		})
+	}
 }
 
 func TestControlRefusesNegativeMaxRunning(t *testing.T) {

@@ -132,6 +132,7 @@ func (d *Driver) start(ctx context.Context) error {
 	d.sweeper.signal = make(chan struct{}, 1)
 	d.sweeper.hears = d.isReplica
 	d.announcer.signal = make(chan struct{}, 1)
+	d.barrier.background = func(call func(context.Context)) { d.joined.Go(func() { call(running) }) }
 	d.joined.Go(func() { d.poll(running) })
 	d.joined.Go(func() { d.sweep(running) })
 	d.joined.Go(func() { d.announce(running) })
