@@ -347,8 +347,9 @@ func (a *actionRun) countAllowed(ctx context.Context, docs []*document, acted *d
 // unique key.
 func (a *actionRun) taken(ctx context.Context, docs []*document) (map[*document]bool, error) {
 	wanted := map[key][]*document{}
-	scopes, keys := map[string]bool{}, map[string]bool{}
+	queues, scopes, keys := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, doc := range docs {
+		queues[doc.Group] = true
 		for _, scope := range doc.EnqueueScopes {
 			scopes[scope] = true
 			wanted[key{doc.Group, "scope/" + scope}] = append(wanted[key{doc.Group, "scope/" + scope}], doc)
@@ -362,7 +363,11 @@ func (a *actionRun) taken(ctx context.Context, docs []*document) (map[*document]
 	if len(wanted) == 0 {
 		return taken, nil
 	}
-	filter := either(field("scopes", field("$in", keysOf(scopes))), field("unique_lock", field("$in", keysOf(keys))))
+	// Each alternative has an index, whose keys begin with the queue.
+	holds := func(path string, things map[string]bool) bson.D {
+		return a.inQueues(queues, bson.E{Key: path, Value: field("$in", keysOf(things))})
+	}
+	filter := either(holds("scopes", scopes), holds("unique_lock", keys))
 	opts := options.Find().SetProjection(bson.D{{Key: "group", Value: 1}, {Key: "scopes", Value: 1}, {Key: "unique_lock", Value: 1}})
 	err := a.each(ctx, filter, opts, func(holder *document) error {
 		things := []string{"key/" + holder.UniqueLock}

@@ -248,13 +248,10 @@ func (d *Driver) lastAttempts(ctx context.Context, docs []*document) (map[attemp
 	for _, doc := range docs {
 		ids[doc.jobID()], queues[doc.Group] = true, true
 	}
-	filter := bson.D{
-		{Key: "retry_info.base_job_id", Value: field("$in", keysOf(ids))},
-		{Key: "line.in", Value: field("$ne", inHandover)},
-	}
-	if d.opts.Grouped {
-		filter = append(field("group", field("$in", keysOf(queues))), filter...)
-	}
+	filter := d.inQueues(queues,
+		bson.E{Key: "retry_info.base_job_id", Value: field("$in", keysOf(ids))},
+		bson.E{Key: "line.in", Value: field("$ne", inHandover)},
+	)
 	var found []struct {
 		Job  attemptsOf `bson:"_id"`
 		Last int        `bson:"last"`

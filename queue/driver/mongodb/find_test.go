@@ -1,10 +1,12 @@
 package mongodb_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -324,6 +326,58 @@ func TestIDsThatLookLikeNames(t *testing.T) {
 }
 
 var _ driver.Driver = (*mongodb.Driver)(nil)
+
+// Only the latest of many ended jobs are selected by their end.
+func TestFindingJobsByTheirEndExaminedAllJobs(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d := openOn(t, s)
+		putAll(t, d, plainRecords(1000)...)
+		endAll(t, d, claimAll(t, d, request("owner", 1000, "queue"))...)
+		pass(time.Hour)
+		putAll(t, d, plainRecord("late"), plainRecord("waits"))
+		endAll(t, d, claimAll(t, d, request("owner", 1, "queue"))...)
+		for _, queues := range [][]string{{"queue"}, nil} {
+			q := driver.Query{Queues: queues, Ended: driver.TimeRange{From: time.Now().Add(-time.Minute)}}
+			s.Server().ResetCosts()
+			page, err := d.Find(t.Context(), q, driver.PageRequest{Limit: 10, Newest: true})
+			require.NoError(t, err)
+			assert.Equal(t, []string{"queue.late"}, names(page.Records))
+			n, err := d.Count(t.Context(), q, 10)
+			require.NoError(t, err)
+			assert.Equal(t, 1, n)
+			if queues != nil { // the stand-in does not skip in an index
+				assert.Less(t, s.Server().Costs().Examined.Documents, int64(10))
+			}
+		}
+	})
+}
+
+// A dry run of a restart reads what holds the scopes and keys of the jobs, and no other jobs.
+func TestADryRunOfARestartExaminedAllJobs(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d := openOn(t, s)
+		keyed := func(r *driver.Record) { r.UniqueKey = "key" }
+		for _, hold := range []func(*driver.Record){takesScope, keyed} {
+			putAll(t, d, plainRecord("first", hold), plainRecord("free"))
+			for _, r := range claimAll(t, d, request("owner", 2, "queue")) {
+				r.Status.AddError(errors.New("it failed"), 0, time.Now())
+				endAll(t, d, r)
+			}
+			putAll(t, d, plainRecord("holder", hold))
+			putAll(t, d, plainRecords(1000)...)
+			s.Server().ResetCosts()
+			acted, err := d.Act(t.Context(), driver.ActRequest{
+				Query:  driver.Query{Queues: []string{"queue"}, JobIDs: []string{"first", "free"}},
+				Action: driver.Action{Kind: driver.Restart}, Limit: 10, DryRun: true,
+			})
+			require.NoError(t, err)
+			assert.Equal(t, driver.Acted{Done: 1, Skipped: 1}, acted)
+			assert.Less(t, s.Server().Costs().Examined.Documents, int64(20))
+			_, err = s.Collection("work.group").DeleteMany(t.Context(), bson.D{})
+			require.NoError(t, err)
+		}
+	})
+}
 
 // A job is found by its ID without a look at the other jobs of its queue, however many there are.
 func TestFindingAJobByItsIDExaminedTheWholeQueue(t *testing.T) {

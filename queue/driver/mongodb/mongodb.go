@@ -267,6 +267,14 @@ func (d *Driver) inQueue(queue string, and ...bson.E) bson.D {
 	return append(bson.D{{Key: "group", Value: queue}}, and...)
 }
 
+// inQueues is inQueue for several queues.
+func (d *Driver) inQueues(queues map[string]bool, and ...bson.E) bson.D {
+	if !d.opts.Grouped {
+		return and
+	}
+	return append(field("group", field("$in", keysOf(queues))), and...)
+}
+
 // named returns a filter for the record of a queue with the given name.
 func (d *Driver) named(queue, name string) bson.D {
 	return d.inQueue(queue, bson.E{Key: "_id", Value: bson.D{{Key: "$in", Value: d.idsOf(queue, name)}}})

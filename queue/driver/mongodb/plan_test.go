@@ -2,6 +2,7 @@ package mongodb_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -246,7 +247,31 @@ func TestPlansExamineFewDocuments(t *testing.T) {
 	}})
 	s.client = s.connect()
 	d := s.open()
+	putAll(t, d, plainRecord("failed", takesScope))
+	for _, r := range claimAll(t, d, request("owner", 1, "queue")) {
+		r.Status.AddError(errors.New("it failed"), 0, time.Now())
+		endAll(t, d, r)
+	}
 	putAll(t, d, plainRecords(5000)...)
+	endAll(t, d, claimAll(t, d, request("owner", 1000, "queue"))...)
+	time.Sleep(time.Second)
+	began := time.Now()
+	endAll(t, d, claimAll(t, d, request("owner", 1, "queue"))...)
+	ended := driver.TimeRange{From: began}
+	few := func(what string, call func()) {
+		sent = nil
+		call()
+		for _, command := range slices.Clone(sent) {
+			var plan struct {
+				Stats struct {
+					Documents int `bson:"totalDocsExamined"`
+				} `bson:"executionStats"`
+			}
+			explained := s.explain(command, "executionStats")
+			require.NoError(t, bson.Unmarshal(explained, &plan))
+			assert.Less(t, plan.Stats.Documents, 20, "%s: %s", what, explained)
+		}
+	}
 	one, ids := []string{"queue"}, []string{"4321"}
 	for name, q := range map[string]driver.Query{
 		"ID":                       {Queues: one, ID: ids[0]},
@@ -255,22 +280,24 @@ func TestPlansExamineFewDocuments(t *testing.T) {
 		"JobIDs of several queues": {Queues: []string{"queue", "other"}, JobIDs: ids},
 		"JobIDs of a state":        {Queues: one, JobIDs: ids, States: []amboy.JobState{amboy.StatePending}, Latest: true},
 		"JobIDs of states":         {Queues: one, JobIDs: ids, States: []amboy.JobState{amboy.StatePending, amboy.StateScheduled, amboy.StateFailed}},
+		"end":                      {Queues: one, Ended: ended},
+		"end in any queue":         {Ended: ended},
+		"end of states":            {Queues: one, Ended: ended, States: []amboy.JobState{amboy.StateSucceeded, amboy.StateFailed}},
 	} {
-		sent = nil
-		page, err := d.Find(t.Context(), q, driver.PageRequest{Limit: 10})
-		require.NoError(t, err, name)
-		assert.Len(t, page.Records, 1, name)
-		for _, command := range sent {
-			var plan struct {
-				Stats struct {
-					Documents int `bson:"totalDocsExamined"`
-				} `bson:"executionStats"`
-			}
-			explained := s.explain(command, "executionStats")
-			require.NoError(t, bson.Unmarshal(explained, &plan))
-			assert.Less(t, plan.Stats.Documents, 20, "%s: %s", name, explained)
-		}
+		few(name, func() {
+			page, err := d.Find(t.Context(), q, driver.PageRequest{Limit: 10, Newest: true})
+			require.NoError(t, err, name)
+			assert.Len(t, page.Records, 1, name)
+		})
 	}
+	few("dry run of a restart", func() {
+		acted, err := d.Act(t.Context(), driver.ActRequest{
+			Query:  driver.Query{Queues: one, JobIDs: []string{"failed"}},
+			Action: driver.Action{Kind: driver.Restart}, Limit: 1, DryRun: true,
+		})
+		require.NoError(t, err)
+		assert.Equal(t, 1, acted.Done)
+	})
 }
 
 // explain makes the server explain a command.

@@ -75,9 +75,15 @@ func (d *Driver) newSelection(ctx context.Context, q driver.Query, now time.Time
 	s.addPart("status.errors", q.Error)
 	s.addRange("time_info.created", q.Created)
 	s.addRange("time_info.wait_until", q.Due)
+	if s.hasEnd() {
+		s.filter = append(s.filter, hasEnded) // the index of the ends has only the ended jobs
+	}
 	s.addRange("time_info.end", q.Ended)
 	return s, nil
 }
+
+// hasEnd reports whether the query bounds when a job ended.
+func (s *selection) hasEnd() bool { return s.query.Ended != (driver.TimeRange{}) }
 
 // addPart selects documents that may have a part in a field. The server ignores the case of letters
 // beyond ASCII too.
@@ -149,7 +155,7 @@ func (s *selection) addQueues(grouped bool) {
 		s.queues = field("group", queues[0])
 	case len(queues) > 1:
 		s.queues = field("group", field("$in", queues))
-	case len(s.query.States) > 0:
+	case len(s.query.States) > 0 || s.hasEnd():
 		s.filter = append(s.filter, anyQueue)
 		return
 	default:
