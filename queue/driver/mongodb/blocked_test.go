@@ -223,3 +223,39 @@ func TestAPutBehindAnOpenTransactionHeldUpTheOthersOfItsBatch(t *testing.T) {
 		require.NoError(t, errs[2])
 	})
 }
+
+// newLaggingStore returns a store with a server whose majority can be made to lag.
+func newLaggingStore(t *testing.T) (*store, *mongotest.Server) {
+	t.Helper()
+	server, err := mongotest.New(mongotest.Options{InMemory: true})
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	return newStoreOn(t, server.ClientOptions()), server
+}
+
+// The majority lagged for longer than the limit of a command. Each lease then got a command of its
+// own, which did not get an answer in time either.
+func TestALaggingMajorityWasTakenForOpenTransactions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, server := newLaggingStore(t)
+		d := s.open()
+		putAll(t, d, plainRecords(100)...)
+		running := claimAll(t, d, request("owner", 100, "queue"))
+		require.Len(t, running, 100)
+		time.Sleep(time.Second) // otherwise renewing changes nothing
+		leases := make([]driver.Lease, len(running))
+		for i, r := range running {
+			leases[i] = driver.LeaseOf(r)
+		}
+		server.HoldReplication()
+		time.AfterFunc(4*time.Second, server.Replicate)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		sent := s.commands(func() {
+			lost, err := d.Extend(ctx, leases, time.Minute)
+			require.NoError(t, err)
+			assert.Empty(t, lost)
+		})
+		assert.LessOrEqual(t, len(sent), 2)
+	})
+}

@@ -109,7 +109,7 @@ func (d *Driver) sendOne(ctx context.Context, kind kindOfWrite, statements []bso
 		command = append(command, bson.E{Key: "maxTimeMS", Value: limit.Milliseconds()})
 	}
 	raw, err := d.jobs.Database().RunCommand(limited, command).Raw()
-	if byContext && (mongo.IsTimeout(err) || limited.Err() != nil && err != nil) && ctx.Err() == nil {
+	if byContext && (mongo.IsTimeout(err) || limited.Err() != nil && err != nil) && ctx.Err() == nil && !isUnacknowledged(err) {
 		return nil, mongo.CommandError{Code: codeMaxTimeExpired, Name: "MaxTimeMSExpired", Message: "no answer in time", Wrapped: err}
 	}
 	a := &answer{}
@@ -155,8 +155,15 @@ func eachAtOnce(n int, call func(i int)) {
 	calls.Wait()
 }
 
-// isTimedOut reports whether a command took longer than its limit on the server.
-func isTimedOut(err error) bool {
+// isTimedOut reports whether a command took longer than its limit on the server before all of its
+// statements were run.
+func isTimedOut(err error) bool { return isPastLimit(err) && !isUnacknowledged(err) }
+
+// isLagging reports whether all statements of a command were run, but the majority did not have
+// what they wrote within the limit of the command.
+func isLagging(err error) bool { return isPastLimit(err) && isUnacknowledged(err) }
+
+func isPastLimit(err error) bool {
 	var failure mongo.ServerError
 	return errors.As(err, &failure) && failure.HasErrorCode(codeMaxTimeExpired)
 }

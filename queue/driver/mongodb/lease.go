@@ -114,8 +114,11 @@ func (d *Driver) sendExtensions(ctx context.Context, statements []bson.Raw, limi
 			return mongo.WriteException{WriteErrors: a.refused}
 		}
 		extended = a.n
+		if isLagging(a.unacknowledged) {
+			limit = 0 // no transaction is in the way, and the majority may lag for longer
+		}
 		return a.unacknowledged
-	}, nil)
+	}, isLagging)
 	return extended, err
 }
 
