@@ -159,6 +159,7 @@ func (d *Driver) apply(ctx context.Context, changes []*change) error {
 	d.follow(ctx, changes)
 	if errors.Is(err, driver.ErrOutcomeUnknown) {
 		d.tellPeers(driver.Anywhere) // some may have been made, which no event shows them
+		d.sweeper.watch()            // and what follows from these is left undone
 	}
 	return err
 }

@@ -258,3 +258,31 @@ func connectWith(t *testing.T, opts *options.ClientOptions) *mongo.Client {
 	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
 	return client
 }
+
+// The first call ended before the majority had what it stored. The second one found it.
+func TestWhatWaitsForAnEndWithAnUnknownOutcomeWasLeftWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, server := newLaggingStore(t)
+		d := s.open()
+		putAll(t, d, plainRecord("target", takesScope))
+		putAll(t, d, plainRecord("waits", wantsScope), plainRecord("depends", dependsOn("target")))
+		running := claimAll(t, d, request("owner", 20, "queue"))
+		require.Len(t, running, 1)
+		ended := *running[0]
+		ended.Status.Completed, ended.Status.InProgress, ended.TimeInfo.End = true, false, time.Now()
+		completions := []driver.Completion{{Lease: driver.LeaseOf(running[0]), Record: &ended}}
+
+		server.HoldReplication()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := d.Complete(ctx, completions)
+		require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+		server.Replicate()
+		errs, err := d.Complete(t.Context(), completions)
+		require.NoError(t, err)
+		require.ErrorIs(t, errs[0], driver.ErrLeaseLost)
+
+		time.Sleep(30 * time.Second)
+		assert.Len(t, claimAll(t, d, request("owner", 20, "queue")), 2)
+	})
+}

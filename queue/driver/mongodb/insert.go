@@ -221,6 +221,9 @@ func (b *batch) insertStep(ctx context.Context, docs []*newDocument) error {
 	}
 	err = b.store(ctx, docs)
 	b.followUp(ctx, docs)
+	if errors.Is(err, driver.ErrOutcomeUnknown) {
+		b.sweeper.watch() // what follows from those that are stored all the same is left undone
+	}
 	return err
 }
 
