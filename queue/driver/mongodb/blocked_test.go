@@ -259,3 +259,47 @@ func TestALaggingMajorityWasTakenForOpenTransactions(t *testing.T) {
 		assert.LessOrEqual(t, len(sent), 2)
 	})
 }
+
+// The client of a URI with a timeout gave up on an insert that was stored.
+func TestAPutOfAClientWithATimeoutReportedItsOwnJobAsADuplicate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, server := newLaggingStore(t)
+		s.options.SetTimeout(time.Minute)
+		s.client = s.connect()
+		d := s.open()
+		putAll(t, d, plainRecord("earlier"))
+		server.HoldReplication()
+		time.AfterFunc(3*time.Second, server.Replicate)
+		putAll(t, d, plainRecord("job"))
+	})
+}
+
+func TestALargePutBehindAnOpenTransactionTookACommandForEachJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		session, inTx := begin(t, s.client)
+		insertIn(inTx, t, d, plainRecord("500"))
+		committed := make(chan error)
+		time.AfterFunc(10*time.Second, func() { committed <- session.CommitTransaction(context.Background()) })
+		inserts := 0
+		for _, c := range s.commands(func() {
+			stored := make(chan []error)
+			go func() {
+				errs, err := d.Insert(t.Context(), plainRecords(3000))
+				assert.NoError(t, err)
+				stored <- errs
+			}()
+			require.NoError(t, <-committed)
+			errs := <-stored
+			for i, err := range errs {
+				assert.Equal(t, i == 500, err != nil, i)
+			}
+		}) {
+			if c == "insert work.group" {
+				inserts++
+			}
+		}
+		assert.LessOrEqual(t, inserts, 100)
+	})
+}

@@ -17,8 +17,8 @@ import (
 // repeated, the revision of its document shows whether it was stored.
 
 const (
-	// batchLimit is the time limit of a command with several statements. If it ends, each
-	// statement gets a command of its own, so that only the one that waits is held up.
+	// batchLimit is the time limit of a command with several statements. If it ends, they are
+	// sent in smaller commands, or one by one, so that only the one that waits is held up.
 	batchLimit = 2 * time.Second
 	// singleLimit is the time limit of a command with one statement.
 	singleLimit = time.Second

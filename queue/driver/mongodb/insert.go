@@ -154,26 +154,22 @@ func (doc *document) allEdges() []string {
 
 // insert stores the documents, dependencies before their dependents.
 func (b *batch) insert(ctx context.Context) error {
-	if len(b.docs) == 0 {
-		return nil
-	}
-	for step := range b.docs[len(b.docs)-1].step + 1 {
-		if err := b.insertStep(ctx, b.of(func(n *newDocument) bool { return n.step == step })); err != nil {
+	for rest := b.docs; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].step == rest[0].step {
+			n++
+		}
+		if err := b.insertStep(ctx, left(rest[:n])); err != nil {
 			return err
 		}
+		rest = rest[n:]
 	}
 	return nil
 }
 
-// of returns the documents that are neither stored nor refused and satisfy a condition.
-func (b *batch) of(condition func(*newDocument) bool) []*newDocument {
-	var docs []*newDocument
-	for _, n := range b.docs {
-		if !n.stored && n.refusal == nil && condition(n) {
-			docs = append(docs, n)
-		}
-	}
-	return docs
+// left returns the documents that are neither stored nor refused.
+func left(docs []*newDocument) []*newDocument {
+	return slices.DeleteFunc(slices.Clone(docs), func(n *newDocument) bool { return n.stored || n.refusal != nil })
 }
 
 // passBarriers refuses the documents of draining queues, and holds up drains of the other
@@ -211,7 +207,7 @@ func (b *batch) insertStep(ctx context.Context, docs []*newDocument) error {
 	if err != nil {
 		return err
 	}
-	docs = b.of(func(n *newDocument) bool { return slices.Contains(docs, n) })
+	docs = left(docs)
 	err = b.place(ctx, docs)
 	if err != nil {
 		return err

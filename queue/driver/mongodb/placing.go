@@ -13,6 +13,9 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+// insertSize is the maximum number of documents of an insert. All of them share its time limit.
+const insertSize = 1000
+
 // place makes documents wait whose scopes are held, or are wanted by earlier documents of
 // the batch.
 func (b *batch) place(ctx context.Context, docs []*newDocument) error {
@@ -68,7 +71,7 @@ func (b *batch) findHeld(ctx context.Context, queue string, scopes map[string]bo
 
 // store inserts the documents that are not refused.
 func (b *batch) store(ctx context.Context, docs []*newDocument) error {
-	p := &placing{batch: b, docs: docs}
+	p := &placing{batch: b, docs: docs, size: insertSize}
 	for round := 0; ; round++ {
 		if round > 0 {
 			if err := pause(ctx, round); err != nil {
@@ -80,12 +83,12 @@ func (b *batch) store(ctx context.Context, docs []*newDocument) error {
 				return unknown(fmt.Errorf("%w, after %w", err, p.unsure))
 			}
 		}
-		left := p.left()
-		if len(left) == 0 {
+		rest := left(docs)
+		if len(rest) == 0 {
 			b.nameRivals(ctx, docs)
 			return nil
 		}
-		if err := p.send(ctx, left); err != nil {
+		if err := p.send(ctx, rest); err != nil {
 			return p.after(err)
 		}
 	}
@@ -99,16 +102,12 @@ type placing struct {
 	// unsure is the error of a command after which it is not known which documents are
 	// stored. They may also be stored later.
 	unsure error
-	// single is true once a command with several documents took too long.
-	single bool
+	// size is the maximum number of documents of a command. It becomes smaller if a command with
+	// several took too long.
+	size int
 	// swept is true once a sweep was requested, because a document has to wait for a
 	// transaction, which may be that of a retry of a dead process.
 	swept bool
-}
-
-// left returns the documents that are neither stored nor refused.
-func (p *placing) left() []*newDocument {
-	return p.of(func(n *newDocument) bool { return slices.Contains(p.docs, n) })
 }
 
 // after returns the error of a call that ends before it is known what is stored.
@@ -119,41 +118,73 @@ func (p *placing) after(err error) error {
 	return err
 }
 
-// send inserts documents, with one command if they fit. A document that has to wait for a
-// transaction is left.
+// send inserts documents. Those of a command that took too long are left.
 func (p *placing) send(ctx context.Context, docs []*newDocument) error {
 	raws, docs := p.encodeAll(docs)
-	if len(docs) == 0 {
-		return nil
+	size := p.size
+	parts := make([]*part, 0, len(docs)/size+1)
+	for from := 0; from < len(docs); from += size {
+		to := min(from+size, len(docs))
+		parts = append(parts, &part{docs: docs[from:to], raws: raws[from:to]})
 	}
-	if !p.single && len(docs) > 1 {
-		a, err := p.batch.send(ctx, inserting, raws, false, batchLimit)
-		if isTimedOut(err) {
-			p.single, p.unsure = true, err
-			return nil
-		}
-		return p.sent(ctx, docs, a, err)
-	}
-	answers, errs := make([]*answer, len(docs)), make([]error, len(docs))
-	eachAtOnce(len(docs), func(i int) {
-		answers[i], errs[i] = p.batch.send(ctx, inserting, raws[i:i+1], false, singleLimit)
-	})
 	var failure error
 	failures := p.failures
-	for i := range docs {
-		if isTimedOut(errs[i]) {
-			if !p.swept {
-				p.swept = true
-				p.sweeper.force()
-			}
+	for _, part := range p.sendAll(ctx, parts) {
+		if isTimedOut(part.err) {
+			p.timedOut(part, size)
 			continue
 		}
 		p.failures = failures // they are failures of one attempt
-		if err := p.sent(ctx, docs[i:i+1], answers[i], errs[i]); err != nil {
+		if err := p.sent(ctx, part.docs, part.answer, part.err); err != nil {
 			failure = err
 		}
 	}
 	return failure
+}
+
+// part is the documents of one command.
+type part struct {
+	docs   []*newDocument
+	raws   []bson.Raw
+	answer *answer
+	err    error
+}
+
+// sendAll sends commands and returns those that were sent. At first it sends them one by one,
+// because the server may be too slow for several, and ends with one that failed. Once one took
+// too long, probably because of a transaction, it sends several at once.
+func (p *placing) sendAll(ctx context.Context, parts []*part) (sent []*part) {
+	send := func(i int) {
+		limit := batchLimit
+		if len(parts[i].docs) == 1 {
+			limit = singleLimit
+		}
+		parts[i].answer, parts[i].err = p.batch.send(ctx, inserting, parts[i].raws, false, limit)
+	}
+	if p.size < insertSize {
+		eachAtOnce(len(parts), send)
+		return parts
+	}
+	for i, part := range parts {
+		send(i)
+		if part.err != nil && !isTimedOut(part.err) {
+			return parts[:i+1]
+		}
+	}
+	return parts
+}
+
+// timedOut records that a command took too long. Some of its documents may be stored, or even a
+// single one, if only the client gave up on it.
+func (p *placing) timedOut(part *part, size int) {
+	p.unsure = part.err
+	switch {
+	case len(part.docs) > 1 && p.size == size: // this part is the first, so none is larger
+		p.size = max(1, len(part.docs)/atOnce)
+	case len(part.docs) == 1 && !p.swept:
+		p.swept = true
+		p.sweeper.force()
+	}
 }
 
 // sent records which documents are stored and which are refused.
@@ -246,7 +277,7 @@ func (b *batch) encodeAll(docs []*newDocument) (raws []bson.Raw, left []*newDocu
 }
 
 // findStored finds out which of the documents that are left are stored.
-func (p *placing) findStored(ctx context.Context) error { return p.findOwn(ctx, p.left()) }
+func (p *placing) findStored(ctx context.Context) error { return p.findOwn(ctx, left(p.docs)) }
 
 // findOwn finds out which documents are stored, whether other processes have changed them
 // since or not, and waits until the majority has them. What was rolled back meanwhile is
