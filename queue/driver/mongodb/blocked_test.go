@@ -303,3 +303,22 @@ func TestALargePutBehindAnOpenTransactionTookACommandForEachJob(t *testing.T) {
 		assert.LessOrEqual(t, inserts, 100)
 	})
 }
+
+// A transaction that is not of this library has changed the first waiter of the scope.
+func TestAnEndTriedAWaiterBehindAnOpenTransactionAThousandTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		putAll(t, d, plainRecord("holder", takesScope))
+		putAll(t, d, plainRecord("waits", wantsScope))
+		running := claimAll(t, d, request("owner", 20, "queue"))
+		require.Len(t, running, 1)
+		session, inTx := begin(t, s.client)
+		_, err := s.jobs(true).UpdateOne(inTx, bson.M{"_id": "queue.waits"}, bson.M{"$set": bson.M{"touched": true}})
+		require.NoError(t, err)
+		assert.LessOrEqual(t, since(func() { endAll(t, d, running...) }), 3100*time.Millisecond)
+		require.NoError(t, session.AbortTransaction(t.Context()))
+		time.Sleep(40 * time.Second)
+		assert.Len(t, claimAll(t, d, request("owner", 20, "queue")), 1)
+	})
+}

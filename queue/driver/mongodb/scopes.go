@@ -2,6 +2,7 @@ package mongodb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -97,6 +98,7 @@ func (d *Driver) arrangeIn(ctx context.Context, queue string, left []string) (re
 		if err != nil {
 			return readied, err
 		}
+		d.avoid(ctx, changes)
 		for _, c := range changes {
 			if c.landed() && c.after.Line.In == inReady {
 				readied = true
@@ -113,6 +115,8 @@ func (d *Driver) arrangeIn(ctx context.Context, queue string, left []string) (re
 // may be first for the other scopes, and more may have to wait.
 func (c *change) recheck() []string {
 	switch {
+	case errors.Is(c.err, errBlocked):
+		return nil // its scopes are left alone for a while
 	case !c.landed():
 		return c.before.competing()
 	case c.after.Line.In == inScope:
