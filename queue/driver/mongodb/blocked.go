@@ -33,9 +33,7 @@ func (a *avoided) add(doc key, scopes []string, until time.Duration) {
 	if a.docs == nil {
 		a.docs, a.scopes = map[key]time.Duration{}, map[key]time.Duration{}
 	}
-	if len(scopes) == 0 {
-		a.docs[doc] = until
-	}
+	a.docs[doc] = until
 	for _, scope := range scopes {
 		a.scopes[key{doc.queue, scope}] = until
 	}

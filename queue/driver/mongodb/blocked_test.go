@@ -322,3 +322,58 @@ func TestAnEndTriedAWaiterBehindAnOpenTransactionAThousandTimes(t *testing.T) {
 		assert.Len(t, claimAll(t, d, request("owner", 20, "queue")), 1)
 	})
 }
+
+// Each claim tried the document again, and took nothing, or no other document, meanwhile.
+func TestAJobBehindAnOpenTransactionStalledEachClaim(t *testing.T) {
+	for name, change := range map[string]func(*driver.Record){
+		"due":           func(r *driver.Record) { r.TimeInfo.WaitUntil = time.Now().Add(time.Second) },
+		"expired":       func(r *driver.Record) { r.TimeInfo.DispatchBy = time.Now().Add(time.Second) },
+		"wants a scope": wantsScope,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStoreOf(t, mongotest.Options{InMemory: true})
+				d := s.open()
+				putAll(t, d, plainRecord("touched", change))
+				for i := range 20 {
+					putAll(t, d, plainRecord(fmt.Sprint(i)))
+				}
+				_, inTx := begin(t, s.client)
+				_, err := s.jobs(true).UpdateOne(inTx, bson.M{"_id": "queue.touched"}, bson.M{"$set": bson.M{"touched": true}})
+				require.NoError(t, err)
+				pass(2 * time.Second)
+				assert.LessOrEqual(t, since(func() { assert.NotEmpty(t, claimAll(t, d, request("owner", 3, "queue"))) }), 3100*time.Millisecond)
+				for range 3 {
+					took := since(func() { assert.Len(t, claimAll(t, d, request("owner", 3, "queue")), 3) })
+					assert.Less(t, took, 100*time.Millisecond)
+				}
+			})
+		})
+	}
+}
+
+// Claims of all queues did nothing else until the due jobs of one were ready.
+func TestManyDueJobsKeptClaimsFromTheJobsOfOtherQueues(t *testing.T) {
+	s := mongotest.Open(t, mongotest.StandIn())
+	d := openOn(t, s)
+	due := plainRecords(3000)
+	for _, r := range due {
+		r.TimeInfo.WaitUntil = time.Now().Add(time.Millisecond)
+	}
+	putAll(t, d, due...)
+	quiet := plainRecord("quiet")
+	quiet.Group, quiet.Name = "other", driver.RecordName("other", "quiet", quiet.RetryInfo)
+	putAll(t, d, quiet)
+	s.Server().ResetCosts()
+	claimed, err := d.Claim(t.Context(), request("owner", 1, "other"))
+	require.NoError(t, err)
+	assert.Len(t, claimed.Records, 1)
+	assert.LessOrEqual(t, s.Server().Costs().Sent(), int64(12), s.Server().Costs())
+	assert.False(t, claimed.Next.After(time.Now()), "the rest is left for the next claim")
+	for n, end := 0, time.Now().Add(time.Minute); n < len(due); {
+		claimed, err = d.Claim(t.Context(), request("owner", 1000, "queue"))
+		require.NoError(t, err)
+		n += len(claimed.Records)
+		require.True(t, time.Now().Before(end), "%d of them were claimed", n)
+	}
+}

@@ -64,8 +64,8 @@ type change struct {
 	// leaseTime is the length of the lease that the change grants, if any, by the
 	// server's clock, from when the server makes the change.
 	leaseTime time.Duration
-	// shares is true for a claim, a completion and the two changes of a retry, many of which
-	// one statement may make (see shared).
+	// shares is true for a claim, an admission, a completion and the two changes of a retry, many
+	// of which one statement may make (see shared).
 	shares bool
 
 	// after is the document as the change left it, or as read if there was nothing to

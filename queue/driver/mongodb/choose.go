@@ -89,7 +89,11 @@ func (c *claim) countLost(ctx context.Context, chosen []*change) (lost int) {
 // expirations returns the changes that claim expired documents.
 func (c *claim) expirations(v *view) []*change {
 	var changes []*change
+	avoided, _ := c.avoided.at(c.elapsed())
 	for _, doc := range v.expired {
+		if avoided[key{doc.Group, doc.Name}] {
+			continue
+		}
 		if limited, ok := c.room[doc.Group]; ok {
 			c.room[doc.Group] = limited - 1
 		}

@@ -21,7 +21,7 @@ import (
 const claimRounds = 10
 
 // Claim implements driver.Driver. A record that can't be read is returned without a job,
-// so that it can be parked. If more than 1,000 records have become due or have expired,
+// so that it can be parked. If more than 200 records have become due or have expired,
 // the rest is left for the next claim, which Next requests at once. A claim that has
 // begun to take records continues for up to a second after ctx has ended. If the error
 // wraps driver.ErrOutcomeUnknown, records that were claimed all the same are handed back
@@ -71,6 +71,8 @@ type claim struct {
 	req   driver.ClaimRequest
 	given []*given
 	ready int // the number of given that have not expired
+	// admitted is true once due documents were made ready.
+	admitted bool
 	// doubtful holds leases that this claim may have taken, and some that it took later.
 	doubtful []driver.Lease
 	// except holds the kinds that the owner does not know.
@@ -176,10 +178,13 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	c.avoid(ctx, expired)
 	c.follow(ctx, expired)
-	if len(v.due) > 0 {
-		// They may come before the candidates that are ready.
-		return c.req.Limit > c.ready, c.admitDue(ctx, v)
+	if due := c.admissions(v); len(due) > 0 && !c.admitted {
+		// They may come before the candidates that are ready. There may be more, and others add to
+		// them, so those that are ready do not wait for all of them.
+		c.admitted = true
+		return c.req.Limit > c.ready, c.admitDue(ctx, due)
 	}
 	if resumed {
 		return true, nil // its candidates were not queried, or not by type
@@ -289,14 +294,19 @@ func (c *claim) readBodies(ctx context.Context, unread []*given) error {
 	return nil
 }
 
-// admitDue makes due documents ready.
-func (c *claim) admitDue(ctx context.Context, v *view) error {
+// admissions returns the changes that make due documents ready.
+func (c *claim) admissions(v *view) []*change {
 	var changes []*change
+	avoided, _ := c.avoided.at(c.elapsed())
 	for _, doc := range v.due {
+		if avoided[key{doc.Group, doc.Name}] {
+			continue
+		}
 		changes = append(changes, &change{
 			queue:  doc.Group,
 			name:   doc.Name,
 			before: doc,
+			shares: true,
 			step: func(doc *document) error {
 				if (doc.Line.In != inScheduled && doc.Line.In != inPostponed) || doc.Line.Due.After(c.req.Now) {
 					return errMoved
@@ -306,7 +316,14 @@ func (c *claim) admitDue(ctx context.Context, v *view) error {
 			},
 		})
 	}
-	if err := c.apply(ctx, changes); err != nil {
+	return changes
+}
+
+// admitDue makes due documents ready.
+func (c *claim) admitDue(ctx context.Context, changes []*change) error {
+	err := c.apply(ctx, changes)
+	c.avoid(ctx, changes)
+	if err != nil {
 		return fmt.Errorf("making %d due records ready: %w", len(changes), err)
 	}
 	return nil

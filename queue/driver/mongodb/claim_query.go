@@ -14,7 +14,7 @@ import (
 const (
 	// timedBatch is the maximum number of due documents that one claim makes ready, and
 	// of expired documents that it claims.
-	timedBatch = 1000
+	timedBatch = 200
 	// fewQueues is the number of queues up to which a claim queries the candidates of
 	// each queue. For more queues it first queries which of them have candidates.
 	fewQueues = 8

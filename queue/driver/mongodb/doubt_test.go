@@ -185,70 +185,41 @@ func TestAnEndThatWasRolledBackWasRefusedAsLost(t *testing.T) {
 // had ended. The next claim handed it back as one that the first round might have taken, and the job ran
 // twice at once.
 func TestARunningJobWasHandedBackByTheNextClaim(t *testing.T) {
-	t.Run("a job that wants a scope", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := mongotest.Open(t, mongotest.InMemory())
-			d := openOn(t, s)
-			client := connectWith(t, s.Server().ClientOptions().SetAppName("other"))
-			other := openOn(t, s, func(o *mongodb.Options) { o.Client = client })
-			require.Empty(t, claimAll(t, d, request("owner", 20, "queue")))
-			putAll(t, d, plainRecord("wants it", wantsScope))
-			blocking, inTx := begin(t, client)
-			insertIn(inTx, t, other, plainRecord("takes it", takesScope))
-			ended, inTx := begin(t, client)
-			insertIn(inTx, t, other, plainRecord("of a transaction"))
-			aggregates := atomic.Int32{}
-			s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
-				if c.AppName != s.Database() || c.Collection != "work.group" || c.Name != "aggregate" {
-					return mongotest.Served
-				}
-				if aggregates.Add(1) == 3 { // the first is the claim's, the second arranges the scope
-					assert.NoError(t, blocking.AbortTransaction(t.Context()))
-					assert.NoError(t, ended.CommitTransaction(t.Context())) // so that nothing is left alone
-					pass(100 * time.Millisecond)
-				}
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d := openOn(t, s)
+		client := connectWith(t, s.Server().ClientOptions().SetAppName("other"))
+		other := openOn(t, s, func(o *mongodb.Options) { o.Client = client })
+		require.Empty(t, claimAll(t, d, request("owner", 20, "queue")))
+		putAll(t, d, plainRecord("wants it", wantsScope))
+		blocking, inTx := begin(t, client)
+		insertIn(inTx, t, other, plainRecord("takes it", takesScope))
+		ended, inTx := begin(t, client)
+		insertIn(inTx, t, other, plainRecord("of a transaction"))
+		aggregates := atomic.Int32{}
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.AppName != s.Database() || c.Collection != "work.group" || c.Name != "aggregate" {
 				return mongotest.Served
-			})
-			running := claimAll(t, d, request("owner", 20, "queue"))
-			s.Server().Intercept(nil)
-			requireKeepsLeases(t, d, running)
+			}
+			if aggregates.Add(1) == 3 { // the first is the claim's, the second arranges the scope
+				assert.NoError(t, blocking.AbortTransaction(t.Context()))
+				assert.NoError(t, ended.CommitTransaction(t.Context())) // so that nothing is left alone
+				pass(100 * time.Millisecond)
+			}
+			return mongotest.Served
 		})
+		running := claimAll(t, d, request("owner", 20, "queue"))
+		s.Server().Intercept(nil)
+		require.NotEmpty(t, running)
+		claimAll(t, d, request("owner", 20, "queue"))
+		leases := make([]driver.Lease, len(running))
+		for i, r := range running {
+			leases[i] = driver.LeaseOf(r)
+		}
+		lost, err := d.Extend(t.Context(), leases, time.Minute)
+		require.NoError(t, err)
+		assert.Empty(t, lost)
 	})
-	t.Run("a job that has expired", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := mongotest.Open(t, mongotest.InMemory())
-			d := openOn(t, s)
-			client := connectWith(t, s.Server().ClientOptions().SetAppName("other"))
-			require.Empty(t, claimAll(t, d, request("owner", 20, "queue")))
-			putAll(t, d, plainRecord("job", func(r *driver.Record) { r.TimeInfo.DispatchBy = time.Now().Add(time.Second) }))
-			pass(2 * time.Second)
-			session, inTx := begin(t, client)
-			_, err := client.Database(s.Database()).Collection("work.group").UpdateOne(inTx, bson.M{"_id": "queue.job"}, bson.M{"$set": bson.M{"touched": true}})
-			require.NoError(t, err)
-			var aborting sync.WaitGroup
-			aborting.Go(func() {
-				pass(1500 * time.Millisecond)
-				assert.NoError(t, session.AbortTransaction(t.Context()))
-			})
-			running := claimAll(t, d, request("owner", 20, "queue"))
-			aborting.Wait()
-			requireKeepsLeases(t, d, running)
-		})
-	})
-}
-
-// requireKeepsLeases fails if another claim of the same owner takes the leases of running jobs.
-func requireKeepsLeases(t *testing.T, d *mongodb.Driver, running []*driver.Record) {
-	t.Helper()
-	require.NotEmpty(t, running)
-	claimAll(t, d, request("owner", 20, "queue"))
-	leases := make([]driver.Lease, len(running))
-	for i, r := range running {
-		leases[i] = driver.LeaseOf(r)
-	}
-	lost, err := d.Extend(t.Context(), leases, time.Minute)
-	require.NoError(t, err)
-	assert.Empty(t, lost)
 }
 
 func connectWith(t *testing.T, opts *options.ClientOptions) *mongo.Client {

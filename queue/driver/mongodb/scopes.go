@@ -148,7 +148,8 @@ type arrangement struct {
 // wants other scopes too, and one if there are many rivals.
 func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string) (*arrangement, error) {
 	a := &arrangement{Driver: d, queue: queue, holders: map[string][]string{}, limits: map[string]int{}, waiters: map[string]*document{}}
-	_, a.avoided = d.avoided.at(d.elapsed())
+	docs, avoided := d.avoided.at(d.elapsed())
+	a.avoided = avoided
 	pipeline := append(a.holdersOf(scopes), d.union(
 		match(a.rivalsFor(scopes)),
 		bson.D{{Key: "$limit", Value: fewRivals}},
@@ -171,6 +172,7 @@ func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string) 
 	if err != nil {
 		return nil, err
 	}
+	a.rivals = slices.DeleteFunc(a.rivals, func(doc *document) bool { return docs[key{queue, doc.Name}] })
 	err = a.findOtherHolders(ctx, scopes)
 	return a, err
 }

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// One statement claims all candidates of a claim that are alike, one statement ends all jobs of a
-// batch that are alike, and two statements replace the attempts of retries that are alike: the same
+// One statement claims all candidates of a claim that are alike, one makes due jobs ready, one ends all
+// jobs of a batch that are alike, and two statements replace the attempts of retries that are alike: the same
 // fields change, and all of the guard but the revision is the same. Fields whose values differ,
 // such as the times of the end, are set from a list by _id. All documents get the same new
 // revision. If fewer matched than were meant, only the documents with this revision were changed.
@@ -20,8 +20,8 @@ import (
 // one revision: if a document had meanwhile got the revision that another one was read with,
 // it would have been claimed, ended or retried together with it. But each claim increments the
 // count, which the guard requires to be as it was, as it does that the document runs, waits or
-// has ended. And a document takes the place of the attempt before it once, before it can be
-// claimed.
+// has ended. A document takes the place of the attempt before it once, before it can be
+// claimed. And one that is due does not stay so in any of these statements.
 
 const (
 	// maxShared is the maximum number of documents that one statement changes.
