@@ -163,10 +163,12 @@ func awaitRun(t *testing.T, dir, id string, nth int) event {
 	for tick := time.Tick(2 * time.Millisecond); ; {
 		n := 0
 		for _, e := range readJournals(t, dir, "") {
-			if e.Kind == began && e.Job == id {
-				if n++; n == nth {
-					return e
-				}
+			if e.Kind != began || e.Job != id {
+				continue
+			}
+			n++
+			if n == nth {
+				return e
 			}
 		}
 		select {

@@ -440,7 +440,7 @@ func groupStage(v any) (stage, error) {
 
 // groupInMemory is a $group that fails if it has to keep too much.
 func (s *Server) groupInMemory(v any) (stage, error) {
-	makeGroups, err := groupStage(v)
+	makeGroups, invalid := groupStage(v)
 	return func(docs []bson.D) ([]bson.D, error) {
 		groups, err := makeGroups(docs)
 		size := 0
@@ -452,7 +452,7 @@ func (s *Server) groupInMemory(v any) (stage, error) {
 			return nil, errorf(codeQueryExceededMemory, "Executor error during aggregate command :: caused by :: Exceeded memory limit for $group, but didn't allow external spilling.")
 		}
 		return groups, err
-	}, err
+	}, invalid
 }
 
 var accumulators = map[string]bool{

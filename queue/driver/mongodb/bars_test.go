@@ -451,9 +451,11 @@ func TestAJobPutDuringTheClaimThatMadeAProcessIdleWasNotHeardOf(t *testing.T) {
 			if e.CommandName != "aggregate" || !strings.Contains(e.Reply.String(), `.work.group"`) || !armed.Swap(false) {
 				return
 			}
-			putAll(t, other, plainRecord("late"))
-			_, err := other.Control(t.Context(), "another", driver.ControlChange{Paused: new(true)}) // which all hear of
-			assert.NoError(t, err)
+			putAll(t, other, plainRecord("late"))                                                    //nolint:contextcheck // It is another client's.
+			_, err := other.Control(t.Context(), "another", driver.ControlChange{Paused: new(true)}) //nolint:contextcheck // The same. All hear of it.
+			if err != nil {
+				t.Error(err)
+			}
 			time.Sleep(5 * time.Second)
 		}})
 		d := openOn(t, s, func(o *mongodb.Options) { o.Client = client })
@@ -481,7 +483,7 @@ func TestAnEventBeforeAnInterruptionOfTheStreamWasNotHeardOf(t *testing.T) {
 		var armed atomic.Bool
 		client := watched(t, s, &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if from, _ := e.Command.Lookup("find").StringValueOK(); from == "second.group.control" && armed.Swap(false) {
-				first.Subscribe(func(driver.Change) {})
+				first.Subscribe(func(driver.Change) {}) //nolint:contextcheck // It outlasts the command.
 			}
 		}})
 		first = openOn(t, s, in("first", client))
@@ -547,7 +549,7 @@ func TestTheReadConcernOfTheURIDisabledChangeStreams(t *testing.T) {
 	for _, level := range []string{"local", "available", "snapshot", "linearizable"} {
 		synctest.Test(t, func(t *testing.T) {
 			s := mongotest.Open(t, mongotest.InMemory())
-			opts := s.ClientOptions().SetReadConcern(readconcern.New(readconcern.Level(level))).SetReadPreference(readpref.Secondary())
+			opts := s.ClientOptions().SetReadConcern(&readconcern.ReadConcern{Level: level}).SetReadPreference(readpref.Secondary())
 			client, err := mongo.Connect(t.Context(), opts)
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })

@@ -35,7 +35,8 @@ func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Cont
 	unlock = func(ctx context.Context) (bool, error) { return c.unlockRooms(ctx, locked, holder) }
 	clear(c.room)
 	limited := limitedQueues(v)
-	if err = c.countRooms(ctx, v, limited...); err != nil {
+	err = c.countRooms(ctx, v, limited...)
+	if err != nil {
 		return nil, err
 	}
 	for _, queue := range limited {
