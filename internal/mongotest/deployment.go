@@ -202,6 +202,9 @@ func (d *Deployment) Fail(f Failure) {
 		d.t.Fatal(err)
 	}
 	data := append(f.data(), bson.E{Key: "appName", Value: d.database})
+	if f.Collection != "" {
+		data = append(data, bson.E{Key: "namespace", Value: d.database + "." + f.Collection})
+	}
 	d.failPoint(bson.D{{Key: "mode", Value: f.mode()}, {Key: "data", Value: data}})
 	if d.IsReal() {
 		d.t.Cleanup(d.Heal)

@@ -190,6 +190,13 @@ func TestFail(t *testing.T) {
 	require.NoError(t, ping())
 	assert.GreaterOrEqual(t, time.Since(began), 20*time.Millisecond)
 
+	d.Fail(mongotest.Failure{Commands: []string{"find"}, Collection: "c", ErrorCode: 8000})
+	find := func(collection string) error {
+		return d.Client().Database(d.Database()).Collection(collection).FindOne(t.Context(), bson.D{}).Err()
+	}
+	assert.Equal(t, 8000, code(find("c")))
+	require.ErrorIs(t, find("another"), mongo.ErrNoDocuments)
+
 	d.Fail(mongotest.Failure{Commands: []string{"insert"}, Probability: 1, WriteConcernCode: 64})
 	_, err = d.Client().Database(d.Database()).Collection("c").InsertOne(t.Context(), bson.D{})
 	var unconfirmed mongo.WriteException

@@ -25,6 +25,7 @@ type failData struct {
 	BlockConnection   bool      `bson:"blockConnection"`
 	BlockTimeMS       int64     `bson:"blockTimeMS"`
 	AppName           string    `bson:"appName"`
+	Namespace         string    `bson:"namespace"`
 	WriteConcernError bson.D    `bson:"writeConcernError"`
 }
 
@@ -117,7 +118,8 @@ func (s *Server) fault(req *request) *failData {
 	switch {
 	case p == nil || p.times == 0 || !slices.Contains(p.data.Commands, req.name):
 		return nil
-	case p.data.AppName != "" && p.data.AppName != req.peer.appName:
+	case p.data.AppName != "" && p.data.AppName != req.peer.appName,
+		p.data.Namespace != "" && p.data.Namespace != req.target():
 		return nil
 	case p.probability > 0 && rand.Float64() >= p.probability: //nolint:gosec // chance of a test
 		return nil
@@ -129,6 +131,16 @@ func (s *Server) fault(req *request) *failData {
 		p.times--
 	}
 	return &p.data
+}
+
+// target returns the namespace that a command names, valid or not.
+func (r *request) target() string {
+	field := r.name
+	if field == "getMore" {
+		field = "collection"
+	}
+	collection, _ := r.raw.Lookup(field).StringValueOK()
+	return r.generic.DB + "." + collection
 }
 
 // runWithFaults runs a command, unless the fail point makes it fail.

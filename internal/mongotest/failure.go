@@ -12,6 +12,9 @@ import (
 type Failure struct {
 	// Commands are the names of the commands that fail.
 	Commands []string
+	// Collection is the collection of the test's database on which they fail. Default: all, and
+	// commands on none.
+	Collection string
 	// Times is the number of commands that fail. Default: all.
 	Times int
 	// Skip is the number of commands that succeed before all further ones fail.

@@ -14,8 +14,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// outOfTime is the failure of a find that exceeds its time limit.
-var outOfTime = mongotest.Failure{Commands: []string{"find"}, Times: 1, ErrorCode: 50}
+// outOfTime is the failure of a find of jobs that exceeds its time limit.
+var outOfTime = mongotest.Failure{Commands: []string{"find"}, Collection: "work.group", Times: 1, ErrorCode: 50}
 
 // scanned opens a driver whose finds exceed their time limit, and which scans the given
 // number of documents at once.
