@@ -356,7 +356,7 @@ func TestAJobBehindAnOpenTransactionStalledEachClaim(t *testing.T) {
 func TestManyDueJobsKeptClaimsFromTheJobsOfOtherQueues(t *testing.T) {
 	s := mongotest.Open(t, mongotest.StandIn())
 	d := openOn(t, s)
-	due := plainRecords(3000)
+	due := plainRecords(2950) // the last batch is not full
 	for _, r := range due {
 		r.TimeInfo.WaitUntil = time.Now().Add(time.Millisecond)
 	}
@@ -370,10 +370,10 @@ func TestManyDueJobsKeptClaimsFromTheJobsOfOtherQueues(t *testing.T) {
 	assert.Len(t, claimed.Records, 1)
 	assert.LessOrEqual(t, s.Server().Costs().Sent(), int64(12), s.Server().Costs())
 	assert.False(t, claimed.Next.After(time.Now()), "the rest is left for the next claim")
-	for n, end := 0, time.Now().Add(time.Minute); n < len(due); {
+	for n := 0; n < len(due); {
+		require.False(t, claimed.Next.IsZero() || claimed.Next.After(time.Now()), "%d of them were claimed", n)
 		claimed, err = d.Claim(t.Context(), request("owner", 1000, "queue"))
 		require.NoError(t, err)
 		n += len(claimed.Records)
-		require.True(t, time.Now().Before(end), "%d of them were claimed", n)
 	}
 }

@@ -164,23 +164,24 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("querying candidates: %w", err)
 	}
+	expired, due := c.expirations(v), c.admissions(v)
+	isLeft := len(due) > 0 && c.admitted || len(due) >= timedBatch || len(expired) >= timedBatch
 	defer func() {
 		c.next = v.next(c.given)
-		if len(v.expired) == timedBatch || len(v.due) == timedBatch || v.moreKinds {
+		if isLeft || v.moreKinds {
 			c.next = c.req.Now
 			c.others = nil // they are left for the next claim too
 		}
 	}()
 	c.others = v.others
 	resumed := c.limits.observe(v.controls, l.asked)
-	expired := c.expirations(v)
 	err = c.take(ctx, expired, false)
 	if err != nil {
 		return false, err
 	}
 	c.avoid(ctx, expired)
 	c.follow(ctx, expired)
-	if due := c.admissions(v); len(due) > 0 && !c.admitted {
+	if len(due) > 0 && !c.admitted {
 		// They may come before the candidates that are ready. There may be more, and others add to
 		// them, so those that are ready do not wait for all of them.
 		c.admitted = true

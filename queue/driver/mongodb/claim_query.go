@@ -194,18 +194,22 @@ func (l *claimQuery) inQueues(and ...bson.E) bson.D {
 // times returns the branches for documents that are due or have expired, and for the next
 // such times.
 func (l *claimQuery) times() []branch {
+	most := timedBatch
+	for _, n := range l.avoids {
+		most += n // which may be the first
+	}
 	return []branch{
 		{collection: l.jobs.Name(), stages: bson.A{
 			match(field("line.due", bson.D{{Key: "$exists", Value: true}, {Key: "$lte", Value: l.now}})),
 			bson.D{{Key: "$sort", Value: field("line.due", 1)}},
-			bson.D{{Key: "$limit", Value: timedBatch}},
+			bson.D{{Key: "$limit", Value: most}},
 			bson.D{{Key: "$project", Value: withoutJob}},
 			project("due", "$$ROOT"),
 		}},
 		l.ofJobs(l.unexpired(field("line.due", bson.D{{Key: "$exists", Value: true}, {Key: "$gt", Value: l.now}})),
 			field("line.due", 1), 1, project("next_due", "$line.due")),
 		l.ofJobs(l.inQueues(bson.E{Key: "line.expires", Value: bson.D{{Key: "$exists", Value: true}, {Key: "$lt", Value: l.now}}}),
-			field("line.expires", 1), timedBatch, project("expired", "$$ROOT")),
+			field("line.expires", 1), most, project("expired", "$$ROOT")),
 		// Documents that are claimed now are skipped later, and there are at most Limit
 		// of them.
 		l.ofJobs(field("line.expires", bson.D{{Key: "$exists", Value: true}, {Key: "$gte", Value: l.now}}),
