@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -83,7 +84,7 @@ func (s *replicaSet) uri() string {
 func (s *replicaSet) start(m *member) {
 	s.t.Helper()
 	dir := filepath.Join(s.dir, fmt.Sprint(m.port))
-	require.NoError(s.t, exec.Command("mkdir", "-p", dir).Run())
+	require.NoError(s.t, os.MkdirAll(dir, 0o700))
 	m.cmd = exec.Command(*mongod, "--replSet", "rs0", "--bind_ip", "127.0.0.1", "--port", fmt.Sprint(m.port), "--dbpath", dir, "--logpath", dir+".log", "--logappend",
 		"--nounixsocket", "--wiredTigerCacheSizeGB", "0.25")
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -104,7 +105,7 @@ func (s *replicaSet) resume(m *member) { s.signal(m, syscall.SIGCONT) }
 
 func (s *replicaSet) signal(m *member, signal syscall.Signal) {
 	s.t.Helper()
-	require.NoError(s.t, m.cmd.Process.Signal(signal))
+	assert.NoError(s.t, m.cmd.Process.Signal(signal))
 }
 
 // awaitPrimary waits until a member other than the given one is the primary.

@@ -19,6 +19,8 @@ type trial struct {
 	lease time.Duration
 	// longWork is how long some jobs take. If it is zero, that is longer than a lease.
 	longWork time.Duration
+	// catchUp is how long the queues may take to run what is left. If it is zero, that is patience.
+	catchUp time.Duration
 }
 
 // withstand runs a plan on two queues while their store has faults, and requires that every promise is
@@ -49,7 +51,7 @@ func withstand(t *testing.T, on store, tr trial, faults func(*journal)) *history
 	faults(j)
 	producers.Wait()
 
-	awaitIdle(t, observer)
+	awaitIdleFor(t, observer, max(tr.catchUp, patience))
 	putLast(t, observer, p, j)
 	awaitIdle(t, observer)
 	for _, q := range queues {

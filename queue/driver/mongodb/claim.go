@@ -51,7 +51,9 @@ func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	}
 	err := c.run(plain(ctx))
 	if err != nil {
-		c.doubt(c.given...)
+		for _, g := range c.given {
+			c.doubtful = append(c.doubtful, g.doc.lease())
+		}
 		c.given = nil
 	}
 	d.uncertain.put(c.doubts())
@@ -247,7 +249,7 @@ func (c *claim) take(ctx context.Context, changes []*change, inTime bool) error 
 	for _, ch := range changes {
 		for _, t := range ch.doubtful() {
 			if t.doc.runs() {
-				c.doubt(&given{doc: t.doc})
+				c.doubtful = append(c.doubtful, t.doc.lease())
 			}
 		}
 	}

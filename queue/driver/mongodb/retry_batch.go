@@ -16,9 +16,9 @@ import (
 )
 
 // Concurrent calls of Retry share commands: a call that begins while another one is under way
-// waits a moment for further ones, and they are made together, with one transaction. What
-// can't be made together is made alone: a call that is refused, and all of them if the
-// transaction fails. No call waits for the end of one that began before.
+// waits a moment for further ones, and they are made together, with one transaction, or with
+// several smaller ones if that fails. What can't be made together is made alone, such as a call
+// that is refused. No call waits for the end of one that began before.
 
 const (
 	// gatherRetries is how long calls gather.

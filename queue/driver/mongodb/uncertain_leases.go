@@ -48,13 +48,6 @@ func (s *uncertainLeases) take() []driver.Lease {
 	return leases
 }
 
-// doubt remembers the leases of documents that a claim may have taken.
-func (c *claim) doubt(all ...*given) {
-	for _, g := range all {
-		c.doubtful = append(c.doubtful, g.doc.lease())
-	}
-}
-
 // doubts returns the leases that the claim may have taken and does not give. It can have taken one
 // with a later statement than that in doubt.
 func (c *claim) doubts() []driver.Lease {
