@@ -143,6 +143,17 @@ func TestCommandsOfARetry(t *testing.T) {
 		d, sent := counted(t, newStoreOf(t, mongotest.Options{InMemory: true}))
 		failed, next := awaitingRetry(t, d)
 		synctest.Wait()
+		assert.Equal(t, map[string]int{"find": 1, "insert": 1, "update": 1}, sent.during(func() {
+			require.NoError(t, d.Retry(t.Context(), failed, next))
+		}))
+	})
+}
+
+func TestCommandsOfARetryThatKeepsAUniqueKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, sent := counted(t, newStoreOf(t, mongotest.Options{InMemory: true}))
+		failed, next := awaitingRetry(t, d, func(r *driver.Record) { r.UniqueKey = "key" })
+		synctest.Wait()
 		assert.Equal(t, map[string]int{"find": 1, "insert": 1, "update": 1, "commitTransaction": 1}, sent.during(func() {
 			require.NoError(t, d.Retry(t.Context(), failed, next))
 		}))
@@ -297,7 +308,7 @@ func TestAllWritesWaitForTheMajority(t *testing.T) {
 		return mongotest.Served
 	})
 	d := openOn(t, s)
-	failed, next := awaitingRetry(t, d)
+	failed, next := awaitingRetry(t, d, func(r *driver.Record) { r.UniqueKey = "key" })
 	require.NoError(t, d.Retry(t.Context(), failed, next))
 	running := claimAll(t, d, request("owner", 1, "queue"))
 	require.Len(t, running, 1)

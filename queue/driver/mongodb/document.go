@@ -52,6 +52,7 @@ type document struct {
 	complete   bool            // the document was read with its body
 	body       bodyHash
 	scopes     []string // the scopes in the body of a legacy document
+	idIsTaken  bool     // no job with this one's ID can be stored, because the first attempt is there
 }
 
 // bodyHash identifies the stored body of a document that was read without it, or whose

@@ -164,7 +164,7 @@ func (d *Driver) findJobs(ctx context.Context, queue string, ids map[string]bool
 		if found[id] != nil {
 			continue
 		}
-		doc, err := d.unnamed(ctx, queue, id)
+		doc, err := d.latest(ctx, queue, id)
 		if err != nil {
 			return nil, err
 		}
@@ -173,21 +173,4 @@ func (d *Driver) findJobs(ctx context.Context, queue string, ids map[string]bool
 		}
 	}
 	return found, nil
-}
-
-// unnamed finds the latest attempt of a job whose ID no document has, either because the
-// legacy library wrote it or because it is being replaced by its next attempt.
-func (d *Driver) unnamed(ctx context.Context, queue, id string) (*document, error) {
-	doc, err := d.latest(ctx, queue, id)
-	if err != nil || doc == nil || doc.Order == 0 || !doc.final() || !doc.RetryInfo.Retryable {
-		return doc, err
-	}
-	next, err := d.first(ctx, d.inQueue(queue,
-		bson.E{Key: "retry_info.base_job_id", Value: id},
-		bson.E{Key: "line.in", Value: inHandover},
-	), nil)
-	if err != nil || next != nil {
-		return next, err
-	}
-	return d.latest(ctx, queue, id) // the next attempt may have taken its place since
 }

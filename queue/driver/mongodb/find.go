@@ -220,7 +220,8 @@ type attemptsOf struct {
 	ID    string `bson:"id"`
 }
 
-// replacedOf returns the documents that are attempts replaced by a later attempt.
+// replacedOf returns the documents that are attempts replaced by a later attempt, or that do not
+// replace the one before them yet.
 func (d *Driver) replacedOf(ctx context.Context, docs []*document) (map[*document]bool, error) {
 	var doubtful []*document
 	for _, doc := range docs {
@@ -234,12 +235,13 @@ func (d *Driver) replacedOf(ctx context.Context, docs []*document) (map[*documen
 	}
 	replaced := map[*document]bool{}
 	for _, doc := range doubtful {
-		replaced[doc] = doc.RetryInfo.CurrentAttempt < last[attemptsOf{doc.Group, doc.jobID()}]
+		replaced[doc] = doc.RetryInfo.CurrentAttempt != last[attemptsOf{doc.Group, doc.jobID()}]
 	}
 	return replaced, nil
 }
 
-// lastAttempts returns the numbers of the latest attempts of jobs.
+// lastAttempts returns the numbers of the attempts of jobs that have the job's ID, or, if none has,
+// of their latest attempts.
 func (d *Driver) lastAttempts(ctx context.Context, docs []*document) (map[attemptsOf]int, error) {
 	if len(docs) == 0 {
 		return nil, nil
@@ -248,26 +250,29 @@ func (d *Driver) lastAttempts(ctx context.Context, docs []*document) (map[attemp
 	for _, doc := range docs {
 		ids[doc.jobID()], queues[doc.Group] = true, true
 	}
-	filter := d.inQueues(queues,
-		bson.E{Key: "retry_info.base_job_id", Value: field("$in", keysOf(ids))},
-		bson.E{Key: "line.in", Value: field("$ne", inHandover)},
-	)
+	filter := d.inQueues(queues, bson.E{Key: "retry_info.base_job_id", Value: field("$in", keysOf(ids))})
 	var found []struct {
-		Job  attemptsOf `bson:"_id"`
-		Last int        `bson:"last"`
+		Job   attemptsOf `bson:"job"`
+		Named bool       `bson:"named"`
+		Last  int        `bson:"last"`
 	}
 	err := d.aggregate(ctx, d.jobs, bson.A{
 		match(filter),
 		field("$group", bson.D{
-			{Key: "_id", Value: bson.D{{Key: "queue", Value: "$group"}, {Key: "id", Value: "$retry_info.base_job_id"}}},
+			{Key: "_id", Value: bson.D{
+				{Key: "job", Value: bson.D{{Key: "queue", Value: "$group"}, {Key: "id", Value: "$retry_info.base_job_id"}}},
+				{Key: "named", Value: field("$gt", bson.A{"$job_id", ""})},
+			}},
 			{Key: "last", Value: field("$max", "$retry_info.current_attempt")},
 		}),
+		field("$project", bson.D{{Key: "_id", Value: 0}, {Key: "job", Value: "$_id.job"}, {Key: "named", Value: "$_id.named"}, {Key: "last", Value: 1}}),
+		field("$sort", field("named", 1)),
 	}, &found)
 	if err != nil {
 		return nil, fmt.Errorf("querying the latest attempts of jobs: %w", err)
 	}
 	last := make(map[attemptsOf]int, len(found))
-	for _, one := range found {
+	for _, one := range found { // those with the ID come last
 		last[one.Job] = one.Last
 	}
 	return last, nil

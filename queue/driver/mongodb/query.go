@@ -48,8 +48,6 @@ func (d *Driver) newSelection(ctx context.Context, q driver.Query, now time.Time
 		}
 		s.query.Queues, s.none = queues, len(queues) == 0
 	}
-	// A document that will replace an attempt does not exist yet for readers.
-	s.and("line.in", bson.D{{Key: "$ne", Value: inHandover}})
 	s.addQueues(d.opts.Grouped)
 	s.addJobIDs(ids, d.opts.Grouped)
 	s.addPattern(d.opts.Grouped)
@@ -142,6 +140,9 @@ func (s *selection) with(more ...bson.D) bson.D {
 			all = append(all, one)
 		}
 	}
+	if len(all) == 0 {
+		return bson.D{}
+	}
 	return field("$and", all)
 }
 
@@ -188,9 +189,9 @@ func (s *selection) stateFilter(state amboy.JobState) bson.D {
 	in := func(places ...any) bson.D { return field("line.in", field("$in", places)) }
 	switch state {
 	case amboy.StateScheduled:
-		return all(waiting, notStale, isEarly, in(inScheduled, inReady, nil))
+		return all(waiting, notStale, isEarly, in(inScheduled, inReady, inHandover, nil))
 	case amboy.StatePending:
-		return all(waiting, notStale, notEarly, in(inScheduled, inReady, nil))
+		return all(waiting, notStale, notEarly, in(inScheduled, inReady, inHandover, nil))
 	case amboy.StateBlocked:
 		return all(waiting, notStale, in(inPostponed, inScope, inEdges))
 	case amboy.StateParked:

@@ -35,7 +35,8 @@ func (d *Driver) latest(ctx context.Context, queue, id string) (*document, error
 	if doc != nil || err != nil {
 		return doc, err
 	}
-	// Either the legacy library stored the job, or its last attempt was removed.
+	// The legacy library stored the job, or its last attempt was removed or is about to take the place
+	// of the one before it.
 	plain := all(d.named(queue, driver.RecordName(queue, id, amboy.JobRetryInfo{})), field("retry_info.retryable", field("$ne", true)))
 	return d.first(ctx, either(plain, d.attemptsOf(queue, id)), field("retry_info.current_attempt", -1))
 }
@@ -45,7 +46,6 @@ func (d *Driver) attemptsOf(queue, id string) bson.D {
 	return d.inQueue(queue,
 		bson.E{Key: "retry_info.base_job_id", Value: id},
 		bson.E{Key: "retry_info.retryable", Value: true},
-		bson.E{Key: "line.in", Value: field("$ne", inHandover)},
 	)
 }
 
@@ -78,6 +78,9 @@ func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Reco
 	})
 	if err != nil {
 		return nil, fmt.Errorf("getting the attempts of job %q: %w", id, err)
+	}
+	if n := len(docs); n > 1 && docs[n-1].Handover != nil && docs[n-2].JobID != "" {
+		docs = docs[:n-1] // it does not replace the attempt before it yet
 	}
 	attempts := make([]*driver.Record, len(docs))
 	for i, doc := range docs {

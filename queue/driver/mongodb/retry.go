@@ -103,11 +103,10 @@ func (d *Driver) successor(old *document, next *driver.Record, taken map[string]
 }
 
 // Retry implements driver.Driver. It writes the next attempt in a place where it can't be
-// claimed, then ends the attempt before and lets the next one take its place. Any process
-// that finds an interrupted retry completes it. On a standalone server, which has no
-// transactions, the second step has two statements, and for the instant between them the
-// job holds no scope and has no unique key. If another job takes one of its scopes then,
-// the next attempt waits for that job.
+// claimed, then ends the attempt before and lets the next one take its place (see swap). Any
+// process that finds an interrupted retry completes it. On a standalone server, which has no
+// transactions, a job holds no scope and has no unique key for the instant between these two
+// steps. If another job takes one of its scopes then, the next attempt waits for that job.
 func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -161,7 +160,7 @@ type retrying struct {
 	*Driver
 	// ended is what is stored of the attempt before. If it is nil, that attempt is read.
 	ended *driver.Record
-	// session has the transaction of the swap; nil on a standalone server.
+	// session has the transaction of the swap, if it needs one; nil on a standalone server.
 	session mongo.Session
 	// failures is the number of times that the server did not answer.
 	failures int
@@ -192,12 +191,32 @@ func (r *retrying) leave(ctx context.Context) {
 	}
 }
 
-// sessionID returns the ID of the session, or nil on a standalone server.
-func (r *retrying) sessionID() bson.Raw {
-	if r.session == nil {
+// sessionID returns the ID of the session of a transaction that replaces an attempt, or nil if it
+// needs none.
+func (r *retrying) sessionID(old *document) bson.Raw {
+	if !r.needsTransaction(old) {
 		return nil
 	}
 	return r.session.ID()
+}
+
+// needsTransaction reports whether the statement that ends an attempt and the one that lets its
+// successor take over must be a transaction: because other jobs could take between them what the
+// attempt holds, or because the attempt, which the legacy library stored, has no job ID that keeps
+// the second from being made without the first.
+func (r *retrying) needsTransaction(old *document) bool {
+	return r.session != nil && (old.holdsMore() || old.JobID == "" || !old.idIsTaken)
+}
+
+// holdsMore reports whether the document holds what other jobs may want, beside its job's ID.
+func (doc *document) holdsMore() bool { return doc.UniqueLock != "" || len(doc.Scopes) > 0 }
+
+// firstName returns the name of a job's first attempt. As long as that is stored, no other job can
+// be put under its ID.
+func firstName(r *driver.Record) string {
+	first := r.RetryInfo
+	first.CurrentAttempt = 0
+	return driver.RecordName(r.Group, r.JobID(), first)
 }
 
 func duplicateName(r *driver.Record) error {
@@ -209,7 +228,9 @@ func duplicateName(r *driver.Record) error {
 func (d *Driver) findPair(ctx context.Context, ended, next *driver.Record) (old *document, taken map[string]*document, err error) {
 	taken = map[string]*document{}
 	ids := append(d.idsOf(ended.Group, ended.Name), d.idsOf(next.Group, next.Name)...)
-	err = d.each(ctx, field("_id", field("$in", ids)), withoutBodies(), func(doc *document) error {
+	first, firstIsThere := firstName(ended), false
+	err = d.each(ctx, field("_id", field("$in", append(ids, first))), withoutBodies(), func(doc *document) error {
+		firstIsThere = firstIsThere || doc.id == first && doc.Group == ended.Group
 		switch {
 		case doc.Group == ended.Group && doc.Name == ended.Name:
 			old = doc
@@ -220,6 +241,9 @@ func (d *Driver) findPair(ctx context.Context, ended, next *driver.Record) (old 
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the record and its next attempt: %w", err)
+	}
+	if old != nil {
+		old.idIsTaken = firstIsThere
 	}
 	return old, taken, nil
 }
@@ -310,7 +334,7 @@ func (r *retrying) insertHandover(ctx context.Context, old, doc *document) (*doc
 func (r *retrying) handoverOf(old, doc *document) *document {
 	waiting := *doc
 	waiting.Handover = &handover{From: old.Name, UniqueLock: doc.UniqueLock}
-	if own := r.sessionID(); own != nil {
+	if own := r.sessionID(old); own != nil {
 		waiting.Handover = waiting.Handover.signedBy(own)
 	}
 	// Other processes learn of it, and watch that it is completed.
@@ -376,12 +400,15 @@ func settled(old *document) error {
 // readBoth reads the documents of both attempts. The next one is nil if it does not wait to
 // take over.
 func (r *retrying) readBoth(ctx context.Context, next *document) (old, now *document, err error) {
-	before := next.Handover.From
-	both, err := r.find(ctx, []*change{{queue: next.Group, name: before}, {queue: next.Group, name: next.Name}})
+	before, first := next.Handover.From, firstName(&next.Record)
+	found, err := r.find(ctx, []*change{{queue: next.Group, name: before}, {queue: next.Group, name: next.Name}, {queue: next.Group, name: first}})
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading both attempts: %w", err)
 	}
-	old, now = both[key{next.Group, before}], both[key{next.Group, next.Name}]
+	old, now = found[key{next.Group, before}], found[key{next.Group, next.Name}]
+	if doc := found[key{next.Group, first}]; old != nil && doc != nil {
+		old.idIsTaken = doc.id == first
+	}
 	if now != nil && now.Handover == nil {
 		now = nil
 	}
@@ -396,7 +423,7 @@ func (r *retrying) tryHandOver(ctx context.Context, old, next *document) (done b
 	case !old.retries():
 		return true, errors.Join(leaseLost(old.lease()), r.removeNext(ctx, next))
 	}
-	next, err = r.sign(ctx, next)
+	next, err = r.sign(ctx, old, next)
 	if err != nil || next == nil {
 		return false, err
 	}
@@ -423,7 +450,7 @@ func (r *retrying) tryHandOver(ctx context.Context, old, next *document) (done b
 		return false, r.endOtherSessions(ctx, next)
 	case swapConflict:
 		r.conflicts++
-		if r.conflicts%maxConflicts > 0 || len(next.Handover.without(r.sessionID())) == 0 {
+		if r.conflicts%maxConflicts > 0 || len(r.otherSessions(next)) == 0 {
 			return false, nil
 		}
 		return false, r.endOtherSessions(ctx, next)
@@ -434,10 +461,10 @@ func (r *retrying) tryHandOver(ctx context.Context, old, next *document) (done b
 	}
 }
 
-// sign adds the ID of the session to the next attempt of another process. It returns nil if
-// the document has changed or a transaction was in the way.
-func (r *retrying) sign(ctx context.Context, next *document) (*document, error) {
-	own := r.sessionID()
+// sign adds the ID of the session to the next attempt of another process, if a transaction is
+// needed. It returns nil if the document has changed or a transaction was in the way.
+func (r *retrying) sign(ctx context.Context, old, next *document) (*document, error) {
+	own := r.sessionID(old)
 	if own == nil || len(next.Handover.without(own)) < len(next.Handover.Sessions) {
 		return next, nil
 	}
@@ -507,7 +534,7 @@ func (d *Driver) swapInSteps(ctx context.Context, ended *driver.Record, next *do
 // attempt take over. A server would keep them for a minute. Those of processes that live
 // begin again.
 func (r *retrying) endOtherSessions(ctx context.Context, next *document) error {
-	others := next.Handover.without(r.sessionID())
+	others := r.otherSessions(next)
 	if len(others) == 0 {
 		return errBlocked
 	}
@@ -517,20 +544,12 @@ func (r *retrying) endOtherSessions(ctx context.Context, next *document) error {
 	return nil
 }
 
-// dropOvertaken removes the next attempt of a job because another job was put under its
-// ID in the instant when no document had it.
-func (d *Driver) dropOvertaken(ctx context.Context, next *document) error {
-	logging.Error(ctx, message.Fields{
-		"message":    "job is not retried: another job was put under its ID while its attempts changed places",
-		"collection": d.jobs.Name(),
-		"queue":      next.Group,
-		"record":     next.Name,
-	})
-	_, err := d.jobs.DeleteOne(ctx, append(field("_id", next.id), next.guard...))
-	if err != nil {
-		return fmt.Errorf("removing the next attempt: %w", err)
+// otherSessions returns the sessions of other processes that the next attempt lists.
+func (r *retrying) otherSessions(next *document) []bson.Raw {
+	if r.session == nil {
+		return next.Handover.Sessions
 	}
-	return nil
+	return next.Handover.without(r.session.ID())
 }
 
 // takePlace gives a document what the attempt before it had.
@@ -548,23 +567,38 @@ func (doc *document) takePlace(dependents bool) error {
 	return nil
 }
 
-// takePlace puts the next attempt in the place of an attempt that has ended.
+// takePlace puts the next attempt in the place of an attempt that has ended. If another job has
+// taken the job's ID or unique key since, the next attempt does without it: its ID is the name of its
+// record.
 func (d *Driver) takePlace(ctx context.Context, made *change, next *document) error {
 	// It may have dependents: the attempt before may have been marked since it was read.
 	take := func(doc *document) error { return doc.takePlace(true) }
 	c := &change{queue: next.Group, name: next.Name, step: take}
+	lost := map[uniqueIndex]bool{}
 	c.refused = func(doc *document, r *refusal) error {
-		if r.index != byUniqueKey {
-			return r
+		lost[r.index] = true
+		if lost[byScope] {
+			return r // it waits until the scope is free
 		}
-		err := take(doc)
-		doc.UniqueLock = ""
-		return err
+		if err := take(doc); err != nil {
+			return err
+		}
+		if lost[byJobID] {
+			doc.JobID = doc.Name
+		}
+		if lost[byUniqueKey] {
+			doc.UniqueLock = ""
+		}
+		return nil
 	}
 	err := d.write(ctx, []*change{c})
-	var refused *refusal
-	if errors.As(c.err, &refused) && refused.index == byJobID {
-		return d.dropOvertaken(ctx, c.before)
+	if c.landed() && lost[byJobID] {
+		logging.Error(ctx, message.Fields{
+			"message":    "another job was put under the ID of a job while its attempts changed places; both run",
+			"collection": d.jobs.Name(),
+			"queue":      next.Group,
+			"record":     next.Name,
+		})
 	}
 	changes := []*change{c}
 	if made != nil {

@@ -16,15 +16,18 @@ import (
 )
 
 // Concurrent calls of Retry share commands: a call that begins while another one is under way
-// waits a moment for further ones, and they are made together, with one transaction, or with
-// several smaller ones if that fails. What can't be made together is made alone, such as a call
-// that is refused. No call waits for the end of one that began before.
+// waits a moment for further ones, and they are made together. Those that need a transaction share
+// one, or several smaller ones if that fails. What can't be made together is made alone, such as a
+// call that is refused. No call waits for the end of one that began before.
 
 const (
 	// gatherRetries is how long calls gather.
 	gatherRetries = 5 * time.Millisecond
 	// maxRetries is the maximum number of calls that are made together.
 	maxRetries = 500
+	// maxSwapped is the maximum number of attempts that are replaced by one command without a
+	// transaction, which is soon done.
+	maxSwapped = 100
 	// fewRetries is the number of calls up to which each is made alone after their transaction has
 	// failed.
 	fewRetries = 4
@@ -162,12 +165,10 @@ func (d *Driver) retryAll(ctx context.Context, calls []*retryCall) {
 }
 
 func (d *Driver) retrySome(ctx context.Context, calls []*retryCall) {
-	var alone []*retryCall
-	if !d.isReplica || len(calls) < 2 {
-		alone = calls
-	} else {
+	alone := calls
+	if len(calls) > 1 {
 		var err error
-		if alone, err = d.retryInOneTransaction(ctx, calls); err != nil {
+		if alone, err = d.retryAtOnce(ctx, calls); err != nil {
 			for _, c := range calls {
 				if !c.isDone() {
 					c.end(err)
@@ -210,11 +211,15 @@ func (d *Driver) finishRetry(ctx context.Context, c *retryCall) error {
 		return err
 	}
 	defer r.leave(ctx)
-	return r.handOver(ctx, nil, c.waiting)
+	err = r.handOver(ctx, nil, c.waiting)
+	if err == nil {
+		d.tell(driver.In(c.next.Group)) // the swap may have been made although it seemed to fail
+	}
+	return err
 }
 
-// retryInOneTransaction makes calls, and returns those that must be made alone.
-func (d *Driver) retryInOneTransaction(ctx context.Context, calls []*retryCall) (alone []*retryCall, err error) {
+// retryAtOnce makes calls together, and returns those that must be made alone.
+func (d *Driver) retryAtOnce(ctx context.Context, calls []*retryCall) (alone []*retryCall, err error) {
 	r, err := d.newRetrying(nil)
 	if err != nil {
 		return nil, err
@@ -229,21 +234,32 @@ func (d *Driver) retryInOneTransaction(ctx context.Context, calls []*retryCall) 
 		return nil, err
 	}
 	alone = append(alone, refused...)
-	if len(together) == 0 {
-		return alone, nil
+	var plain, inTransaction []*retryCall
+	for _, c := range together {
+		if r.needsTransaction(c.old) {
+			inTransaction = append(inTransaction, c)
+		} else {
+			plain = append(plain, c)
+		}
 	}
-	failed, err := r.swapTogether(ctx, together)
-	if err != nil {
-		return nil, err
+	for _, some := range append(slices.Collect(slices.Chunk(plain, maxSwapped)), inTransaction) {
+		failed, err := r.swapTogether(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		alone = append(alone, failed...)
 	}
-	return append(alone, failed...), nil
+	return alone, nil
 }
 
-// swapTogether lets the next attempts of calls take over in one transaction. If that fails, each half
-// of the calls gets a transaction of its own, so that the others are not made alone because of one
-// that conflicts, or because a busy server takes too long. It returns the calls that must be made
-// alone.
+// swapTogether lets the next attempts of calls take over with one command. If that fails and they
+// need a transaction, each half of the calls gets one of its own, so that the others are not made
+// alone because of one that conflicts, or because a busy server takes too long. It returns the calls
+// that must be made alone.
 func (r *retrying) swapTogether(ctx context.Context, calls []*retryCall) (alone []*retryCall, err error) {
+	if len(calls) == 0 {
+		return nil, nil
+	}
 	s := newSwap(r)
 	for _, c := range calls {
 		s.add(c.ended, c.old, c.waiting)
@@ -258,7 +274,7 @@ func (r *retrying) swapTogether(ctx context.Context, calls []*retryCall) (alone 
 		return nil, nil
 	case ctx.Err() != nil:
 		return nil, unknown(errors.Join(ctx.Err(), err)) // the sweep completes them
-	case outcome == swapUnknown || len(calls) <= fewRetries:
+	case outcome == swapUnknown || len(calls) <= fewRetries || !s.inTransaction:
 		return calls, nil
 	}
 	for _, half := range [][]*retryCall{calls[:len(calls)/2], calls[len(calls)/2:]} {
@@ -277,7 +293,7 @@ func (d *Driver) findPairs(ctx context.Context, calls []*retryCall) (together, a
 	var ids bson.A
 	for _, c := range calls {
 		ids = append(ids, d.idsOf(c.ended.Group, c.ended.Name)...)
-		ids = append(ids, d.idsOf(c.next.Group, c.next.Name)...)
+		ids = append(append(ids, d.idsOf(c.next.Group, c.next.Name)...), firstName(c.ended))
 	}
 	found, taken := map[key]*document{}, map[string]bool{}
 	// With the bodies, so that those that did not change are not written again.
@@ -294,9 +310,13 @@ func (d *Driver) findPairs(ctx context.Context, calls []*retryCall) (together, a
 		k := key{c.ended.Group, c.ended.Name}
 		c.old = found[k]
 		isTaken := taken[c.next.Name] || found[key{c.next.Group, c.next.Name}] != nil
-		if c.old == nil || !c.old.retries() || seen[k] || isTaken || len(without(c.next.EnqueueScopes, c.old.Scopes)) > 0 {
+		if c.old == nil || !c.old.retries() || seen[k] || isTaken || len(without(c.next.EnqueueScopes, c.old.Scopes)) > 0 ||
+			!d.isReplica && (c.old.holdsMore() || c.old.JobID == "") { // so that the time between the statements is shorter
 			alone = append(alone, c)
 			continue
+		}
+		if first := found[key{c.ended.Group, firstName(c.ended)}]; first != nil {
+			c.old.idIsTaken = first.id == first.Name
 		}
 		seen[k] = true
 		together = append(together, c)

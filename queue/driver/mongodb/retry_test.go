@@ -142,7 +142,7 @@ func TestARetryWaitedForTheTransactionOfAProcessWhoseSignatureWasOverwritten(t *
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.Open(t, mongotest.InMemory())
 		first, second, d := newProcess(t, s, "first"), newProcess(t, s, "second"), openOn(t, s)
-		failed, next := awaitingRetry(t, first)
+		failed, next := awaitingRetry(t, first, takesScope)
 		held, signed := make(chan struct{}), make(chan struct{})
 		var updates int
 		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {

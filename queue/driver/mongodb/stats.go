@@ -121,13 +121,12 @@ func (t *tally) addTo(info *driver.QueueInfo) {
 		}
 	case t.Of.InProgress == true:
 		stats.Running += t.Number
-	case place(in) == inHandover: // the attempt that it will replace is counted
 	default:
 		stats.Pending += t.Number
 		switch place(in) {
 		case inPostponed, inScope, inEdges:
 			stats.Blocked += t.Number
-		case inScheduled:
+		case inScheduled, inHandover:
 			info.Scheduled += t.Number
 		case inParked:
 			info.Parked += t.Number
@@ -135,8 +134,9 @@ func (t *tally) addTo(info *driver.QueueInfo) {
 	}
 }
 
-// Stats implements driver.Driver. It sends one command. On a standalone server, which has
-// no snapshots, it counts again if nothing seems to be left.
+// Stats implements driver.Driver. It sends one command. For the moment in which an attempt is
+// replaced, the next one is counted too. On a standalone server, which has no snapshots, it counts
+// again if nothing seems to be left.
 func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -178,8 +178,7 @@ func (d *Driver) isIdle(ctx context.Context, queue string) (bool, error) {
 	one := func(which bson.D) bson.A {
 		return bson.A{match(d.inQueue(queue, which...)), field("$limit", 1), field("$project", bson.D{{Key: "_id", Value: 0}, {Key: "status.completed", Value: 1}})}
 	}
-	open := append(slices.Clip(waiting), bson.E{Key: "line.in", Value: field("$ne", inHandover)}) // the attempt that it will replace is there
-	pipeline := append(one(open), d.union(one(running)...), d.union(one(endedRetry)...))
+	pipeline := append(one(waiting), d.union(one(running)...), d.union(one(endedRetry)...))
 	var found []bson.Raw
 	err := d.readCounts(ctx, pipeline, &found)
 	return len(found) == 0, err
@@ -411,8 +410,7 @@ func (d *Driver) rankQueues(most int) bson.A {
 	count := func(filter bson.D) bson.A {
 		return bson.A{match(append(slices.Clone(anyQueue), filter...)), field("$group", append(field("_id", "$group"), sum(1)...))}
 	}
-	notHandover := append(slices.Clone(waiting), bson.E{Key: "line.in", Value: field("$ne", inHandover)})
-	return append(count(notHandover), d.union(count(running)...), d.union(count(endedRetry)...),
+	return append(count(waiting), d.union(count(running)...), d.union(count(endedRetry)...),
 		field("$group", append(field("_id", "$_id"), sum("$number")...)),
 		field("$sort", bson.D{{Key: "number", Value: -1}, {Key: "_id", Value: 1}}),
 		field("$limit", most),
@@ -485,8 +483,6 @@ func (t *typeTally) addTo(counts schedule.TypeCounts) {
 		at = schedule.Retrying
 	case t.Of.InProgress == true:
 		at = schedule.Running
-	case place(in) == inHandover: // the attempt that it will replace is counted
-		return
 	case !isKnown: // a legacy document that no claim has classified
 		at = schedule.Ready
 	}

@@ -18,18 +18,26 @@ import (
 )
 
 // swap ends attempts and lets the next ones take their places, with the statements of one
-// command. On a replica set they are a transaction, so that nothing can take a job's ID,
-// scopes or unique key between them. The transaction is short: all documents exist and
-// were read before it begins. On a standalone server there is one pair of attempts.
+// command: first those that end attempts, then those that let the next ones take over. If the
+// former do not end an attempt, because it has changed, a unique index refuses to let its
+// successor take over, because the job's ID is taken. If the command is interrupted between
+// its statements, the sweep completes it, and until then readers see the next attempt as the
+// job's latest one.
+//
+// If other jobs could take what an attempt holds between the statements, they are a transaction
+// on a replica set. It is short: all documents exist and were read before it begins. But a server
+// spends several times as much on each statement in it.
 type swap struct {
 	*retrying
-	ended, next []*change
+	ended, next   []*change
+	inTransaction bool
 }
 
 func newSwap(r *retrying) *swap { return &swap{retrying: r} }
 
 // add adds a pair of attempts.
 func (s *swap) add(ended *driver.Record, old, next *document) {
+	s.inTransaction = s.inTransaction || s.needsTransaction(old)
 	s.ended = append(s.ended, &change{queue: old.Group, name: old.Name, before: old, shares: true, step: func(doc *document) error {
 		doc.makeWay(ended)
 		return nil
@@ -69,15 +77,15 @@ func (s *swap) run(ctx context.Context) (swapOutcome, error) {
 		return swapMoved, errors.Join(errs...)
 	}
 	send := s.sendStatements
-	if s.isReplica {
+	if s.inTransaction {
 		send = s.sendTransaction
 	}
 	a, err := send(ctx, statementsOf(sending))
 	switch {
 	case err == nil && len(a.refused) > 0 && isConflict(mongo.WriteException{WriteErrors: a.refused}):
 		return swapConflict, nil
-	case err == nil && len(a.refused) > 0 && a.n == 1 && !s.isReplica:
-		return swapMoved, nil // the first statement was made
+	case err == nil && len(a.refused) > 0 && a.n > 0 && !s.inTransaction:
+		return swapMoved, nil // a part of it was made
 	case err == nil && len(a.refused) > 0:
 		return swapRefused, nil
 	case err == nil && a.unacknowledged != nil:
@@ -98,11 +106,13 @@ func (s *swap) run(ctx context.Context) (swapOutcome, error) {
 	}
 }
 
-// sendStatements sends the statements of a swap to a standalone server. If the attempt
-// before has changed, the first one does nothing, and the second is refused because of the
-// job's ID.
+// sendStatements sends the statements of a swap without a transaction.
 func (s *swap) sendStatements(ctx context.Context, statements []bson.Raw) (*answer, error) {
-	return s.send(ctx, updating, statements, true, singleLimit)
+	limit := batchLimit
+	if len(s.ended) == 1 {
+		limit = singleLimit
+	}
+	return s.send(ctx, updating, statements, true, limit)
 }
 
 // sendTransaction sends the statements of a swap in a transaction.
