@@ -261,6 +261,17 @@ func TestAssertions(t *testing.T) {
 }
 
 // The test of a job whose function was not bound failed without a reason.
+var count = job.DefineResult("amboytest-count", 1, func(_ context.Context, text string) (int, error) { return len(text), nil })
+
+func TestPutsOfADefinitionWithAResultDidNotCompile(t *testing.T) {
+	q, _ := start(t)
+	amboytest.RequireNoPut(t, q, count)
+	_, err := count.Put(t.Context(), q, "four")
+	require.NoError(t, err)
+	amboytest.RequirePut(t, q, count, "four")
+	assert.Len(t, amboytest.Puts(t, q, count), 1)
+}
+
 func TestAForgottenBindWasSilent(t *testing.T) {
 	forgotten := job.Declare[string](t.Name(), 1)
 	log := &logging{T: t}

@@ -7,8 +7,13 @@ import (
 	"testing"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/job"
 )
+
+// Definition is a *job.Definition or a *job.ResultDefinition.
+type Definition[A any] interface {
+	Type() amboy.JobType
+	Args(j amboy.Job) (A, error)
+}
 
 // Put is a job that was put.
 type Put[A any] struct {
@@ -23,7 +28,7 @@ type Put[A any] struct {
 // Puts returns the jobs of a definition that are in a queue, whatever their state, in the
 // order in which they were put; a retry counts as a new put. The test fails if they can't
 // be read, or if the queue is not an amboy.JobFinder.
-func Puts[A any](t testing.TB, q amboy.Queue, d *job.Definition[A]) []Put[A] {
+func Puts[A any](t testing.TB, q amboy.Queue, d Definition[A]) []Put[A] {
 	t.Helper()
 	var puts []Put[A]
 	for _, info := range find(t, q, amboy.JobQuery{Types: []string{d.Type().Name}}) {
@@ -42,7 +47,7 @@ func Puts[A any](t testing.TB, q amboy.Queue, d *job.Definition[A]) []Put[A] {
 
 // RequirePut fails the test unless a job of a definition was put with equal arguments, as
 // compared by reflect.DeepEqual. It returns the first such job.
-func RequirePut[A any](t testing.TB, q amboy.Queue, d *job.Definition[A], args A) Put[A] {
+func RequirePut[A any](t testing.TB, q amboy.Queue, d Definition[A], args A) Put[A] {
 	t.Helper()
 	puts := Puts(t, q, d)
 	for _, put := range puts {
@@ -55,7 +60,7 @@ func RequirePut[A any](t testing.TB, q amboy.Queue, d *job.Definition[A], args A
 }
 
 // RequireNoPut fails the test if a job of a definition was put.
-func RequireNoPut[A any](t testing.TB, q amboy.Queue, d *job.Definition[A]) {
+func RequireNoPut[A any](t testing.TB, q amboy.Queue, d Definition[A]) {
 	t.Helper()
 	if puts := Puts(t, q, d); len(puts) > 0 {
 		t.Fatalf("amboytest: %q jobs should not have been put; %s", d.Type().Name, list(puts))

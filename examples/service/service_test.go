@@ -70,7 +70,7 @@ func TestAClosedMonthHasAnInvoiceForEachCustomerAndALetter(t *testing.T) {
 		require.NoError(t, err)
 		q.RunAll(t.Context())
 	}
-	invoices := amboytest.Puts(t, q, issueInvoice.Definition)
+	invoices := amboytest.Puts(t, q, issueInvoice)
 	require.Len(t, invoices, 2)
 	for i, put := range invoices {
 		issued, err := issueInvoice.ResultOf(put.Job)
