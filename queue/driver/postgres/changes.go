@@ -451,7 +451,7 @@ func explain(err error) error {
 	case codeReadOnly:
 		return fmt.Errorf("the server takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary (target_session_attrs=read-write): %w", err)
 	case codeNoPrivilege:
-		return fmt.Errorf("the role lacks a privilege; grant it USAGE and CREATE on the schema, and all on its tables and sequences, or connect as their owner: %w", err)
+		return fmt.Errorf("the role lacks a privilege; grant it CREATE on the database, or make the schema and grant it USAGE and CREATE on that, and all on its tables and sequences, or connect as their owner: %w", err)
 	case codeUndefinedTable:
 		return fmt.Errorf("a table of the schema is missing; run its migrations: %w", err)
 	case codeDiskFull:

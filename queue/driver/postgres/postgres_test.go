@@ -160,7 +160,7 @@ func TestMissingPrivilegesAreNamed(t *testing.T) {
 	theirs.User = role
 	url := "postgres:///" + theirs.Database + "?host=" + theirs.Host + "&user=" + role
 	_, err := postgres.Open(t.Context(), postgres.Options{URL: url, Schema: schema})
-	require.ErrorContains(t, err, "the role lacks a privilege; grant it USAGE and CREATE on the schema")
+	require.ErrorContains(t, err, "the role lacks a privilege; grant it CREATE on the database, or make the schema")
 
 	_, err = postgres.Migrate(t.Context(), postgres.Options{URL: server, Schema: schema}, false)
 	require.NoError(t, err)
