@@ -78,6 +78,9 @@ func (p *program) root() *cobra.Command {
 		SilenceErrors: true, // Run reports them
 		SilenceUsage:  true,
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%w; see %s --help", err, cmd.CommandPath())
+	})
 	p.output = choice{value: "table", allowed: []string{"table", "wide", "json"}}
 	flags := root.PersistentFlags()
 	flags.VarP(&p.output, "output", "o", "table, wide (with more columns, and nothing cut) or json")
@@ -94,7 +97,12 @@ func (p *program) group(use, short string, commands ...*cobra.Command) *cobra.Co
 	group := &cobra.Command{
 		Use:   use,
 		Short: short,
-		Args:  cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("unknown command %q of %s; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())
+			}
+			return nil
+		},
 		RunE: p.run(func(context.Context, []string) error {
 			return usage("a subcommand of %s is missing: see amboy %s --help", use, use)
 		}),

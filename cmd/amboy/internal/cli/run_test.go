@@ -200,6 +200,13 @@ func TestVersion(t *testing.T) {
 	assert.Regexp(t, `^amboy version \S+\n$`, got.out)
 }
 
+func TestWrongFlagsAndCommandsDidNotPointToTheHelp(t *testing.T) {
+	got := run(t, newFake(), "jobs", "show", "--queue", "mail")
+	assert.Equal(t, result{code: 2, errOut: "amboy: unknown flag: --queue; see amboy jobs show --help\n"}, got)
+	got = run(t, newFake(), "jobs", "get", "ann")
+	assert.Equal(t, result{code: 2, errOut: "amboy: unknown command \"get\" of amboy jobs; see amboy jobs --help\n"}, got)
+}
+
 // "amboy version" was an unknown command, and nothing named the revision.
 func TestTheRevisionIsShownNowhere(t *testing.T) {
 	assert.Equal(t, result{out: "version   v1.2.3\ngo        go1.26.0\nrevision  1558e3b1c9, 2026-11-21T09:00:00Z, modified\n"}, run(t, newFake(), "version"))
