@@ -14,16 +14,15 @@ import (
 )
 
 const (
-	// timedAtOnce is the maximum number of due records that one claim makes ready, and the
-	// maximum number of expired records that it takes from a queue.
+	// timedAtOnce is the maximum number of due records without scopes that one claim makes ready.
 	timedAtOnce = 1000
 	// claimTries is the maximum number of tries if other claims take the found records.
 	claimTries = 4
 )
 
 // Claim implements driver.Driver. A record that can't be decoded is returned without a job, so
-// that it can be parked. If more than 1,000 records are due or expired at a time, the rest is
-// left for another claim, which Next requests at once.
+// that it can be parked. If more records are due or expired than it makes ready or takes in a short
+// time, the rest is left for another claim, which Next requests at once.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	cl := &claim{d: d, ClaimRequest: req, now: req.Now.UnixNano(), except: make([]string, len(req.Except))}
 	for i, kind := range req.Except {

@@ -47,11 +47,8 @@ func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
 		}
 		more = more || moreDue
 	}
-	if !t.hasExpired {
-		return more, t.isDue, nil
-	}
-	for _, queue := range cl.queues {
-		moreExpired, err := cl.takeExpired(ctx, queue)
+	if t.hasExpired {
+		moreExpired, err := cl.takeExpired(ctx)
 		if err != nil {
 			return false, false, err
 		}
@@ -62,7 +59,6 @@ func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
 
 // admitDue makes due records ready, or makes them wait for a scope.
 func (cl *claim) admitDue(ctx context.Context) (more bool, err error) {
-	d, now := cl.d, cl.now
 	promoted, scoped, err := cl.promote(ctx, promoteDue)
 	if codeOf(err) == codeLockNotAvailable {
 		cl.leftOut = true
@@ -75,17 +71,11 @@ func (cl *claim) admitDue(ctx context.Context) (more bool, err error) {
 		return promoted >= timedAtOnce, err
 	}
 	// The remaining due records take scopes when they start.
-	var queues []int32
-	err = d.readPlanned(ctx, scopedDue, func(r *row) error {
-		queues = append(queues, r.key())
-		return nil
-	}, now, timedAtOnce)
-	for _, queue := range queues {
-		if err == nil {
-			err = cl.inQueue(ctx, queue, func(c *changes) error { return c.admitScoped(queue, now) })
-		}
-	}
-	return promoted >= timedAtOnce, err
+	moreScoped, leftOut, err := cl.d.byTurns(ctx, firstScopedDue, []any{cl.now}, func(queue int32) (locked bool, err error) {
+		return cl.d.transactUnlessLocked(ctx, queue, func(c *changes) error { return c.admitScoped(queue, cl.now) })
+	})
+	cl.leftOut = cl.leftOut || leftOut
+	return promoted >= timedAtOnce || moreScoped, err
 }
 
 // promote makes due records ready that take no scopes when they start, and reports whether there are
@@ -104,15 +94,8 @@ func (cl *claim) promote(ctx context.Context, s statement) (promoted int, scoped
 	return promoted, scoped, err
 }
 
-// inQueue makes a change under the lock of a queue, which is left out if it stays locked.
-func (cl *claim) inQueue(ctx context.Context, queue int32, run func(*changes) error) error {
-	locked, err := cl.d.transactUnlessLocked(ctx, queue, run)
-	cl.leftOut = cl.leftOut || locked
-	return err
-}
-
 func (c *changes) admitScoped(queue int32, now int64) error {
-	due, err := c.jobs(findDue, now, queue, timedAtOnce)
+	due, err := c.jobs(findDue, now, queue, changedAtOnce)
 	for _, j := range due {
 		if err != nil {
 			return err
@@ -127,23 +110,31 @@ func (c *changes) admitScoped(queue int32, now int64) error {
 	return err
 }
 
-// takeExpired claims the expired records of a queue, without their scopes.
-func (cl *claim) takeExpired(ctx context.Context, queue queueKey) (more bool, err error) {
-	var expired []*stored
-	err = cl.inQueue(ctx, queue.id, func(c *changes) (err error) {
-		expired, err = c.records(findExpired, cl.now, queue.id, timedAtOnce)
-		for _, s := range expired {
-			if err == nil {
-				err = c.takeExpired(cl, s)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return false, err
+// takeExpired claims expired records of the requested queues, without their scopes.
+func (cl *claim) takeExpired(ctx context.Context) (more bool, err error) {
+	ids := make([]int32, len(cl.queues))
+	for i, queue := range cl.queues {
+		ids[i] = queue.id
 	}
-	cl.given = append(cl.given, expired...)
-	return len(expired) == timedAtOnce, nil
+	more, leftOut, err := cl.d.byTurns(ctx, firstExpired, []any{cl.now, ids}, func(queue int32) (locked bool, err error) {
+		var expired []*stored
+		locked, err = cl.d.transactUnlessLocked(ctx, queue, func(c *changes) (err error) {
+			expired, err = c.records(findExpired, cl.now, queue, changedAtOnce)
+			for _, s := range expired {
+				if err == nil {
+					err = c.takeExpired(cl, s)
+				}
+			}
+			return err
+		})
+		if err != nil || locked {
+			return locked, err
+		}
+		cl.given = append(cl.given, expired...)
+		return len(expired) == 0, nil // another transaction has the rows
+	})
+	cl.leftOut = cl.leftOut || leftOut
+	return more, err
 }
 
 func (c *changes) takeExpired(cl *claim, s *stored) error {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -21,8 +22,8 @@ const (
 	moveCost     = 8
 	// endEdgesAtOnce is the maximum number of edges that one transaction ends.
 	endEdgesAtOnce = 128
-	// settleTime is how long a claim handles leftovers.
-	settleTime = 50 * time.Millisecond
+	// turnsTime is how long a claim handles leftovers, and also due and expired records one by one.
+	turnsTime = 50 * time.Millisecond
 )
 
 // freeScopeLeft is the kind of leftovers that are free scopes. The other kinds are the states of
@@ -40,27 +41,39 @@ func (c *changes) leave(queue int32, kind int, name string, after int64) error {
 // settle handles leftovers, and reports whether there are more, and whether it left out a queue
 // because that is locked.
 func (d *Driver) settle(ctx context.Context) (more, leftOut bool, err error) {
+	more, leftOut, err = d.byTurns(ctx, firstLeft, nil, func(queue int32) (locked bool, err error) {
+		locked, err = d.transactUnlessLocked(ctx, queue, func(c *changes) error { return c.settle(queue) })
+		if err == nil && !locked {
+			d.changed(driver.Anywhere)
+		}
+		return locked, err
+	})
+	if err != nil {
+		err = fmt.Errorf("finishing what an earlier transaction left: %w", err)
+	}
+	return more, leftOut, err
+}
+
+// byTurns changes records of one queue after the other, a few in each transaction, until none is left or
+// its time is over. The statement first finds the next queue; it takes the locked ones as its last argument.
+func (d *Driver) byTurns(ctx context.Context, first statement, args []any, change func(queue int32) (locked bool, err error)) (more, leftOut bool, err error) {
 	lockedQueues := []int32{}
-	for begin := time.Now(); time.Since(begin) < settleTime; {
+	for begin := time.Now(); time.Since(begin) < turnsTime; {
 		var queue int32
 		found := false
-		err = d.readPlanned(ctx, firstLeft, func(r *row) error {
+		err = d.readPlanned(ctx, first, func(r *row) error {
 			queue, found = r.key(), true
 			return nil
-		}, lockedQueues)
-		locked := false
-		if err == nil && found {
-			locked, err = d.transactUnlessLocked(ctx, queue, func(c *changes) error { return c.settle(queue) })
+		}, append(slices.Clone(args), lockedQueues)...)
+		if err != nil || !found {
+			return false, leftOut, err
 		}
-		switch {
-		case err != nil:
-			return false, leftOut, fmt.Errorf("finishing what an earlier transaction left: %w", err)
-		case !found:
-			return false, leftOut, nil
-		case locked:
+		locked, err := change(queue)
+		if err != nil {
+			return false, leftOut, err
+		}
+		if locked {
 			leftOut, lockedQueues = true, append(lockedQueues, queue)
-		default:
-			d.changed(driver.Anywhere)
 		}
 	}
 	return true, leftOut, nil

@@ -69,11 +69,12 @@ const (
 	nextTimes
 	probe
 	take
+	firstExpired
 	findExpired
 	promoteDue
 	promoteFree
+	firstScopedDue
 	findDue
-	scopedDue
 	countLimited
 	limitedOfType
 
@@ -256,19 +257,19 @@ func endMany(arg, column, replaced, more string) string {
 		) SELECT ord, (SELECT ` + limitsRunning + ` FROM {s}.queues q WHERE q.id = u.queue) FROM u`
 }
 
-// promoteWhere returns the statement that makes due records ready. more is a further table, and condition
-// a condition on the records.
+// promoteWhere returns the statement that makes due records ready that take no scopes when they start, and
+// reports whether others are due. more is a further table, and condition a condition on the records.
 func promoteWhere(more, condition string) string {
 	return `WITH ` + more + `d AS (
-		SELECT seq, place, scopes IS NOT NULL AS scoped FROM {s}.jobs WHERE due <= $1` + condition + ` ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
+		SELECT seq, place FROM {s}.jobs WHERE due <= $1 AND scopes IS NULL` + condition + ` ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
 	), u AS (
-		UPDATE {s}.jobs j SET place = 4, due = NULL, line = abs(line) FROM d WHERE j.seq = d.seq AND NOT scoped
+		UPDATE {s}.jobs j SET place = 4, due = NULL, line = abs(line) FROM d WHERE j.seq = d.seq
 		RETURNING j.line, j.seq, j.queue, d.place AS was
 	), t AS (
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, was, 4, count(*) FROM u GROUP BY queue, was
 	), f AS (
 		UPDATE {s}.lines l SET low = m.low FROM (SELECT line, min(seq) AS low FROM u GROUP BY line) m WHERE l.id = m.line AND l.low > m.low
-	) SELECT count(*), coalesce(bool_or(scoped), false) FROM d`
+	) SELECT count(*), EXISTS (SELECT 1 FROM {s}.jobs WHERE due <= $1 AND scopes IS NOT NULL) FROM d`
 }
 
 var statementTexts = [statements]string{
@@ -427,7 +428,7 @@ var statementTexts = [statements]string{
 		WHERE ($8::bigint IS NULL OR q.bucket = $8) AND (NOT $7::boolean OR NOT q.paused AND q.max_running = 0 AND q.rate IS NULL AND q.type_limits IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)
 			AND (SELECT due FROM {s}.jobs WHERE due <= $3 ORDER BY due LIMIT 1) IS NULL
-			AND (SELECT expires FROM {s}.jobs WHERE expires < $3 ORDER BY expires LIMIT 1) IS NULL
+			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE expires < $3 AND queue = l.queue)
 			AND NOT EXISTS (SELECT 1 FROM {s}.leftovers))
 	), u AS (
 		UPDATE {s}.jobs SET place = 6, owner = $4, lease_count = lease_count + 1, mod_time = $3, started = $3,
@@ -441,18 +442,20 @@ var statementTexts = [statements]string{
 	) SELECT CASE WHEN $7 THEN (SELECT due FROM {s}.jobs WHERE due > $3 ORDER BY due LIMIT 1) END,
 		CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= $3 ORDER BY expires LIMIT 1) END,
 		CASE WHEN cardinality($1) = 1 THEN (SELECT min(above) FROM p) ELSE (SELECT above FROM p WHERE p.seq = jobs.seq) END, ` + recordColumns + ` FROM u AS jobs`,
-	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED`,
+	firstExpired: `SELECT queue FROM {s}.jobs WHERE expires < $1 AND queue = ANY($2::integer[]) AND queue <> ALL($3::integer[]) ORDER BY expires LIMIT 1`,
+	// An order by arrival would make the server walk over all jobs, because sorts are off.
+	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY expires LIMIT $3 FOR UPDATE SKIP LOCKED`,
 	// Records that take no scopes when they start become ready.
 	promoteDue: promoteWhere("", ""),
-	// The same without those of lines that are locked.
+	// The same without those of lines that are locked. All of the first records may be of such lines.
 	promoteFree: promoteWhere(`free AS MATERIALIZED (
-		SELECT id FROM {s}.lines WHERE id IN (SELECT abs(line) FROM (SELECT line FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2) first)
+		SELECT id FROM {s}.lines WHERE id IN (SELECT abs(line) FROM (SELECT line FROM {s}.jobs WHERE due <= $1 AND scopes IS NULL ORDER BY due LIMIT 100 * $2) first)
 		FOR NO KEY UPDATE SKIP LOCKED
 	), `, ` AND abs(line) IN (SELECT id FROM free)`),
-	scopedDue:     `SELECT DISTINCT queue FROM (SELECT queue, scopes FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2) d WHERE scopes IS NOT NULL ORDER BY queue`,
-	findDue:       `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE due <= $1 AND queue = $2 AND scopes IS NOT NULL ORDER BY due LIMIT $3 FOR UPDATE`,
-	countLimited:  `SELECT count(*) FROM {s}.jobs WHERE queue = $1 AND limited`,
-	limitedOfType: `SELECT type, count(*) FROM {s}.jobs WHERE queue = $1 AND limited GROUP BY type`,
+	firstScopedDue: `SELECT queue FROM {s}.jobs WHERE due <= $1 AND scopes IS NOT NULL AND queue <> ALL($2::integer[]) ORDER BY due LIMIT 1`,
+	findDue:        `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE due <= $1 AND queue = $2 AND scopes IS NOT NULL ORDER BY due LIMIT $3 FOR UPDATE`,
+	countLimited:   `SELECT count(*) FROM {s}.jobs WHERE queue = $1 AND limited`,
+	limitedOfType:  `SELECT type, count(*) FROM {s}.jobs WHERE queue = $1 AND limited GROUP BY type`,
 
 	// The columns are evaluated from left to right.
 	lockLine: planSettings + `, set_config('lock_timeout', $1, true), set_config('synchronous_commit', 'off', true),

@@ -1,0 +1,149 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/internal/pgtest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/postgres"
+)
+
+// claimIn claims records of several queues within the time that the core gives a claim.
+func claimIn(t *testing.T, d *postgres.Driver, now time.Time, limit int, queues ...string) driver.Claimed {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	req := driver.ClaimRequest{Owner: "owner", Limit: limit, Now: now, LeaseTime: time.Minute}
+	for _, queue := range queues {
+		req.Queues = append(req.Queues, driver.Demand{Queue: queue, Limit: limit})
+	}
+	claimed, err := d.Claim(ctx, req)
+	require.NoError(t, err)
+	return claimed
+}
+
+// A claim found the expired jobs of a queue by a walk over all jobs, in the order of their arrival. With
+// millions of finished jobs no claim from any queue ended in time.
+func TestAnExpiredJobIsFoundWithoutAWalkOverFinishedJobs(t *testing.T) {
+	conn := connect(t, pgtest.URL(t))
+	schema := pgtest.Schema(t)
+	opts := postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema}
+	d := open(t, opts)
+	insert(t.Context(), t, d, newRecord("finished"))
+	end(t.Context(), t, d, claim(t, d, 1)[0], "")
+	multiply(t, conn, schema, "finished", *others)
+	execute(t, conn, "UPDATE "+schema+".lines SET low = (SELECT last_value + 1 FROM "+schema+".arrivals)")
+	execute(t, conn, "ANALYZE "+schema+".jobs")
+	expiring := newRecord("expired")
+	expiring.TimeInfo.DispatchBy = time.Now().Add(time.Hour)
+	insert(t.Context(), t, d, expiring)
+	before := tuplesRead(t, conn, d, schema, "jobs")
+
+	d = open(t, opts)
+	claimed := claimIn(t, d, time.Now().Add(2*time.Hour), 1, "")
+	assert.Equal(t, []string{"expired"}, idsOf(claimed.Records))
+	read := tuplesRead(t, conn, d, schema, "jobs") - before
+	assert.Less(t, read, *others/10)
+}
+
+// longest counts the statements of the longest transaction.
+type longest struct {
+	roundTrips
+	current, most atomic.Int64
+}
+
+func (l *longest) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.HasPrefix(data.SQL, "BEGIN") {
+		l.current.Store(0)
+	}
+	n := l.current.Add(1)
+	l.most.Store(max(n, l.most.Load()))
+	return ctx
+}
+
+// A claim admitted a thousand due jobs one by one in one transaction, and took as many expired ones. Over
+// a network this took longer than a claim may take, so it was rolled back each time, and no queue of the
+// store got any jobs.
+func TestManyDueAndExpiredJobsAreTakenInSmallTransactions(t *testing.T) {
+	const jobs, most = 200, 16 * 10
+	for _, kind := range []string{"due", "expired"} {
+		t.Run(kind, func(t *testing.T) {
+			l := &longest{}
+			d := openWith(t, l)
+			var all []*driver.Record
+			for i := range jobs {
+				r := scoped(fmt.Sprint(i), 0, fmt.Sprint("scope ", i))
+				if kind == "due" {
+					r.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+				} else {
+					r.TimeInfo.DispatchBy = time.Now().Add(time.Hour)
+				}
+				all = append(all, r)
+			}
+			insert(t.Context(), t, d, all...)
+			l.most.Store(0)
+			now := time.Now().Add(2 * time.Hour)
+			for n := 0; n < jobs; {
+				claimed := claimIn(t, d, now, 1, "")
+				n += len(claimed.Records)
+				require.True(t, n == jobs || len(claimed.Records) > 0 || claimed.Next.Equal(now), "a claim goes on at once")
+			}
+			assert.LessOrEqual(t, l.most.Load(), int64(most))
+		})
+	}
+}
+
+// A claim makes the first thousand due jobs ready. While all of these were of a locked queue, no due job
+// of another queue became ready.
+func TestManyDueJobsOfALockedQueueKeepNoDueJobsOfOthersWaiting(t *testing.T) {
+	const due = 1200
+	now := time.Now().Add(2 * time.Hour)
+	dueIn := func(queue string, r *driver.Record) *driver.Record {
+		r.TimeInfo.WaitUntil = now.Add(-time.Hour)
+		return inQueue(queue, r)
+	}
+	for name, test := range map[string]struct {
+		job  func(id string) *driver.Record
+		lock func(t *testing.T, d *postgres.Driver, conn *pgx.Conn, schema string)
+	}{
+		"by a job with scopes in an open transaction": {
+			func(id string) *driver.Record { return scoped(id, 0, "scope of "+id) },
+			func(t *testing.T, d *postgres.Driver, _ *pgx.Conn, _ string) {
+				t.Helper()
+				insert(postgres.WithTx(t.Context(), beginTx(t)), t, d, inQueue("locked", scoped("in it", 0, "scope")))
+			},
+		},
+		"by the row of a line": {
+			newRecord,
+			func(t *testing.T, _ *postgres.Driver, conn *pgx.Conn, schema string) {
+				t.Helper()
+				execute(t, conn, "UPDATE "+schema+".lines SET low = 1000000000") // as if claims had passed the jobs
+				_, err := beginTx(t).Exec(t.Context(), "SELECT FROM "+schema+".lines l JOIN "+schema+".queues q ON q.id = l.queue WHERE q.name = 'locked' FOR UPDATE OF l")
+				require.NoError(t, err)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, schema := openEmpty(t)
+			var all []*driver.Record
+			for i := range due {
+				all = append(all, dueIn("locked", test.job(fmt.Sprint(i))))
+			}
+			insert(t.Context(), t, d, all...)
+			other := dueIn("other", newRecord("other"))
+			other.TimeInfo.WaitUntil = now.Add(-time.Minute)
+			insert(t.Context(), t, d, other)
+			test.lock(t, d, connect(t, pgtest.URL(t)), schema)
+			assert.Equal(t, []string{"other"}, idsOf(claimIn(t, d, now, 1, "other").Records))
+		})
+	}
+}
