@@ -255,21 +255,21 @@ type staleJob struct {
 
 // recoverSome recovers the leases of the first rows of the log of leases.
 func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovered int, more bool, err error) {
-	var until, id int64
-	rows := 0
+	var until, ids []int64
 	err = d.readPlanned(ctx, staleLeases, func(r *row) error {
-		until, id = r.integer(), r.integer()
-		rows++
+		until, ids = append(until, r.integer()), append(ids, r.integer())
 		return nil
 	}, leasesAtOnce)
+	rows := len(ids)
 	if err != nil || rows == 0 {
 		return 0, false, err
 	}
+	last := rows - 1
 	var stale []staleJob
 	err = d.readPlanned(ctx, staleJobs, func(r *row) error {
 		stale = append(stale, staleJob{r.integer(), r.key()})
 		return nil
-	}, until, id)
+	}, until[last], ids[last])
 	if err != nil {
 		return 0, false, err
 	}
@@ -289,10 +289,12 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 	}
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		return d.pipeline(ctx, func(b *batch) {
+			b.plan()
 			if len(kept) > 0 { // The next call checks them again.
-				b.exec(keepLeases, until, id, kept)
+				b.exec(keepLeases, until[last], kept)
 			}
-			b.exec(dropStaleLeases, until, id)
+			// Other rows, which may be earlier, were committed meanwhile: their jobs were not read.
+			b.exec(dropStaleLeases, until, ids)
 		})
 	})
 	return recovered, rows == leasesAtOnce, err

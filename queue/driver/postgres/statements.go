@@ -372,7 +372,8 @@ var statementTexts = [statements]string{
 	staleJobs: `SELECT seq, queue FROM {s}.jobs WHERE place = 6 AND lease_until < ` + serverNow + `
 		AND seq IN (SELECT unnest(seqs) FROM {s}.leases WHERE (until, id) <= ($1, $2)) ORDER BY queue, seq`,
 	findStale:  `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 AND place = 6 AND lease_until < ` + serverNow + ` FOR UPDATE SKIP LOCKED`,
-	keepLeases: `INSERT INTO {s}.leases (until, taken, seqs) SELECT until, taken, $3::bigint[] FROM {s}.leases WHERE (until, id) = ($1, $2)`,
+	keepLeases: `INSERT INTO {s}.leases (until, taken, seqs) SELECT $1, min(lease_until - lease_time), array_agg(seq) FROM {s}.jobs
+		WHERE seq = ANY($2::bigint[]) AND place = 6 HAVING count(*) > 0`,
 	// The clock of the server was set back since these leases were taken.
 	shortenLeases: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), f AS (
 		DELETE FROM {s}.leases WHERE taken > (SELECT at FROM clock) + $1 RETURNING seqs
@@ -393,7 +394,7 @@ var statementTexts = [statements]string{
 		RETURNING seq
 	) SELECT count(*) FROM u`,
 	setSince:        `UPDATE {s}.jobs SET since = $1 WHERE seq = $2`,
-	dropStaleLeases: `DELETE FROM {s}.leases WHERE (until, id) <= ($1, $2)`,
+	dropStaleLeases: `DELETE FROM {s}.leases l USING unnest($1::bigint[], $2::bigint[]) AS s (until, id) WHERE l.until = s.until AND l.id = s.id`,
 	setProgress: `UPDATE {s}.jobs SET progress = $1 WHERE queue = $2 AND owner = $5 AND lease_count = $6 AND place = 6
 		AND ((name IS NOT NULL AND name = $3) OR (NOT replaced AND job_id = $4 AND name IS NULL))`,
 	markCancel: `UPDATE {s}.jobs SET cancel = true, reason = $1, forget_at = $2 WHERE seq = $3`,

@@ -1,0 +1,57 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/internal/pgtest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/postgres"
+)
+
+// A recovery removed the log of all leases up to the last one that it had read, and with it the log of a
+// lease that was taken earlier and committed meanwhile, as claims are after a server was suspended. The
+// job of a dead process then ran for ever.
+func TestALeaseThatIsCommittedDuringARecoveryIsRecoveredLater(t *testing.T) {
+	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+	late := beginTx(t)
+	running := inQueue("late", newRecord("late"))
+	running.Status.InProgress, running.Status.Owner, running.Status.ModificationCount = true, "dead", 1
+	running.LeaseTime = time.Nanosecond
+	insert(postgres.WithTx(t.Context(), late), t, d, running)
+
+	insert(t.Context(), t, d, inQueue("early", newRecord("early")))
+	claimed, err := d.Claim(t.Context(), driver.ClaimRequest{
+		Owner: "dead", Queues: []driver.Demand{{Queue: "early", Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Nanosecond,
+	})
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, 1)
+
+	// The recovery reads the leases, and waits for the lock of a queue.
+	lock := beginTx(t)
+	insert(postgres.WithTx(t.Context(), lock), t, d, inQueue("early", scoped("in it", 0, "scope")))
+	recovered := make(chan struct{})
+	go func() {
+		defer close(recovered)
+		_, err := d.RecoverStale(patience(t))
+		assert.NoError(t, err)
+	}()
+	monitor := connect(t, pgtest.URL(t))
+	require.Eventually(t, func() bool {
+		var waiting bool
+		err := monitor.QueryRow(t.Context(), "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory')").Scan(&waiting)
+		return err == nil && waiting
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, late.Commit(t.Context()))
+	<-recovered
+	require.NoError(t, lock.Rollback(t.Context()))
+
+	_, err = d.RecoverStale(patience(t))
+	require.NoError(t, err)
+	for _, queue := range []string{"early", "late"} {
+		assert.Equal(t, []string{queue}, idsOf(claimIn(t, d, time.Now(), 1, queue).Records))
+	}
+}
