@@ -297,9 +297,14 @@ func (d *Driver) transactWithin(ctx context.Context, p patience, queue int32, ru
 // noQueue is passed for no queue.
 const noQueue int32 = -1
 
+// suspendedLimit is how long the server waits for the next statement of a transaction before it ends
+// that: the process may be suspended or its host unreachable, and it holds the lock of a queue. It is as
+// long as most calls may take.
+const suspendedLimit = "5s"
+
 // beginQuery returns the text that begins a transaction in one round trip.
 func (d *Driver) beginQuery(p patience, queue int32) string {
-	text := "BEGIN; " + p.settings()
+	text := "BEGIN; " + p.settings() + ", set_config('idle_in_transaction_session_timeout', '" + suspendedLimit + "', true)"
 	if queue != noQueue {
 		text += fmt.Sprintf("; SELECT pg_advisory_xact_lock(%d)", d.lockKey(lockOfQueue, queue))
 	}
@@ -413,6 +418,7 @@ const (
 	codeSerializationFailure = "40001"
 	codeDeadlock             = "40P01"
 	codeLockNotAvailable     = "55P03"
+	codeSuspended            = "25P03" // idle_in_transaction_session_timeout
 	codeReadOnly             = "25006"
 	codeNoPrivilege          = "42501"
 	codeUndefinedTable       = "42P01"
@@ -428,10 +434,10 @@ func codeOf(err error) string {
 }
 
 // isConflict reports whether the server rolled a transaction back because of another one, which took
-// the same key, for example.
+// the same key, for example, or because this process was suspended.
 func isConflict(err error) bool {
 	switch codeOf(err) {
-	case codeSerializationFailure, codeDeadlock, codeUniqueViolation:
+	case codeSerializationFailure, codeDeadlock, codeUniqueViolation, codeSuspended:
 		return true
 	default:
 		return false

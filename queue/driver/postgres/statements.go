@@ -371,7 +371,7 @@ var statementTexts = [statements]string{
 	staleLeases: `SELECT until, id FROM {s}.leases WHERE until < ` + serverNow + ` ORDER BY until, id LIMIT $1`,
 	staleJobs: `SELECT seq, queue FROM {s}.jobs WHERE place = 6 AND lease_until < ` + serverNow + `
 		AND seq IN (SELECT unnest(seqs) FROM {s}.leases WHERE (until, id) <= ($1, $2)) ORDER BY queue, seq`,
-	findStale:  `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 AND place = 6 AND lease_until < ` + serverNow + ` FOR UPDATE SKIP LOCKED`,
+	findStale: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 AND place = 6 AND lease_until < ` + serverNow + ` FOR UPDATE SKIP LOCKED`,
 	keepLeases: `INSERT INTO {s}.leases (until, taken, seqs) SELECT $1, min(lease_until - lease_time), array_agg(seq) FROM {s}.jobs
 		WHERE seq = ANY($2::bigint[]) AND place = 6 HAVING count(*) > 0`,
 	// The clock of the server was set back since these leases were taken.
