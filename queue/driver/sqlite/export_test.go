@@ -38,6 +38,9 @@ func Queries() []string {
 	})
 }
 
+// WorkQuery returns the statement of Work, for a time.
+func WorkQuery() string { return strings.ReplaceAll(readWork, "?1", "1") }
+
 // Selections returns the statements that find and count the records of a query.
 func Selections(q driver.Query, newest bool) []string {
 	s, err := newSelection(q, time.Now())

@@ -94,6 +94,18 @@ func TestPagesUseAnIndex(t *testing.T) {
 	}
 }
 
+// A group queries which of its queues have work after most changes. The query read all records of
+// the file, also those that had ended, to find the few that await their retry.
+func TestWorkReadAllRecords(t *testing.T) {
+	path := newPath(t)
+	open(t, sqlite.Options{Path: path})
+	steps := explain(t, openRaw(t, path), sqlite.WorkQuery())
+	assert.NotEmpty(t, steps)
+	for _, step := range steps {
+		searches(t, step, "Work")
+	}
+}
+
 // explain returns the steps of the plan of a query.
 func explain(t *testing.T, db *sql.DB, query string) (steps []string) {
 	t.Helper()

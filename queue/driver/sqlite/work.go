@@ -31,7 +31,7 @@ UNION ALL SELECT %[1]d, name, paused = 0 AND %[4]s, 0, n FROM queues JOIN
 UNION ALL SELECT %[1]d, name, 0, 1, n FROM queues JOIN
 	(SELECT queue, count(*) AS n FROM (SELECT queue FROM jobs WHERE expires < ?1 ORDER BY expires LIMIT %[5]d) GROUP BY queue) AS of ON of.queue = queues.id
 UNION ALL SELECT %[2]d, name, 0, 0, n FROM queues JOIN
-	(SELECT queue, count(*) AS n FROM (SELECT queue FROM jobs WHERE place = 7 ORDER BY seq LIMIT %[5]d) GROUP BY queue) AS of ON of.queue = queues.id
+	(SELECT queue, count(*) AS n FROM (SELECT queue FROM jobs WHERE place = 7 AND place NOT IN (4, 8) ORDER BY seq LIMIT %[5]d) GROUP BY queue) AS of ON of.queue = queues.id
 UNION ALL SELECT %[3]d, '', (SELECT due FROM jobs WHERE due > ?1 ORDER BY due LIMIT 1), (SELECT expires FROM jobs WHERE expires >= ?1 ORDER BY expires LIMIT 1), 0`,
 	workToClaim, workToRetry, workLater, "(max_running = 0 OR running < max_running) AND ifnull(rate, 1) > 0", workAtOnce)
 
