@@ -221,6 +221,7 @@ func (w *writer) run() {
 		case <-w.wake:
 			for w.gather(); w.isWanted(); w.gather() {
 				w.serve()
+				w.notifyOfOthersNow() // changes may be pending without a pause
 			}
 			if w.isClosed() {
 				w.closeErr = w.conn.close()
