@@ -223,7 +223,7 @@ func (w *writer) run() {
 				w.serve()
 				w.notifyOfOthersNow() // changes may be pending without a pause
 			}
-			if w.isClosed() {
+			if w.isOver() {
 				w.closeErr = w.conn.close()
 				return
 			}
@@ -259,6 +259,14 @@ func (w *writer) isClosed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.closed
+}
+
+// isOver reports whether the writer was closed and has written all changes. None is added once it
+// was closed.
+func (w *writer) isOver() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed && len(w.pending) == 0
 }
 
 // serve writes pending changes as soon as it has the right to write, and delivers the
