@@ -723,3 +723,28 @@ func TestStressOnTenants(t *testing.T) {
 		})
 	}
 }
+
+// A queue of the memory driver made all others claim once per millisecond when one of its jobs
+// became due and no process served it.
+func TestADueJobOfAnUnservedQueueMadeOthersClaimWithoutEnd(t *testing.T) {
+	for name, amend := range map[string]func(*driver.Record){
+		"due":     func(r *driver.Record) { r.TimeInfo.WaitUntil = time.Now().Add(time.Second) },
+		"expired": func(r *driver.Record) { r.TimeInfo.DispatchBy = time.Now().Add(time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newSpy(newStore(t))
+				q := startEngine(t, store, 1)
+				defer q.Close(ended())
+				unserved := recordOf(t, "unserved", noop(t, "unserved"))
+				amend(unserved)
+				insertRecord(t, store, unserved)
+				pass(2 * time.Second)
+				store.reset()
+				put(t, q, noop(t, "served"))
+				pass(time.Minute)
+				assert.LessOrEqual(t, store.count("Claim"), 10)
+			})
+		})
+	}
+}

@@ -131,11 +131,12 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 		if wait := d.settle(t); wait > 0 {
 			claimed.Waits = append(claimed.Waits, driver.RateWait{Queue: t.queue.name, For: wait})
 		}
-		more = more || t.except != nil && t.except.More
+		more = more || t.except != nil && t.except.More || t.queue.schedule.Unsettled()
 		d.wakeOne(t.queue)
 	}
 	d.index.arrange(d.opts.Now)
-	claimed.Next = d.index.next()
+	// What is due in other queues is left to the processes that ask for them.
+	claimed.Next = d.index.nextAfter(req.Now)
 	if more {
 		claimed.Next = req.Now
 	}

@@ -62,6 +62,9 @@ func (x *index) next() time.Time {
 	return x.timed[0].next
 }
 
+// nextAfter is next without the queues whose time has come.
+func (x *index) nextAfter(now time.Time) time.Time { return x.timed.firstAfter(now, 0) }
+
 // timedQueues is a heap of queues by the next time at which they have more work, for package
 // heap.
 type timedQueues []*queue
@@ -72,6 +75,23 @@ func (h timedQueues) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
 func (h timedQueues) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].timed, h[j].timed = i+1, j+1
+}
+
+// firstAfter returns the first time after now in the part of the heap below an index; zero if there
+// is none.
+func (h timedQueues) firstAfter(now time.Time, i int) (first time.Time) {
+	switch {
+	case i >= len(h):
+		return time.Time{}
+	case h[i].next.After(now):
+		return h[i].next
+	}
+	for _, child := range []int{2*i + 1, 2*i + 2} {
+		if at := h.firstAfter(now, child); first.IsZero() || !at.IsZero() && at.Before(first) {
+			first = at
+		}
+	}
+	return first
 }
 
 // Push implements heap.Interface.
