@@ -406,8 +406,10 @@ func (g *queueGroup) watch(q amboy.Queue) {
 		return
 	}
 	cancel := admin.Subscribe(g.changes.Notify)
-	if stops, ok := q.(interface{ onStop(f func()) func() bool }); ok {
-		stops.onStop(cancel)
+	if byReference, ok := q.(*local.Queue); ok {
+		byReference.OnStop(cancel)
+	} else if inner, ok := overDriver(q); ok {
+		inner.OnStop(cancel)
 	}
 	g.changes.Notify(driver.Anywhere)
 }

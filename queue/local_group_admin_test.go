@@ -194,3 +194,34 @@ func TestNotesOfALocalGroup(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, admin.Keep(ctx, note), context.Canceled)
 }
+
+// A queue that had left a local group still sent it the changes of its store, which the queue
+// that replaced it sent too.
+func TestAClosedQueueSentItsChangesToItsGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		g, err := queue.NewLocalQueueGroup(t.Context(), queue.LocalQueueGroupOptions{DefaultQueue: queue.LocalQueueOptions{
+			Constructor: func(context.Context) (amboy.Queue, error) {
+				return queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, Name: "q", NumWorkers: 1})
+			},
+		}})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, g.Close(context.Background())) }()
+		q, err := g.Get(t.Context(), "q")
+		require.NoError(t, err)
+		group, ok := queue.StoreOfGroup(g)
+		require.True(t, ok)
+		var changes atomic.Int64
+		defer group.Admin().Subscribe(func(driver.Change) { changes.Add(1) })()
+		pause := func(paused bool) {
+			_, err = store.Control(t.Context(), "q", driver.ControlChange{Paused: &paused})
+			require.NoError(t, err)
+		}
+		pause(true)
+		assert.Equal(t, int64(1), changes.Swap(0))
+		q.Close(t.Context())
+		synctest.Wait()
+		pause(false)
+		assert.Zero(t, changes.Load())
+	})
+}
