@@ -350,13 +350,17 @@ func (g *driverGroup) pruneUnused(ctx context.Context) error {
 	})
 }
 
-// openQueues opens the named queues, unless they are open.
+// openQueues opens the named queues, unless they are open or being opened. It does not wait long
+// for a queue that takes long, because none is opened meanwhile.
 func (g *driverGroup) openQueues(names []string) {
 	for _, name := range names {
-		if name == "" || g.cache.(*groupCache).has(name) {
+		if name == "" || g.cache.(*groupCache).has(name) || g.isCreating(name) {
 			continue // a group has no queue without a name
 		}
-		if _, err := g.Get(g.background, name); err != nil && g.background.Err() == nil {
+		ctx, cancel := context.WithTimeout(g.background, engine.DriverTimeout)
+		_, err := g.Get(ctx, name)
+		cancel()
+		if err != nil && g.background.Err() == nil {
 			logging.Error(g.background, message.Fields{
 				"message": "could not open a queue that has work",
 				"queue":   name,

@@ -849,3 +849,26 @@ func TestMiddlewareOfAGroup(t *testing.T) {
 type slicePolicy []time.Duration
 
 func (p slicePolicy) Delay(int) time.Duration { return p[0] }
+
+// A group opened no more queues that had work while the hook of one of them did not return.
+func TestAHookThatDoesNotReturnKeptOtherQueuesFromBeingOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		release := make(chan struct{})
+		newDriverGroup(t, store, func(o *queue.DriverGroupOptions) {
+			o.OnOpen = func(name string, _ amboy.Queue) {
+				if name == "hangs" {
+					<-release
+				}
+			}
+		})
+		defer close(release)
+		for _, name := range []string{"hangs", "other"} {
+			insertRecord(t, store, recordOf(t, name, noop(t, "job")))
+			pass(time.Minute)
+		}
+		stats, err := store.Stats(t.Context(), "other")
+		require.NoError(t, err)
+		assert.Equal(t, 1, stats.Completed)
+	})
+}

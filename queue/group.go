@@ -158,6 +158,13 @@ func (g *queueGroup) findOrCreate(name string, build queueBuilder) (amboy.Queue,
 	return nil, creation, nil
 }
 
+// isCreating reports whether a queue is being created.
+func (g *queueGroup) isCreating(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.creations[name] != nil
+}
+
 // usable returns an error if the group was closed or its context has ended. The caller
 // holds the lock.
 func (g *queueGroup) usable() error {
