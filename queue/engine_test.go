@@ -543,3 +543,37 @@ func TestDriverQueueOptionsAreChecked(t *testing.T) {
 		require.ErrorContains(t, err, field)
 	}
 }
+
+// A single failure of the store made WaitJob say that the job does not exist or the queue is closed.
+func TestWaitJobGaveUpAfterAFailureOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		q := startEngine(t, store, 1)
+		defer q.Close(ended())
+		s := &starts{t: t}
+		long := s.lasting("long", time.Hour)
+		put(t, q, long)
+		store.fail("Get")
+		waited := make(chan bool, 1)
+		go func() { waited <- amboy.WaitJob(t.Context(), long, q) }()
+		pass(time.Minute)
+		assert.Empty(t, waited, "it waits for the store")
+		store.heal()
+		assert.True(t, <-waited)
+		store.fail("Get")
+		go func() { waited <- amboy.WaitJob(t.Context(), long, q) }()
+		pass(time.Minute)
+		q.Close(ended())
+		assert.False(t, <-waited)
+	})
+}
+
+// The store is asked for a job that is not there only once.
+func TestWaitJobReturnsFalseForAMissingJob(t *testing.T) {
+	store := newSpy(newStore(t))
+	q := startEngine(t, store, 1)
+	defer q.Close(ended())
+	store.reset()
+	assert.False(t, amboy.WaitJob(within(t), noop(t, "missing"), q))
+	assert.Equal(t, 1, store.count("Get"))
+}

@@ -76,7 +76,7 @@ func (q *Queue) WaitComplete(ctx context.Context) bool {
 
 // WaitJobComplete waits until a job has ended for good.
 func (q *Queue) WaitJobComplete(ctx context.Context, id string) bool {
-	if _, err := q.Driver.Get(ctx, q.Name, id); err != nil {
+	if !q.exists(ctx, id) {
 		return false
 	}
 	recheck := recheckInterval
@@ -87,6 +87,16 @@ func (q *Queue) WaitJobComplete(ctx context.Context, id string) bool {
 	}
 	hasEnded := func(ctx context.Context) bool { return q.HasEnded(ctx, id) }
 	return q.waitUntil(ctx, recheck, hasEnded, func(c *lifecycle.Completion) (<-chan struct{}, func()) { return c.UntilEnded(id) })
+}
+
+// exists reports whether a job exists. It tries again until the store answers, and returns false if
+// ctx or the queue ends first.
+func (q *Queue) exists(ctx context.Context, id string) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer q.OnStop(cancel)()
+	_, err := q.rereadUntil(ctx, id)
+	return err == nil
 }
 
 // HasEnded reports whether a job that existed has ended for good.
