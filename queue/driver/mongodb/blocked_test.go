@@ -377,3 +377,70 @@ func TestManyDueJobsKeptClaimsFromTheJobsOfOtherQueues(t *testing.T) {
 		n += len(claimed.Records)
 	}
 }
+
+// The answers came 3 seconds late, and the jobs were left alone for 30 s.
+func TestReadyJobsWaitedForHalfAMinuteAfterTheServerWasSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		const jobs = 10
+		putAll(t, d, plainRecords(jobs)...)
+		require.NoError(t, s.client.Database("admin").RunCommand(t.Context(), bson.D{
+			{Key: "configureFailPoint", Value: "failCommand"},
+			{Key: "mode", Value: bson.D{{Key: "times", Value: 1 + jobs}}}, // one for all, and one for each
+			{Key: "data", Value: bson.D{
+				{Key: "failCommands", Value: bson.A{"update"}},
+				{Key: "namespace", Value: s.db + ".work.group"},
+				{Key: "blockConnection", Value: true},
+				{Key: "blockTimeMS", Value: 1500},
+				{Key: "errorCode", Value: 50}, // MaxTimeMSExpired
+			}},
+		}).Err())
+		began := time.Now()
+		claimed, err := d.Claim(t.Context(), request("owner", 20, "queue"))
+		require.NoError(t, err)
+		require.Empty(t, claimed.Records)
+		slow := time.Since(began)
+		require.False(t, claimed.Next.IsZero(), "nothing else wakes this process")
+		time.Sleep(time.Until(claimed.Next))
+		assert.Len(t, claimAll(t, d, request("owner", 20, "queue")), jobs)
+		assert.LessOrEqual(t, time.Since(began)-slow, 1100*time.Millisecond)
+	})
+}
+
+func TestAJobBehindALongTransactionStallsFewClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		putAll(t, d, plainRecord("touched"))
+		touch := func() mongo.Session {
+			session, inTx := begin(t, s.client)
+			_, err := s.jobs(true).UpdateOne(inTx, bson.M{"_id": "queue.touched"}, bson.M{"$set": bson.M{"touched": true}})
+			require.NoError(t, err)
+			return session
+		}
+		claimIsStalled := func() bool {
+			return since(func() { require.Empty(t, claimAll(t, d, request("owner", 20, "queue"))) }) > 100*time.Millisecond
+		}
+		session := touch()
+		stalls := 0
+		for began := time.Now(); time.Since(began) < 50*time.Second; time.Sleep(500 * time.Millisecond) {
+			if claimIsStalled() {
+				stalls++
+			}
+		}
+		assert.LessOrEqual(t, stalls, 6)
+		require.NoError(t, session.AbortTransaction(t.Context()))
+		time.Sleep(30 * time.Second)
+		running := claimAll(t, d, request("owner", 20, "queue"))
+		require.Len(t, running, 1)
+
+		_, err := d.Release(t.Context(), []driver.HandBack{{Lease: driver.LeaseOf(running[0])}})
+		require.NoError(t, err)
+		session = touch()
+		require.True(t, claimIsStalled())
+		require.NoError(t, session.AbortTransaction(t.Context()))
+		time.Sleep(time.Second)
+		assert.Len(t, claimAll(t, d, request("owner", 20, "queue")), 1, "the first pause of another transaction is short")
+	})
+}

@@ -24,7 +24,7 @@ func (c *claim) takeReady(ctx context.Context, v *view, factor int) (skipped int
 		_, unlockErr := unlock(ctx)
 		return 0, errors.Join(err, unlockErr)
 	}
-	_, c.taken = c.avoided.at(c.elapsed()) // some candidates of an earlier round may have been lost
+	_, c.taken = c.avoided.at(c.began) // some candidates of an earlier round may have been lost
 	c.used = usedSlots{}
 	err = c.findSlots(ctx, c.used, v.ready)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *claim) countLost(ctx context.Context, chosen []*change) (lost int) {
 // expirations returns the changes that claim expired documents.
 func (c *claim) expirations(v *view) []*change {
 	var changes []*change
-	avoided, _ := c.avoided.at(c.elapsed())
+	avoided, _ := c.avoided.at(c.began)
 	for _, doc := range v.expired {
 		if avoided[key{doc.Group, doc.Name}] {
 			continue
@@ -155,7 +155,7 @@ func (c *claim) choose(v *view, mix bool) (changes []*change, skipped int) {
 // ones, or nil if there is none.
 func (c *claim) first(v *view, queue string) (doc *document, skipped int) {
 	room, limited := c.room[queue]
-	docs, _ := c.avoided.at(c.elapsed())
+	docs, _ := c.avoided.at(c.began)
 	if c.left[queue] <= 0 || (limited && room <= 0) {
 		return nil, 0
 	}

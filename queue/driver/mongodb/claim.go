@@ -41,7 +41,7 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	c := &claim{
 		Driver: d, req: req, except: newKindSet(req.Except),
-		room: map[string]int{}, left: map[string]int{}, taken: map[key]bool{},
+		began: d.elapsed(), room: map[string]int{}, left: map[string]int{}, taken: map[key]bool{},
 	}
 	for _, demand := range req.Queues {
 		c.left[demand.Queue] = demand.Limit
@@ -70,7 +70,10 @@ func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 // claim is a Claim in progress.
 type claim struct {
 	*Driver
-	req   driver.ClaimRequest
+	req driver.ClaimRequest
+	// began is when the claim began, by the driver's clock. What is left alone then, or
+	// later, is left alone in all rounds.
+	began time.Duration
 	given []*given
 	ready int // the number of given that have not expired
 	// admitted is true once due documents were made ready.
@@ -156,7 +159,7 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	}
 	l := &claimQuery{
 		Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, wanted: map[string]int{}, except: c.except,
-		rooms: c.typeRooms,
+		rooms: c.typeRooms, began: c.began,
 	}
 	l.req.Limit -= c.ready
 	for _, demand := range c.req.Queues {
@@ -170,6 +173,7 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	isLeft := len(due) > 0 && c.admitted || len(due) >= timedBatch || len(expired) >= timedBatch
 	defer func() {
 		c.next = v.next(c.given)
+		c.nextAfterPause()
 		if isLeft || v.moreKinds {
 			c.next = c.req.Now
 			c.others = nil // they are left for the next claim too
@@ -199,6 +203,14 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	skipped, err := c.takeReady(ctx, v, factor)
 	c.noteTypeWaits()
 	return skipped+marked > 0 && c.ready < c.req.Limit, err
+}
+
+// nextAfterPause lets the next claim come when the first pause of a document ends.
+func (c *claim) nextAfterPause() {
+	ends, some := c.avoided.nextEnd(c.began)
+	if at := c.req.Now.Add(ends - c.began); some && (c.next.IsZero() || at.Before(c.next)) {
+		c.next = at
+	}
 }
 
 // start returns the change that claims a candidate. If a scope turns out to be held, the
@@ -300,7 +312,7 @@ func (c *claim) readBodies(ctx context.Context, unread []*given) error {
 // admissions returns the changes that make due documents ready.
 func (c *claim) admissions(v *view) []*change {
 	var changes []*change
-	avoided, _ := c.avoided.at(c.elapsed())
+	avoided, _ := c.avoided.at(c.began)
 	for _, doc := range v.due {
 		if avoided[key{doc.Group, doc.Name}] {
 			continue

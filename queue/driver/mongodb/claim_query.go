@@ -60,6 +60,7 @@ type claimQuery struct {
 	except kindSet
 	// rooms are what the limits of types leave, by queue that has some.
 	rooms map[string]*typelimit.Room
+	began time.Duration // when the claim began, by the driver's clock
 	// avoids are the numbers of documents to leave alone, by queue.
 	avoids map[string]int
 }
@@ -68,7 +69,7 @@ type claimQuery struct {
 // of which some have candidates.
 func (l *claimQuery) execute(ctx context.Context) (*view, error) {
 	l.avoids = map[string]int{}
-	docs, _ := l.avoided.at(l.elapsed())
+	docs, _ := l.avoided.at(l.began)
 	for k := range docs {
 		l.avoids[k.queue]++
 	}

@@ -184,7 +184,7 @@ func (d *Driver) jobChanged(e event) driver.Change {
 		d.sweeper.sweepLegacy()
 		d.sweeper.watch() // a legacy process releases neither dependents nor waiters for scopes
 	case rev < ownRevisions: // committed with a caller's transaction
-		d.avoided.clear()
+		d.avoided.end(d.elapsed())
 		d.committed(e)
 	case rev < endedRevision || rev >= leftRevision:
 		d.sweeper.watch() // the other process may leave work undone

@@ -70,7 +70,7 @@ func (d *Driver) sweepOnce(ctx context.Context) error {
 	s := &d.sweeper
 	what, forced := s.begin()
 	s.interval = min(max(2*s.interval, sweepEvery), sweepSeldom)
-	if what.ready || d.avoided.any() || !s.hears {
+	if what.ready || d.avoided.any(d.elapsed()) || !s.hears {
 		s.interval = sweepEvery
 	}
 	if what.everything && d.isReplica {
