@@ -94,6 +94,7 @@ type claim struct {
 	used  usedSlots                // of the limited scopes that candidates want
 
 	typeRooms map[string]*typelimit.Room // what the limits of types leave, by queue that has some
+	unread    map[string]bool            // the queues for which it was not read what these limits leave
 }
 
 // given is a claimed document.
@@ -159,7 +160,7 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	}
 	l := &claimQuery{
 		Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, wanted: map[string]int{}, except: c.except,
-		rooms: c.typeRooms, began: c.began,
+		rooms: c.typeRooms, unread: c.unread, began: c.began,
 	}
 	l.req.Limit -= c.ready
 	for _, demand := range c.req.Queues {
@@ -193,7 +194,7 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 		c.admitted = true
 		return c.req.Limit > c.ready, c.admitDue(ctx, due)
 	}
-	if resumed {
+	if c.meetTypes(v) || resumed {
 		return true, nil // its candidates were not queried, or not by type
 	}
 	marked, err := c.markKinds(ctx, v)

@@ -41,6 +41,8 @@ type view struct {
 	// unmarked are ready documents that must be excluded, but whose line shows another
 	// kind or none.
 	unmarked []*document
+	// limited holds the queues with ready documents of types that have no room.
+	limited map[string]bool
 	// moreKinds is true if there may be more unknown kinds.
 	moreKinds bool
 }
@@ -60,7 +62,9 @@ type claimQuery struct {
 	except kindSet
 	// rooms are what the limits of types leave, by queue that has some.
 	rooms map[string]*typelimit.Room
-	began time.Duration // when the claim began, by the driver's clock
+	// unread holds the queues for which it was not read what these limits leave.
+	unread map[string]bool
+	began  time.Duration // when the claim began, by the driver's clock
 	// avoids are the numbers of documents to leave alone, by queue.
 	avoids map[string]int
 }
@@ -73,7 +77,7 @@ func (l *claimQuery) execute(ctx context.Context) (*view, error) {
 	for k := range docs {
 		l.avoids[k.queue]++
 	}
-	v := &view{ready: map[string][]*document{}, full: map[string]bool{}, controls: map[string]driver.Control{}}
+	v := &view{ready: map[string][]*document{}, full: map[string]bool{}, limited: map[string]bool{}, controls: map[string]driver.Control{}}
 	branches := l.times()
 	few := len(l.req.Queues) <= fewQueues
 	if few {
@@ -126,7 +130,7 @@ func (l *claimQuery) findReady(ctx context.Context, others []branch, demands []d
 		}
 		// There are candidates of kinds that the query did not name.
 		l.kinds.add(v.kinds...)
-		v.kinds, v.unmarked, v.ready, others = nil, nil, map[string][]*document{}, nil
+		v.kinds, v.unmarked, v.ready, v.limited, others = nil, nil, map[string][]*document{}, map[string]bool{}, nil
 	}
 	v.moreKinds = true
 	return nil
@@ -243,7 +247,7 @@ func (l *claimQuery) candidates(demands []driver.Demand, most int) []branch {
 		l.windows[demand.Queue] = max(n*l.factor, l.opts.ClaimWindow) + l.avoids[demand.Queue]
 		if len(l.except) > 0 || l.rooms[demand.Queue] != nil {
 			branches = append(branches, l.candidatesOfKinds(demand.Queue)...)
-			branches = append(branches, l.refusedTypes(demand.Queue)...)
+			branches = append(branches, l.limitedTypes(demand.Queue)...)
 			continue
 		}
 		branches = append(branches, branch{l.jobs.Name(), l.first(demand.Queue, ready), true})
@@ -299,6 +303,7 @@ func (v *view) add(raw bson.Raw, l *claimQuery) {
 		doc := decode(value.Document())
 		l.orders.observe(doc.Order)
 		if l.except.leaves(doc) || l.rooms[doc.Group].Left(doc.Type) <= 0 {
+			v.limited[doc.Group] = v.limited[doc.Group] || !l.except.leaves(doc)
 			v.unmarked = append(v.unmarked, doc)
 			return
 		}
@@ -329,6 +334,10 @@ func (v *view) add(raw bson.Raw, l *claimQuery) {
 		if room := l.rooms[queue]; room != nil {
 			room.Refuse(jobType)
 		}
+		v.limited[queue] = true
+	case "limited":
+		queue, _ := value.StringValueOK()
+		v.limited[queue] = true
 	case "busy":
 		queue, _ := value.StringValueOK()
 		v.busy = append(v.busy, queue)

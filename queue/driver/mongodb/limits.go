@@ -12,6 +12,29 @@ import (
 type limits struct {
 	mu       sync.Mutex
 	controls map[string]driver.Control
+	// met holds the queues in which the last claim found ready jobs of types with limits.
+	met map[string]bool
+}
+
+// hasMet reports whether the last claim from a queue found ready jobs of types with limits.
+func (l *limits) hasMet(queue string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.met[queue]
+}
+
+// setMet records whether a claim from a queue found ready jobs of types with limits.
+func (l *limits) setMet(queue string, met bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !met {
+		delete(l.met, queue)
+		return
+	}
+	if l.met == nil {
+		l.met = map[string]bool{}
+	}
+	l.met[queue] = true
 }
 
 func (l *limits) isStopped(queue string) bool {
@@ -51,6 +74,7 @@ func (l *limits) observe(controls map[string]driver.Control, asked []string) (re
 		resumed = resumed || (before.IsStopped() && !now.IsStopped()) || !reflect.DeepEqual(before.Types, now.Types)
 		if !now.IsStopped() && !limitsRunning(now) {
 			delete(l.controls, queue)
+			delete(l.met, queue)
 			continue
 		}
 		if l.controls == nil {

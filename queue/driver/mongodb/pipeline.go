@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
@@ -28,6 +29,11 @@ func (d *Driver) pipe(ctx context.Context, pipeline bson.A, visit func(bson.Raw)
 	if err != nil {
 		return err
 	}
+	return visitAll(ctx, cursor, visit)
+}
+
+// visitAll calls visit with what a cursor returns, and closes it.
+func visitAll(ctx context.Context, cursor *mongo.Cursor, visit func(bson.Raw)) error {
 	defer closeCursor(ctx, cursor)
 	for cursor.Next(ctx) {
 		visit(cursor.Current)

@@ -39,35 +39,52 @@ func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Cont
 	if err != nil {
 		return nil, err
 	}
+	types := typeLimits{}
 	for _, queue := range limited {
-		if room, isLimited := c.room[queue]; !isLimited || room > 0 {
-			err = c.lockRoom(ctx, queue, holder)
-			if err == nil {
-				locked = append(locked, queue)
-				err = c.countRooms(ctx, v, queue)
-			}
-			if types := v.controls[queue].Types; err == nil && len(types) > 0 {
-				err = c.findTypeRoom(ctx, queue, types)
-			}
+		if room, isLimited := c.room[queue]; isLimited && room <= 0 {
+			continue
 		}
-		if err != nil {
-			_, unlockErr := unlock(ctx)
-			return nil, errors.Join(err, unlockErr)
+		if err = c.lockRoom(ctx, queue, holder); err != nil {
+			break
 		}
+		locked = append(locked, queue)
+		if v.hasLimitedTypes(queue) {
+			types[queue] = v.controls[queue].Types
+		}
+	}
+	if err == nil {
+		err = c.countRooms(ctx, v, locked...)
+	}
+	if err == nil {
+		err = c.readTypeRooms(ctx, types)
+	}
+	if err != nil {
+		_, unlockErr := unlock(ctx)
+		return nil, errors.Join(err, unlockErr)
 	}
 	return unlock, nil
 }
 
-// limitedQueues returns the queues that have candidates and a limit, in the order in
+// limitedQueues returns the queues that have candidates that a limit applies to, in the order in
 // which all processes lock them.
 func limitedQueues(v *view) (queues []string) {
 	for queue, control := range v.controls {
-		if limitsRunning(control) && !control.IsStopped() && len(v.ready[queue]) > 0 {
+		isLimited := control.MaxRunning > 0 && len(v.ready[queue]) > 0 || v.hasLimitedTypes(queue)
+		if isLimited && !control.IsStopped() {
 			queues = append(queues, queue)
 		}
 	}
 	slices.Sort(queues)
 	return queues
+}
+
+// hasLimitedTypes reports whether a queue has candidates of types with limits.
+func (v *view) hasLimitedTypes(queue string) bool {
+	limits := v.controls[queue].Types
+	return len(limits) > 0 && slices.ContainsFunc(v.ready[queue], func(doc *document) bool {
+		_, limited := limits[doc.Type]
+		return limited
+	})
 }
 
 // limitsRunning reports whether the number of running records, or of those of some type, is

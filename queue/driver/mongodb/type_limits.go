@@ -16,9 +16,11 @@ import (
 	"github.com/mongodb/amboy/queue/internal/typelimit"
 )
 
-// A claim from a queue in which types have limits first reads what the limits leave, and queries
-// no candidates of types that have no room. It reads that again under the lock of the queue (see
-// findRoom), which all such claims take, before it chooses candidates.
+// A claim reads what the limits of types leave, with one command for all queues, and queries no
+// candidates of types that have no room. It does so only for the queues in which the last claim met
+// jobs of such types. In the others it queries no candidates of types with limits, but whether
+// there are any, and begins again if so. It reads what the limits leave again under the locks of
+// the queues (see findRoom), which all such claims take, before it chooses candidates.
 
 // typeRateKey returns the _id of the bucket of a type.
 func typeRateKey(queue, jobType string) string {
@@ -29,114 +31,164 @@ func (d *Driver) dropTypeBucket(ctx context.Context, queue, jobType string) erro
 	return d.dropBucket(ctx, typeRateKey(queue, jobType))
 }
 
-// findTypeRooms reads what the limits of types leave, for the queues of a claim that had such
+// typeLimits are limits of types, by queue.
+type typeLimits map[string]map[string]amboy.TypeLimit
+
+// findTypeRooms finds what the limits of types leave, for the queues of a claim that had such
 // limits when they were last claimed from.
 func (c *claim) findTypeRooms(ctx context.Context) error {
-	c.typeRooms = map[string]*typelimit.Room{}
+	c.typeRooms, c.unread = map[string]*typelimit.Room{}, map[string]bool{}
 	if !c.limits.any() {
 		return nil
 	}
+	met := typeLimits{}
 	for _, demand := range c.req.Queues {
-		limits := c.limits.ofTypes(demand.Queue)
-		if len(limits) == 0 {
-			continue
+		queue := demand.Queue
+		limits := c.limits.ofTypes(queue)
+		switch {
+		case len(limits) == 0:
+		case c.limits.hasMet(queue):
+			met[queue] = limits
+		default:
+			c.typeRooms[queue], c.unread[queue] = typelimit.NoRoom(limits), true
 		}
-		err := c.findTypeRoom(ctx, demand.Queue, limits)
+	}
+	return c.readTypeRooms(ctx, met)
+}
+
+// readTypeRooms reads what the limits of types leave.
+func (c *claim) readTypeRooms(ctx context.Context, limits typeLimits) error {
+	usage, err := c.readTypeUsage(ctx, limits, true)
+	if err != nil {
+		return err
+	}
+	for queue, limits := range limits {
+		room := typelimit.NewRoom(limits, func(jobType string) int { return usage.running[queue][jobType] }, usage.buckets[queue], usage.now)
+		if _, wasSetBack := room.Settle(); wasSetBack { // the clock of the server
+			for jobType := range usage.buckets[queue] {
+				_, err = c.reserve(ctx, typeRateKey(queue, jobType), *limits[jobType].Rate, 0)
+				if err != nil {
+					return err
+				}
+			}
+		}
+		room.RefuseAs(c.typeRooms[queue])
+		c.typeRooms[queue] = room
+	}
+	return nil
+}
+
+// typeUsage is what is used of the limits of types.
+type typeUsage struct {
+	running map[string]map[string]int    // the numbers of running records of the types with MaxRunning, by queue
+	buckets map[string]typelimit.Buckets // of the types with a rate, by queue
+	now     int64                        // the time by the server's clock
+}
+
+// readTypeUsage reads what is used of limits, with one command.
+func (d *Driver) readTypeUsage(ctx context.Context, limits typeLimits, rates bool) (*typeUsage, error) {
+	// A new bucket has a token at any time.
+	u := &typeUsage{running: map[string]map[string]int{}, buckets: map[string]typelimit.Buckets{}, now: time.Now().UnixNano()}
+	var counted []bson.D
+	keys := bson.A{}
+	type queueAndType struct{ queue, jobType string }
+	byKey := map[string]queueAndType{}
+	for queue, limits := range limits {
+		u.running[queue], u.buckets[queue] = map[string]int{}, typelimit.Buckets{}
+		types := bson.A{}
+		for jobType, limit := range limits {
+			if limit.MaxRunning > 0 {
+				types = append(types, jobType)
+			}
+			if limit.Rate != nil && rates {
+				key := typeRateKey(queue, jobType)
+				keys, byKey[key] = append(keys, key), queueAndType{queue, jobType}
+			}
+		}
+		if len(types) > 0 {
+			counted = append(counted, append(d.inQueue(queue, running...), bson.E{Key: "type", Value: field("$in", types)}))
+		}
+	}
+	var branches []branch
+	if len(counted) > 0 {
+		branches = append(branches, branch{collection: d.jobs.Name(), stages: bson.A{
+			match(either(counted...)),
+			field("$group", bson.D{
+				{Key: "_id", Value: bson.D{{Key: "queue", Value: "$group"}, {Key: "type", Value: "$type"}}},
+				{Key: "n", Value: field("$sum", 1)},
+			}),
+		}})
+	}
+	if len(keys) > 0 {
+		branches = append(branches, branch{collection: d.control.Name(), stages: bson.A{
+			match(field("_id", field("$in", keys))),
+			field("$set", field("now", field("$subtract", bson.A{serverNow, primitive.DateTime(0)}))),
+		}})
+	}
+	err := d.pipeBranches(ctx, branches, func(raw bson.Raw) {
+		if key, isBucket := raw.Lookup("_id").StringValueOK(); isBucket {
+			var stored bucketDocument
+			if bson.Unmarshal(raw, &stored) == nil {
+				of := byKey[key]
+				u.now = int64(stored.Now * float64(time.Millisecond))
+				u.buckets[of.queue][of.jobType] = rate.Bucket(stored.From * float64(time.Millisecond))
+			}
+			return
+		}
+		queue, _ := raw.Lookup("_id", "queue").StringValueOK() // missing in a store of one queue
+		jobType, _ := raw.Lookup("_id", "type").StringValueOK()
+		n, _ := raw.Lookup("n").AsInt64OK()
+		if u.running[queue] != nil {
+			u.running[queue][jobType] = int(n)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading what is used of the limits of types of %d queues: %w", len(limits), err)
+	}
+	return u, nil
+}
+
+// pipeBranches runs branches with one command, or none if there are none.
+func (d *Driver) pipeBranches(ctx context.Context, branches []branch, visit func(bson.Raw)) error {
+	if len(branches) == 0 {
+		return nil
+	}
+	first := branches[0]
+	pipeline := first.stages
+	for _, b := range branches[1:] {
+		pipeline = append(pipeline, union(b.collection, b.stages...))
+	}
+	if first.collection != d.jobs.Name() {
+		cursor, err := d.control.Aggregate(ctx, pipeline)
 		if err != nil {
 			return err
 		}
+		return visitAll(ctx, cursor, visit)
 	}
-	return nil
+	return d.pipe(ctx, pipeline, visit)
 }
 
-func (c *claim) findTypeRoom(ctx context.Context, queue string, limits map[string]amboy.TypeLimit) error {
-	running, err := c.countRunningTypes(ctx, queue, limits)
-	if err != nil {
-		return err
+// meetTypes records which queues have candidates of types with limits. It reports whether there
+// are some in a queue for which it was not read what the limits leave.
+func (c *claim) meetTypes(v *view) (unread bool) {
+	left := map[string]bool{} // for the next round
+	for _, demand := range v.others {
+		left[demand.Queue] = true
 	}
-	buckets, now, err := c.readTypeBuckets(ctx, queue, limits)
-	if err != nil {
-		return err
-	}
-	room := typelimit.NewRoom(limits, func(jobType string) int { return running[jobType] }, buckets, now)
-	if _, wasSetBack := room.Settle(); wasSetBack { // the clock of the server
-		for jobType := range buckets {
-			_, err = c.reserve(ctx, typeRateKey(queue, jobType), *limits[jobType].Rate, 0)
-			if err != nil {
-				return err
-			}
+	for _, demand := range c.req.Queues {
+		queue := demand.Queue
+		limits := c.limits.ofTypes(queue)
+		if len(limits) == 0 || left[queue] {
+			continue
 		}
+		met := v.limited[queue] || slices.ContainsFunc(v.ready[queue], func(doc *document) bool {
+			_, limited := limits[doc.Type]
+			return limited
+		})
+		c.limits.setMet(queue, met)
+		unread = unread || met && c.unread[queue]
 	}
-	room.RefuseAs(c.typeRooms[queue])
-	c.typeRooms[queue] = room
-	return nil
-}
-
-// countRunningTypes counts the running records of a queue by type, if the number of some type is
-// limited.
-func (d *Driver) countRunningTypes(ctx context.Context, queue string, limits map[string]amboy.TypeLimit) (map[string]int, error) {
-	names := bson.A{}
-	for jobType, limit := range limits {
-		if limit.MaxRunning > 0 {
-			names = append(names, jobType)
-		}
-	}
-	if len(names) == 0 {
-		return nil, nil
-	}
-	counts := map[string]int{}
-	err := d.pipe(ctx, bson.A{
-		match(append(d.inQueue(queue, running...), bson.E{Key: "type", Value: field("$in", names)})),
-		bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: "$type"}, {Key: "n", Value: field("$sum", 1)}}}},
-	}, func(raw bson.Raw) {
-		var count struct {
-			Type string `bson:"_id"`
-			N    int    `bson:"n"`
-		}
-		if bson.Unmarshal(raw, &count) == nil {
-			counts[count.Type] = count.N
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("counting the running records of queue %q by type: %w", queue, err)
-	}
-	return counts, nil
-}
-
-// readTypeBuckets returns the buckets of the types of a queue that have a rate, and the time by the
-// server's clock.
-func (d *Driver) readTypeBuckets(ctx context.Context, queue string, limits map[string]amboy.TypeLimit) (buckets typelimit.Buckets, now int64, err error) {
-	now = time.Now().UnixNano() // a new bucket has a token at any time
-	keys, types := bson.A{}, map[string]string{}
-	for jobType, limit := range limits {
-		if limit.Rate != nil {
-			key := typeRateKey(queue, jobType)
-			keys, types[key] = append(keys, key), jobType
-		}
-	}
-	buckets = typelimit.Buckets{}
-	if len(keys) == 0 {
-		return buckets, now, nil
-	}
-	cursor, err := d.control.Aggregate(ctx, bson.A{
-		match(field("_id", field("$in", keys))),
-		bson.D{{Key: "$set", Value: field("now", field("$subtract", bson.A{serverNow, primitive.DateTime(0)}))}},
-	})
-	var stored []struct {
-		ID     string         `bson:"_id"`
-		Bucket bucketDocument `bson:",inline"`
-	}
-	if err == nil {
-		err = cursor.All(ctx, &stored)
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("reading the rates of the types of queue %q: %w", queue, err)
-	}
-	for _, b := range stored {
-		now = int64(b.Bucket.Now * float64(time.Millisecond))
-		buckets[types[b.ID]] = rate.Bucket(b.Bucket.From * float64(time.Millisecond))
-	}
-	return buckets, now, nil
+	return unread
 }
 
 // reserveTypes takes the tokens of the chosen candidates, and leaves out those that get none.
@@ -199,28 +251,35 @@ func (c *claim) noteTypeWaits() {
 	}
 }
 
-// refusedTypes returns the branches that find out whether there are candidates of the types whose
-// rate lets none start.
-func (l *claimQuery) refusedTypes(queue string) (branches []branch) {
-	for jobType, limit := range l.limits.ofTypes(queue) {
-		if limit.Rate == nil || l.rooms[queue].Left(jobType) > 0 {
+// limitedTypes returns the branches that find out whether there are ready jobs of types without
+// room, and of which types whose rate lets none start.
+func (l *claimQuery) limitedTypes(queue string) []branch {
+	limits, kinds := l.limits.ofTypes(queue), map[string][]string{}
+	var full []string
+	for _, kind := range l.kinds.but(l.except) {
+		jobType := driver.TypeOfKey(kind)
+		if limit, limited := limits[jobType]; !limited || l.rooms[queue].Left(jobType) > 0 {
 			continue
+		} else if limit.Rate != nil && !l.unread[queue] {
+			kinds[jobType] = append(kinds[jobType], kind)
+		} else {
+			full = append(full, kind)
 		}
-		var kinds []string
-		for _, kind := range l.kinds.but(l.except) {
-			if driver.TypeOfKey(kind) == jobType {
-				kinds = append(kinds, kind)
-			}
-		}
-		if len(kinds) == 0 {
-			continue
-		}
-		which := slices.Concat(ready, field("line.kind", field("$in", values(kinds))))
-		branches = append(branches, branch{collection: l.jobs.Name(), stages: bson.A{
-			match(l.inQueue(queue, which...)),
+	}
+	some := func(kinds []string, result bson.D) branch {
+		return branch{collection: l.jobs.Name(), stages: bson.A{
+			match(l.inQueue(queue, slices.Concat(ready, field("line.kind", field("$in", values(kinds))))...)),
 			bson.D{{Key: "$limit", Value: 1}},
-			project("refused", bson.D{{Key: "queue", Value: field("$literal", queue)}, {Key: "type", Value: field("$literal", jobType)}}),
-		}})
+			result,
+		}}
+	}
+	literal := field("$literal", queue)
+	var branches []branch
+	if len(full) > 0 {
+		branches = append(branches, some(full, project("limited", literal)))
+	}
+	for jobType, kinds := range kinds {
+		branches = append(branches, some(kinds, project("refused", bson.D{{Key: "queue", Value: literal}, {Key: "type", Value: field("$literal", jobType)}})))
 	}
 	return branches
 }
@@ -228,14 +287,23 @@ func (l *claimQuery) refusedTypes(queue string) (branches []branch) {
 // handBackExcessTypes hands back what was claimed beyond the limits of types, because another
 // process claimed at the same time.
 func (c *claim) handBackExcessTypes(ctx context.Context, v *view) error {
-	for queue := range c.typeRooms {
-		limits := v.controls[queue].Types
-		running, err := c.countRunningTypes(ctx, queue, limits)
-		if err != nil {
-			return unknown(err)
+	limits := typeLimits{}
+	for _, g := range c.given {
+		queue, jobType := g.doc.Group, g.doc.Type
+		if limit := v.controls[queue].Types[jobType]; g.inTime && limit.MaxRunning > 0 {
+			if limits[queue] == nil {
+				limits[queue] = map[string]amboy.TypeLimit{}
+			}
+			limits[queue][jobType] = limit
 		}
+	}
+	usage, err := c.readTypeUsage(ctx, limits, false)
+	if err != nil {
+		return unknown(err)
+	}
+	for queue, running := range usage.running {
 		for jobType, n := range running {
-			if excess := n - limits[jobType].MaxRunning; excess > 0 {
+			if excess := n - limits[queue][jobType].MaxRunning; excess > 0 {
 				err = c.handBackLast(ctx, excess, func(g *given) bool { return g.doc.Group == queue && g.doc.Type == jobType })
 			}
 			if err != nil {

@@ -56,6 +56,15 @@ func NewRoom(limits map[string]amboy.TypeLimit, running func(jobType string) int
 	return r
 }
 
+// NoRoom returns a Room in which no job of a type with a limit may start.
+func NoRoom(limits map[string]amboy.TypeLimit) *Room {
+	r := &Room{limits: limits, slots: map[string]int{}, started: map[string]int{}, refused: map[string]bool{}}
+	for jobType := range limits {
+		r.slots[jobType] = 0
+	}
+	return r
+}
+
 // bucket returns a bucket, which is empty if the clock was set back since it was written.
 func (r *Room) bucket(jobType string) rate.Bucket {
 	if b := r.buckets[jobType]; !b.IsAhead(r.now) {
