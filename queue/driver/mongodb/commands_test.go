@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/event"
 	"go.mongodb.org/mongo-driver/mongo"
 
@@ -258,6 +259,56 @@ func TestCommandsOfOneScope(t *testing.T) {
 		sum += total(count)
 	}
 	assert.LessOrEqual(t, sum, 8*jobs, "the last: %v", all[len(all)-1])
+}
+
+// Each waiter that was made ready cost two commands.
+func TestEndsOfALimitedScopeMadeItsWaitersReadyOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 40
+		d, sent := counted(t, newStoreOf(t, mongotest.Options{InMemory: true}))
+		records := plainRecords(3*limit + 5)
+		for _, r := range records {
+			r.RequiredScopes = []string{amboy.LimitScope("scope", limit)}
+		}
+		putAll(t, d, records...)
+		for range 3 {
+			running := claimAll(t, d, request("owner", len(records), "queue"))
+			require.Len(t, running, limit)
+			synctest.Wait()
+			count := sent.during(func() { endAll(t, d, running...) })
+			assert.LessOrEqual(t, total(count), 3, "one to end, one to query and one to make waiters ready: %v", count)
+		}
+		running := claimAll(t, d, request("owner", len(records), "queue"))
+		require.Len(t, running, 5)
+		endAll(t, d, running...)
+	})
+}
+
+// A sweep does not know how many of the holders have ended.
+func TestALimitedScopeWithManyFreePlacesIsFilledWithFewCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 100
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d, sent := counted(t, s)
+		other := s.open()
+		records := plainRecords(2 * limit)
+		for _, r := range records {
+			r.RequiredScopes = []string{amboy.LimitScope("scope", limit)}
+		}
+		putAll(t, d, records...)
+		require.Len(t, claimAll(t, d, request("owner", limit, "queue")), limit)
+		_, err := s.jobs(true).UpdateMany(t.Context(), bson.M{"status.in_prog": true}, bson.M{
+			"$set":   bson.M{"status.in_prog": false, "status.completed": true, "time_info.end": time.Now()},
+			"$unset": bson.M{"scopes": "", "lease_until": ""},
+		})
+		require.NoError(t, err)
+		last := plainRecord("last")
+		last.RequiredScopes = records[0].RequiredScopes
+		synctest.Wait()
+		count := sent.during(func() { putAll(t, d, last) })
+		assert.LessOrEqual(t, total(count), 12, "%v", count)
+		assert.Len(t, claimAll(t, other, request("owner", 2*limit, "queue")), limit)
+	})
 }
 
 // A server matches by backtracking, for each star from each position where the one before

@@ -61,7 +61,7 @@ func (b *batch) hold(queue string, held []string) {
 	}
 }
 
-func (b *batch) findHeld(ctx context.Context, queue string, scopes map[string]bool) error {
+func (b *batch) findHeld(ctx context.Context, queue string, scopes map[string]int) error {
 	filter := b.inQueue(queue, bson.E{Key: "scopes", Value: field("$in", holding(slices.Sorted(maps.Keys(scopes))))})
 	return b.each(b.session(ctx), filter, options.Find().SetProjection(bson.D{{Key: "scopes", Value: 1}}), func(doc *document) error {
 		b.hold(queue, doc.Scopes)

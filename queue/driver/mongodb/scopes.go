@@ -24,6 +24,9 @@ const scopesBatch = 50
 // rivalsBatch is the maximum number of documents that are made to wait in one write.
 const rivalsBatch = 1000
 
+// waitersBatch is the maximum number of waiters for a scope that are read at once.
+const waitersBatch = 200
+
 // fewRivals is the number of ready documents up to which all that want some scopes are read,
 // although their scopes may have room.
 const fewRivals = 100
@@ -32,18 +35,24 @@ const fewRivals = 100
 // of earlier changes.
 const maxArrangements = 1000
 
-// scopeSet is a set of scopes by queue. Limited scopes are in it by key (see slots.go).
-type scopeSet map[string]map[string]bool
+// scopeSet is a set of scopes by queue, with the number of documents that are known to hold
+// each no longer. Limited scopes are in it by key (see slots.go).
+type scopeSet map[string]map[string]int
 
 func (s scopeSet) add(queue string, scopes ...string) {
+	s.free(queue, 0, scopes...)
+}
+
+// free adds scopes that a number of documents hold no longer.
+func (s scopeSet) free(queue string, holders int, scopes ...string) {
 	if len(scopes) == 0 {
 		return
 	}
 	if s[queue] == nil {
-		s[queue] = map[string]bool{}
+		s[queue] = map[string]int{}
 	}
 	for _, scope := range scopes {
-		s[queue][scope] = true
+		s[queue][scope] += holders
 	}
 }
 
@@ -54,7 +63,7 @@ func (s scopeSet) touch(before, after *document) {
 	if before != nil {
 		was = *before
 	}
-	s.add(after.Group, keysOfHeld(without(was.Scopes, after.Scopes))...)
+	s.free(after.Group, 1, keysOfHeld(without(was.Scopes, after.Scopes))...)
 	s.add(after.Group, keysOfHeld(without(after.Scopes, was.Scopes))...)
 	if was.competes() != after.competes() || was.Line.Priority != after.Line.Priority || was.Line.Scope != after.Line.Scope {
 		s.add(after.Group, was.competing()...)
@@ -76,7 +85,7 @@ func (doc *document) competing() []string {
 // arrange rearranges scopes. It reports whether that made a document ready.
 func (d *Driver) arrange(ctx context.Context, scopes scopeSet) (readied bool, err error) {
 	for queue, set := range scopes {
-		some, err := d.arrangeIn(ctx, queue, slices.Sorted(maps.Keys(set)))
+		some, err := d.arrangeIn(ctx, queue, set)
 		readied = readied || some
 		if err != nil {
 			return readied, fmt.Errorf("arranging scopes of queue %q: %w", queue, err)
@@ -85,11 +94,20 @@ func (d *Driver) arrange(ctx context.Context, scopes scopeSet) (readied bool, er
 	return readied, nil
 }
 
-func (d *Driver) arrangeIn(ctx context.Context, queue string, left []string) (readied bool, err error) {
+func (d *Driver) arrangeIn(ctx context.Context, queue string, set map[string]int) (readied bool, err error) {
+	left := slices.Sorted(maps.Keys(set))
+	// windows are the numbers of waiters to read for the limited scopes. The one after those that
+	// have room shows that no others have.
+	windows := map[string]int{}
+	for scope, freed := range set {
+		if isLimited(scope) {
+			windows[scope] = min(freed+1, waitersBatch)
+		}
+	}
 	for round := 0; len(left) > 0 && round < maxArrangements; round++ {
 		scopes := left[:min(len(left), scopesBatch)]
 		left = left[len(scopes):]
-		a, err := d.readScopes(ctx, queue, scopes)
+		a, err := d.readScopes(ctx, queue, scopes, windows)
 		if err != nil {
 			return readied, err
 		}
@@ -104,7 +122,10 @@ func (d *Driver) arrangeIn(ctx context.Context, queue string, left []string) (re
 				readied = true
 				d.announcer.add(c.after)
 			}
-			left = append(left, without(c.recheck(), left)...)
+			left = append(left, without(a.recheck(c), left)...)
+		}
+		for scope := range a.more {
+			windows[scope] = min(4*a.window(scope), waitersBatch)
 		}
 	}
 	return readied, nil
@@ -113,7 +134,7 @@ func (d *Driver) arrangeIn(ctx context.Context, queue string, left []string) (re
 // recheck returns the scopes that must be checked again after a change. If the change
 // made a document wait, its scope may have been freed just before, another document
 // may be first for the other scopes, and more may have to wait.
-func (c *change) recheck() []string {
+func (a *arrangement) recheck(c *change) []string {
 	switch {
 	case errors.Is(c.err, errBlocked):
 		return nil // its scopes are left alone for a while
@@ -122,7 +143,8 @@ func (c *change) recheck() []string {
 	case c.after.Line.In == inScope:
 		return c.after.Line.Wants
 	case c.after.Line.In == inReady:
-		return c.after.limited() // there may be room for another
+		// There may be room for another.
+		return slices.DeleteFunc(c.after.limited(), func(scope string) bool { return a.arranged[scope] && !a.more[scope] })
 	default:
 		return nil
 	}
@@ -138,16 +160,26 @@ type arrangement struct {
 	limits map[string]int
 	// rivals are ready documents that want some of the scopes (see readRivals).
 	rivals []*document
-	// waiters are the first waiters of each scope.
-	waiters map[string]*document
+	// waiters are the first waiters of each scope, in their order.
+	waiters map[string][]*document
+	// windows are the numbers of waiters that are read of limited scopes.
+	windows map[string]int
+	// arranged are the scopes whose waiters were read, and more those of them that may have
+	// room for more waiters than were read.
+	arranged, more map[string]bool
+	// admitted are the waiters that are made ready.
+	admitted []*document
 	// avoided are the scopes to leave alone.
 	avoided map[key]bool
 }
 
 // readScopes queries scopes of a queue with one command. It takes a second one if a first waiter
 // wants other scopes too, and one if there are many rivals.
-func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string) (*arrangement, error) {
-	a := &arrangement{Driver: d, queue: queue, holders: map[string][]string{}, limits: map[string]int{}, waiters: map[string]*document{}}
+func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string, windows map[string]int) (*arrangement, error) {
+	a := &arrangement{
+		Driver: d, queue: queue, windows: windows, holders: map[string][]string{}, limits: map[string]int{},
+		waiters: map[string][]*document{}, arranged: map[string]bool{}, more: map[string]bool{},
+	}
 	docs, avoided := d.avoided.at(d.elapsed())
 	a.avoided = avoided
 	pipeline := append(a.holdersOf(scopes), d.union(
@@ -160,7 +192,7 @@ func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string) 
 		pipeline = append(pipeline, d.union(
 			match(d.inQueue(queue, bson.E{Key: "line.scope", Value: scope})),
 			bson.D{{Key: "$sort", Value: inRank}},
-			bson.D{{Key: "$limit", Value: 1}},
+			bson.D{{Key: "$limit", Value: a.window(scope)}},
 			bson.D{{Key: "$project", Value: withoutJob}},
 			project("waiter", "$$ROOT"),
 		))
@@ -176,6 +208,9 @@ func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string) 
 	err = a.findOtherHolders(ctx, scopes)
 	return a, err
 }
+
+// window returns the number of waiters to read for a scope.
+func (a *arrangement) window(scope string) int { return max(1, a.windows[scope]) }
 
 // readRivals reads the first rivals for the scopes that need them, beside any few. While a
 // scope has room and nothing waits for it, its rivals stay as they are, however many they are.
@@ -206,8 +241,8 @@ func (a *arrangement) readRivals(ctx context.Context, scopes []string) error {
 // needsRivals reports whether the rivals for a scope must wait, or those that were not read may
 // come before its first waiter.
 func (a *arrangement) needsRivals(scope string) bool {
-	n, doc := len(a.holders[scope]), a.waiters[scope]
-	return n > 0 && n >= a.limits[scope] || doc != nil && !a.isOvertaken(doc, scope) || a.avoided[key{a.queue, scope}]
+	n, waiters := len(a.holders[scope]), a.waiters[scope]
+	return n > 0 && n >= a.limits[scope] || len(waiters) > 0 && !a.isOvertaken(waiters[0], scope) || a.avoided[key{a.queue, scope}]
 }
 
 // rivalsFor returns a filter for the ready documents that want some of the scopes.
@@ -235,7 +270,7 @@ func (a *arrangement) add(raw bson.Raw) {
 	}
 	if waiter, ok := raw.Lookup("waiter").DocumentOK(); ok {
 		doc := decode(waiter)
-		a.waiters[doc.Line.Scope] = doc
+		a.waiters[doc.Line.Scope] = append(a.waiters[doc.Line.Scope], doc)
 	}
 }
 
@@ -254,8 +289,10 @@ func (a *arrangement) hold(key string, doc *document) {
 // findOtherHolders finds the holders of the other scopes that the first waiters want.
 func (a *arrangement) findOtherHolders(ctx context.Context, scopes []string) error {
 	var others []string
-	for _, doc := range a.waiters {
-		others = append(others, without(doc.Line.Wants, scopes)...)
+	for _, waiters := range a.waiters {
+		for _, doc := range waiters {
+			others = append(others, without(without(doc.Line.Wants, scopes), others)...)
+		}
 	}
 	if len(others) == 0 {
 		return nil
@@ -272,15 +309,30 @@ func (a *arrangement) changes(scopes []string) []*change {
 		}
 	}
 	for _, scope := range scopes {
-		doc := a.waiters[scope]
-		if doc == nil || a.avoided[key{a.queue, scope}] || a.isOvertaken(doc, scope) {
-			continue
+		changes = append(changes, a.advance(scope)...)
+	}
+	return changes
+}
+
+// advance returns the changes that move the first waiters for a scope, as far as it has room.
+func (a *arrangement) advance(scope string) (changes []*change) {
+	a.arranged[scope] = true
+	if a.avoided[key{a.queue, scope}] {
+		return nil
+	}
+	for _, doc := range a.waiters[scope] {
+		if a.isOvertaken(doc, scope) {
+			return changes
 		}
 		if other, blocked := a.obstacle(doc); blocked {
 			changes = append(changes, a.move(doc, func(doc *document) { doc.block(other) }))
 			continue
 		}
 		changes = append(changes, a.move(doc, (*document).admit))
+		a.admitted = append(a.admitted, doc)
+	}
+	if len(changes) == a.window(scope) {
+		a.more[scope] = true
 	}
 	return changes
 }
@@ -305,11 +357,11 @@ func (a *arrangement) others(doc *document, key string) int {
 	return n
 }
 
-// isOvertaken reports whether a scope has no room for a document beside its holders and the ready
-// documents that want it and come first.
+// isOvertaken reports whether a scope has no room for a document beside its holders and the
+// documents that want it, are ready or made ready, and come first.
 func (a *arrangement) isOvertaken(doc *document, scope string) bool {
 	taken := len(a.holders[scope])
-	for _, rival := range a.rivals {
+	for _, rival := range slices.Concat(a.rivals, a.admitted) {
 		_, blocked := a.obstacle(rival)
 		if !blocked && slices.Contains(rival.Line.Wants, scope) && rival.before(doc) {
 			taken++
