@@ -112,6 +112,14 @@ func (a *avoided) any(now time.Duration) bool {
 	return len(docs)+len(scopes) > 0
 }
 
+// remembers reports whether a document is left alone, or was lately.
+func (a *avoided) remembers(doc key, now time.Duration) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p, known := a.docs[doc]
+	return known && !p.isForgotten(now)
+}
+
 // nextEnd returns when the next pause of a document ends; false if none is left alone.
 func (a *avoided) nextEnd(now time.Duration) (at time.Duration, some bool) {
 	a.mu.Lock()

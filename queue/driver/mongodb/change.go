@@ -58,6 +58,9 @@ type change struct {
 	// ends is true for a completion. If it ends the document for good, subscribers are
 	// notified that nothing new is claimable, unless a queue is limited.
 	ends bool
+	// fences is true for a change that gives the document a new revision even if the step
+	// changes nothing, so that no earlier write of it lands any more.
+	fences bool
 	// timely is true for a change that is made only if the lease was not extended since
 	// the document was read.
 	timely bool
@@ -550,21 +553,23 @@ func (w *writing) model(c *change) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
-	update, err := diff(c.before, &next)
-	if err != nil {
+	changed, err := diff(c.before, &next)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("encoding record %q: %w", c.name, err)
-	}
-	if update == nil {
+	case changed == nil && !c.fences:
 		return nil, nil
+	case changed == nil:
+		changed = &update{}
 	}
-	c.size = update.size
+	c.size = changed.size
 	if c.size > maxDocumentSize {
 		return nil, tooLarge(&next, c.size)
 	}
 	if next.runs() {
-		update.leaseTime = c.leaseTime
+		changed.leaseTime = c.leaseTime
 	}
-	return &model{change: c, next: &next, update: update}, nil
+	return &model{change: c, next: &next, update: changed}, nil
 }
 
 // kindOfRevision is the range of a revision.

@@ -139,6 +139,41 @@ func TestAPutThatLandedLateWasDisowned(t *testing.T) {
 	insert(t, d, newRecord(t, "q", "job"))
 }
 
+// Each try of the claim landed after the next one had read that the job was not claimed. Until the
+// lease ended, a live process had it and did not run the job.
+func TestAClaimThatLandedAfterItsHandBackKeptTheJobFromRunning(t *testing.T) {
+	t.Parallel()
+	for name, handBack := range map[string]func(t *testing.T, d *mongodb.Driver){
+		"by another claim": func(t *testing.T, d *mongodb.Driver) {
+			t.Helper()
+			assert.Empty(t, claim(t, d, request("owner", 1, "other queue")))
+		},
+		"by Close": func(t *testing.T, d *mongodb.Driver) {
+			t.Helper()
+			require.NoError(t, d.Close(t.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := mongotest.Open(t, mongotest.StandIn())
+			d, other := openOn(t, s), openOn(t, s)
+			insert(t, d, newRecord(t, "q", "job"))
+			s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+				if c.Name == "update" && c.Collection == "work.group" {
+					return mongotest.Late
+				}
+				return mongotest.Served
+			})
+			_, err := d.Claim(t.Context(), request("owner", 1, "q"))
+			require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+			s.Server().Intercept(nil)
+			handBack(t, d)
+			s.Server().RunLate()
+			assert.Len(t, claim(t, other, request("other", 1, "q")), 1)
+		})
+	}
+}
+
 // The outcome of a first call was unknown. A second one reads that the job has ended, and
 // then that is rolled back.
 func TestAnEndThatWasRolledBackWasRefusedAsLost(t *testing.T) {

@@ -178,24 +178,29 @@ func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]er
 }
 
 func (d *Driver) release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
-	now := time.Now()
 	changes := make([]*change, len(handBacks))
 	for i, h := range handBacks {
-		changes[i] = &change{
-			queue:  h.Lease.Queue,
-			name:   h.Lease.Name,
-			before: d.leases.take(h.Lease),
-			step: func(doc *document) error {
-				if !doc.holds(h.Lease) || !doc.runs() {
-					return leaseLost(h.Lease)
-				}
-				doc.handBack(h, now)
-				return nil
-			},
-		}
+		changes[i] = d.handBack(h)
 	}
 	if err := d.apply(ctx, changes); err != nil {
 		return nil, fmt.Errorf("releasing %d records: %w", len(handBacks), err)
 	}
 	return errorsOf(changes, func(i int) driver.Lease { return handBacks[i].Lease }), nil
+}
+
+// handBack returns the change that hands a lease back.
+func (d *Driver) handBack(h driver.HandBack) *change {
+	now := time.Now()
+	return &change{
+		queue:  h.Lease.Queue,
+		name:   h.Lease.Name,
+		before: d.leases.take(h.Lease),
+		step: func(doc *document) error {
+			if !doc.holds(h.Lease) || !doc.runs() {
+				return leaseLost(h.Lease)
+			}
+			doc.handBack(h, now)
+			return nil
+		},
+	}
 }

@@ -58,24 +58,49 @@ func (c *claim) doubts() []driver.Lease {
 	return slices.DeleteFunc(c.doubtful, func(l driver.Lease) bool { return taken[l] })
 }
 
-// releaseUncertain hands back the leases that failed calls have taken all the same. What can't be
-// handed back now is left for the next claim.
+// releaseUncertain hands back the leases that failed calls have taken all the same, and keeps
+// claims from landing that have not landed yet. What can't be handed back now is left for the
+// next claim.
 func (d *Driver) releaseUncertain(ctx context.Context) error {
 	leases := d.uncertain.take()
 	if len(leases) == 0 {
 		return nil
 	}
-	errs, err := d.release(ctx, handBacksOf(leases))
+	changes := make([]*change, len(leases))
+	for i, l := range leases {
+		changes[i] = d.undoing(l)
+	}
+	err := d.apply(ctx, changes)
 	if err != nil {
 		d.uncertain.put(leases)
 		return fmt.Errorf("handing back what an earlier claim may have taken: %w", err)
 	}
-	for i, err := range errs {
-		if err != nil && !errors.Is(err, driver.ErrLeaseLost) {
+	for i, c := range changes {
+		if c.err != nil && !errors.Is(c.err, driver.ErrLeaseLost) && !errors.Is(c.err, errGone) {
 			d.uncertain.put(leases[i : i+1])
 		}
 	}
 	return nil
+}
+
+// undoing returns the change that hands back a lease that may have been taken. If the document
+// still is as the claim requires, the claim may land later, unless the document changes. A write
+// that an open transaction was in the way of does not land after its time limit, and neither does
+// one that is to prevent it.
+func (d *Driver) undoing(l driver.Lease) *change {
+	c := d.handBack(driver.HandBack{Lease: l})
+	if d.avoided.remembers(key{l.Queue, l.Name}, d.elapsed()) {
+		return c
+	}
+	handBack := c.step
+	c.fences = true
+	c.step = func(doc *document) error {
+		if doc.waits() && doc.Status.ModificationCount < l.Count {
+			return nil
+		}
+		return handBack(doc)
+	}
+	return c
 }
 
 func handBacksOf(leases []driver.Lease) []driver.HandBack {
