@@ -18,8 +18,8 @@ import (
 // ended when this driver has seen it unrenewed for its whole length.
 
 const (
-	// recoverBatch is the maximum number of leases that are recovered with one command,
-	// and of leases and waits that are checked because they seem too long.
+	// recoverBatch is the number of leases that are recovered with one command, and of
+	// leases and waits that are checked because they seem too long.
 	recoverBatch = 1000
 	// maxExcess is how much longer than the longest known lease a lease may seem to last.
 	maxExcess = 30 * time.Second
@@ -46,9 +46,13 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	}
 	defer leave()
 	ctx = plain(ctx)
-	recovered := 0
+	kept := make(map[driver.Lease]bool, len(keep))
+	for _, l := range keep {
+		kept[l] = true
+	}
+	recovered, limit := 0, recoverBatch
 	for {
-		n, more, err := d.recoverSome(ctx, keep)
+		n, more, err := d.recoverSome(ctx, kept, &limit)
 		recovered += n
 		if err != nil {
 			return recovered, fmt.Errorf("recovering stale leases, after %d: %w", recovered, err)
@@ -67,21 +71,27 @@ type wrongTimes struct {
 }
 
 // recoverSome recovers leases that have ended and shortens waits. It reports whether
-// there may be more of either.
-func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovered int, more bool, err error) {
+// there may be more of either. It reads up to limit of each, and raises the limit if what is left
+// alone may be in the way of others.
+func (d *Driver) recoverSome(ctx context.Context, keep map[driver.Lease]bool, limit *int) (recovered int, more bool, err error) {
 	began := d.elapsed()
 	now, err := d.serverTime(ctx)
 	if err != nil {
 		return 0, false, err
 	}
-	found, err := d.findWrongTimes(ctx, now)
+	found, err := d.findWrongTimes(ctx, now, *limit)
 	if err != nil {
 		return 0, false, err
 	}
 	var changes []*change
 	avoided, _ := d.avoided.at(d.elapsed())
+	skipped := false
 	skip := func(doc *document) bool {
-		return slices.Contains(keep, doc.lease()) || avoided[key{doc.Group, doc.Name}]
+		if !keep[doc.lease()] && !avoided[key{doc.Group, doc.Name}] {
+			return false
+		}
+		skipped = true
+		return true
 	}
 	for _, doc := range found.stale {
 		if doc.leaseEnds(d.opts.LockTimeout).Before(now) && !skip(doc) {
@@ -96,8 +106,14 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 	for _, doc := range found.waiting {
 		changes = append(changes, shortening(doc, now))
 	}
+	full := max(len(found.stale), len(found.tooLong), len(found.waiting)) >= *limit
+	raised := max(*limit, recoverBatch+len(keep)+len(avoided))
+	again := full && skipped && raised > *limit
+	if again {
+		*limit = raised
+	}
 	if len(changes) == 0 {
-		return 0, false, nil
+		return 0, again, nil
 	}
 	err = d.apply(ctx, changes)
 	d.avoid(ctx, changes)
@@ -114,14 +130,14 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 			}
 		}
 	}
-	full := max(len(found.stale), len(found.tooLong), len(found.waiting)) >= recoverBatch
-	return recovered, full && landed > 0, err
+	return recovered, again || full && landed > 0, err
 }
 
-// findWrongTimes reads, with one command, the documents that may have to be changed.
-func (d *Driver) findWrongTimes(ctx context.Context, now time.Time) (*wrongTimes, error) {
+// findWrongTimes reads, with one command, up to limit documents of each kind that may have to be
+// changed.
+func (d *Driver) findWrongTimes(ctx context.Context, now time.Time, limit int) (*wrongTimes, error) {
 	found := &wrongTimes{}
-	some, bodiless := bson.D{{Key: "$limit", Value: recoverBatch}}, bson.D{{Key: "$project", Value: withoutJob}}
+	some, bodiless := bson.D{{Key: "$limit", Value: limit}}, bson.D{{Key: "$project", Value: withoutJob}}
 	pipeline := bson.A{
 		match(d.isRunning(field("lease_until", field("$lt", now)))), some, bodiless, project("stale", "$$ROOT"),
 		d.union(match(d.legacyStale(now)), some, bodiless, project("stale", "$$ROOT")),

@@ -83,3 +83,26 @@ func TestQueueLockThatLastsTooLongIsTaken(t *testing.T) {
 	require.NoError(t, err)
 	claimOne(t, d, 0)
 }
+
+// The leases of this process that have ended and are kept came before those of dead processes.
+func TestAThousandKeptLeasesHidThoseOfDeadProcesses(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	d := s.open()
+	const jobs = 1500
+	records := plainRecords(jobs)
+	dead := plainRecord("dead")
+	dead.Group, dead.Name = "rear", driver.RecordName("rear", "dead", dead.RetryInfo)
+	putAll(t, d, append(records, dead)...)
+	var kept []driver.Lease
+	for len(kept) < jobs {
+		for _, r := range claim(t, d, request("owner", jobs, "queue")) {
+			kept = append(kept, driver.LeaseOf(r))
+		}
+	}
+	require.Len(t, claim(t, d, request("dead", 1, "rear")), 1)
+	endLeases(t, s.jobs(true), time.Hour)
+	n, err := d.RecoverStale(t.Context(), kept...)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+}
