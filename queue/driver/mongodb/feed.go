@@ -353,6 +353,7 @@ func (f *feed) pass(ctx context.Context, e event, members map[*Driver]interest, 
 		var err error
 		switch {
 		case slices.Contains(removals, e.Operation):
+			d.unindexed.Store(true) // the sweep that readAnew requests prepares the indexes
 			change, err = driver.Anywhere, d.readAnew(ctx)
 		case isControl:
 			change, err = d.controlChanged(ctx, e)

@@ -173,6 +173,27 @@ func (d *Driver) EnsureIndexes(ctx context.Context) error {
 	return d.ensureIndexes(ctx)
 }
 
+// prepareIndexes builds missing indexes, or reports them if the options disable that.
+func (d *Driver) prepareIndexes(ctx context.Context) error {
+	if d.opts.SkipIndexes {
+		return d.reportMissing(ctx)
+	}
+	return d.ensureIndexes(ctx)
+}
+
+// prepareIndexesAgain is prepareIndexes if the collection may have been dropped.
+func (d *Driver) prepareIndexesAgain(ctx context.Context) error {
+	if !d.unindexed.Swap(false) {
+		return nil
+	}
+	err := d.prepareIndexes(ctx)
+	if err != nil {
+		d.unindexed.Store(true)
+		return fmt.Errorf("preparing the indexes of a collection that was dropped: %w", err)
+	}
+	return nil
+}
+
 func (d *Driver) ensureIndexes(ctx context.Context) error {
 	missing, building, err := d.missingIndexes(ctx)
 	if err != nil {

@@ -57,6 +57,7 @@ type Driver struct {
 	sweeper    sweeper
 	transacted transacted
 	skew       skew
+	unindexed  atomic.Bool // the collection may have been dropped, and its indexes not built again
 	announcer  announcer
 
 	subscribers driver.Subscribers
@@ -119,11 +120,7 @@ func (d *Driver) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !d.opts.SkipIndexes {
-		err = d.ensureIndexes(ctx)
-	} else {
-		err = d.reportMissing(ctx)
-	}
+	err = d.prepareIndexes(ctx)
 	if err != nil {
 		return err
 	}

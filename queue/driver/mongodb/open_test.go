@@ -204,3 +204,21 @@ func TestOpenWithAStrictAPIVersion(t *testing.T) {
 	s.Fail(mongotest.Failure{Commands: []string{"listIndexes"}, Times: 1, ErrorCode: 323})
 	openOn(t, s)
 }
+
+// The next Put made the collection again, without indexes: claims scanned all jobs, and an ID could
+// be stored twice.
+func TestACollectionThatWasDroppedWhileAProcessRanHadNoIndexes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		putAll(t, d, plainRecord("earlier"))
+		require.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1) // it listens from now on
+		synctest.Wait()
+		require.NoError(t, s.jobs(true).Drop(t.Context()))
+		pass(5 * time.Second)
+		putAll(t, d, plainRecord("job"))
+		condition, err := d.Examine(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, condition.Defects)
+	})
+}

@@ -68,6 +68,10 @@ func (d *Driver) sweep(ctx context.Context) {
 // if there is nothing to do.
 func (d *Driver) sweepOnce(ctx context.Context) error {
 	s := &d.sweeper
+	if err := d.prepareIndexesAgain(ctx); err != nil {
+		s.requestAgain(false, false)
+		return err
+	}
 	what, forced := s.begin()
 	s.interval = min(max(2*s.interval, sweepEvery), sweepSeldom)
 	if what.ready || d.avoided.any(d.elapsed()) || !s.hears {
