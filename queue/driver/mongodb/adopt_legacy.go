@@ -7,8 +7,12 @@ import (
 )
 
 // adoptLegacy adds this library's fields to legacy documents, in the order in which the
-// documents were put. If there may be more documents, it requests another sweep.
+// documents were put. If there may be more documents, it requests another sweep, which does not
+// read those that a unique index has refused.
 func (d *Driver) adoptLegacy(ctx context.Context, docs []*document) error {
+	if len(docs) < adoptBatch {
+		d.sweeper.unadopted = nil // later sweeps try them again
+	}
 	if len(docs) == 0 {
 		return nil
 	}
@@ -20,6 +24,13 @@ func (d *Driver) adoptLegacy(ctx context.Context, docs []*document) error {
 	err := d.apply(ctx, changes)
 	if err != nil {
 		return err
+	}
+	if len(docs) == adoptBatch {
+		for i, c := range changes {
+			if c.refusal != nil && !c.landed() {
+				d.sweeper.unadopted = append(d.sweeper.unadopted, docs[i].id)
+			}
+		}
 	}
 	for queue, ids := range awaitedBy(changes) {
 		err = d.checkEdges(ctx, queue, ids)

@@ -81,6 +81,9 @@ func (d *Driver) legacyDocuments(queues bson.A) bson.D {
 	if d.opts.Grouped {
 		filter = append(field("group", field("$in", queues)), filter...)
 	}
+	if refused := d.sweeper.unadopted; len(refused) > 0 {
+		filter = append(filter, bson.E{Key: "_id", Value: field("$nin", refused)})
+	}
 	return filter
 }
 

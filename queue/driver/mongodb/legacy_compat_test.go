@@ -545,3 +545,40 @@ func TestLegacyJobsRunOnce(t *testing.T) {
 		assert.Equal(s, jobs+1, stats.Completed)
 	})
 }
+
+// Documents whose IDs other jobs have were read again and again, at once, and no others.
+func TestLegacyJobsThatCanNotBeAdoptedHidOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open(own)
+		f := &legacyProcess{store: s, jobs: s.jobs(false)}
+		const jobs = 250
+		var taken []*driver.Record
+		var docs []any
+		for i := range jobs {
+			id := fmt.Sprint("taken-", i)
+			taken = append(taken, &driver.Record{Name: id, Type: "sample"})
+			docs = append(docs, bson.M{
+				"_id":        "again-" + id,
+				"type":       "sample",
+				"status":     bson.M{"completed": false, "in_prog": false, "owner": "", "mod_count": 0},
+				"retry_info": bson.M{"retryable": true, "base_job_id": id, "current_attempt": 1},
+				"time_info":  bson.M{"created": time.Now()},
+				"job":        bson.M{},
+			})
+		}
+		putAll(t, d, taken...)
+		_, err := f.jobs.InsertMany(t.Context(), docs)
+		require.NoError(t, err)
+		f.insert("behind", nil)
+		claimed := map[string]bool{}
+		for range 5 {
+			for _, r := range claimAll(t, d, request("owner", 2*jobs, "")) {
+				claimed[r.Name] = true
+			}
+			pass(10 * time.Second)
+		}
+		assert.True(t, claimed["behind"])
+		assert.GreaterOrEqual(t, len(claimed), jobs+1)
+	})
+}

@@ -122,7 +122,9 @@ func (d *Driver) sweepNow(ctx context.Context, what sweepQuery) (left bool, err 
 			failures = append(failures, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	note("adopting jobs of the legacy library", d.adoptLegacy(ctx, found.legacy))
+	if what.legacy {
+		note("adopting jobs of the legacy library", d.adoptLegacy(ctx, found.legacy))
+	}
 	note("releasing dependents of ended jobs", d.settle(ctx, found.settle))
 	if what.edges {
 		note("finding the jobs that documents wait for", d.readPage(ctx, &s.awaited, lineEdges, found.someEdge, found.edges.add))

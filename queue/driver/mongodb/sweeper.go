@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
 )
 
 // handoverTime is longer than a retry takes from its first write to its last.
@@ -47,6 +49,9 @@ type sweeper struct {
 	holders map[key]string
 	// handovers are the revisions of the next attempts that the last sweep found, by _id.
 	handovers map[string]int64
+	// unadopted are the _ids of the legacy documents that the last sweep could not adopt, if it
+	// did not read all.
+	unadopted bson.A
 	beats     int // makes each state that is written another one
 	// interval is the time until the next sweep, if this one leaves something.
 	interval time.Duration
