@@ -131,25 +131,6 @@ func (d *Driver) arrangeIn(ctx context.Context, queue string, set map[string]int
 	return readied, nil
 }
 
-// recheck returns the scopes that must be checked again after a change. If the change
-// made a document wait, its scope may have been freed just before, another document
-// may be first for the other scopes, and more may have to wait.
-func (a *arrangement) recheck(c *change) []string {
-	switch {
-	case errors.Is(c.err, errBlocked):
-		return nil // its scopes are left alone for a while
-	case !c.landed():
-		return c.before.competing()
-	case c.after.Line.In == inScope:
-		return c.after.Line.Wants
-	case c.after.Line.In == inReady:
-		// There may be room for another.
-		return slices.DeleteFunc(c.after.limited(), func(scope string) bool { return a.arranged[scope] && !a.more[scope] })
-	default:
-		return nil
-	}
-}
-
 // arrangement holds the holders and waiters of some scopes.
 type arrangement struct {
 	*Driver
@@ -335,6 +316,25 @@ func (a *arrangement) advance(scope string) (changes []*change) {
 		a.more[scope] = true
 	}
 	return changes
+}
+
+// recheck returns the scopes that must be checked again after a change. If the change
+// made a document wait, its scope may have been freed just before, another document
+// may be first for the other scopes, and more may have to wait.
+func (a *arrangement) recheck(c *change) []string {
+	switch {
+	case errors.Is(c.err, errBlocked):
+		return nil // its scopes are left alone for a while
+	case !c.landed():
+		return c.before.competing()
+	case c.after.Line.In == inScope:
+		return c.after.Line.Wants
+	case c.after.Line.In == inReady:
+		// There may be room for another.
+		return slices.DeleteFunc(c.after.limited(), func(scope string) bool { return a.arranged[scope] && !a.more[scope] })
+	default:
+		return nil
+	}
 }
 
 // obstacle returns a scope that the document wants and another one holds, or that is left
