@@ -40,3 +40,29 @@ func visitAll(ctx context.Context, cursor *mongo.Cursor, visit func(bson.Raw)) e
 	}
 	return cursor.Err()
 }
+
+// withoutJob is the projection of a document without its body.
+var withoutJob = bson.D{{Key: "job", Value: 0}}
+
+// withoutBodies returns the options of a find that excludes the bodies.
+func withoutBodies() *options.FindOptions { return options.Find().SetProjection(withoutJob) }
+
+// each calls visit with the documents that a filter selects.
+func (d *Driver) each(ctx context.Context, filter bson.D, opts *options.FindOptions, visit func(*document) error) error {
+	cursor, err := d.jobs.Find(ctx, filter, opts)
+	if err != nil {
+		return err
+	}
+	defer closeCursor(ctx, cursor)
+	for cursor.Next(ctx) {
+		err = visit(decode(cursor.Current))
+		if err != nil {
+			return err
+		}
+	}
+	return cursor.Err()
+}
+
+// closeCursor closes a cursor that is no longer needed. Its error is ignored, because the
+// server removes the cursor itself if the request does not reach it.
+func closeCursor(ctx context.Context, cursor *mongo.Cursor) { _ = cursor.Close(ctx) }
