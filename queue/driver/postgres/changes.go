@@ -258,9 +258,17 @@ func jobsOf(records []*stored) []*job {
 	return jobs
 }
 
+// readCommitted is the isolation level at which a statement reads what was committed before it began, and
+// so before its transaction got the lock of a queue.
+const readCommitted = "read committed"
+
 // lock acquires the lock of a queue until the end of the caller's transaction.
 func (c *changes) lock(queue int32) error {
-	_, err := c.one(lockQueue, func(*row) {}, c.d.lockKey(lockOfQueue, queue))
+	var isolation string
+	_, err := c.one(lockQueueOfCaller, func(r *row) { _, isolation = r.text(), r.text() }, c.d.lockKey(lockOfQueue, queue))
+	if err == nil && isolation != readCommitted {
+		err = fmt.Errorf("jobs with scopes or dependencies need a transaction with the isolation level %s (is %s)", readCommitted, isolation)
+	}
 	c.now = time.Now().UnixNano()
 	return err
 }

@@ -169,7 +169,12 @@ func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecor
 		}
 		return d.signals.sendIn(ctx, theirs, true)
 	default:
-		return d.transact(ctx, some[0].queue, func(c *changes) error { return c.insertAll(some) })
+		err := d.transact(ctx, some[0].queue, func(c *changes) error { return c.insertAll(some) })
+		if errors.Is(err, errLineGone) {
+			d.forgetIDs()
+			return d.insertRun(ctx, nil, some)
+		}
+		return err
 	}
 }
 
@@ -203,23 +208,46 @@ func (d *Driver) insertLocks(some []*newRecord) (keys []int64) {
 
 // insertOwn inserts plain records in a transaction of their own.
 func (d *Driver) insertOwn(ctx context.Context, some []*newRecord) error {
-	err := d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
-		return d.insertPlain(ctx, beginInserts, some)
-	})
+	err := d.insertOnce(ctx, some)
 	if err != nil {
 		return err
 	}
 	return d.explainOwn(ctx, some)
 }
 
-// explainOwn determines why records were not added by a transaction that is committed.
+func (d *Driver) insertOnce(ctx context.Context, some []*newRecord) error {
+	return d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
+		return d.insertPlain(ctx, beginInserts, some)
+	})
+}
+
+// insertTries is the maximum number of tries to insert a record that nothing is in the way of.
+const insertTries = 4
+
+// explainOwn determines why records were not added by a transaction that is committed. If there is no
+// reason any more, it adds them: what was in the way is gone, or a failover has lost their line.
 func (d *Driver) explainOwn(ctx context.Context, some []*newRecord) error {
-	err := d.explainRefused(ctx, d.reader(), some)
-	if err != nil {
-		isAdded := func(n *newRecord) bool { return n.isAdded }
-		return d.failed(ctx, err, slices.ContainsFunc(some, isAdded))
+	for try := 1; ; try++ {
+		err := d.explainRefused(ctx, d.reader(), some)
+		left := slices.DeleteFunc(slices.Clone(some), func(n *newRecord) bool { return n.isAdded || n.refusal != nil })
+		if err == nil && len(left) == 0 {
+			return nil
+		}
+		if err == nil && try == insertTries {
+			err = fmt.Errorf("job %q could not be added, and nothing is in its way", left[0].ID)
+		}
+		if err == nil {
+			d.forgetIDs()
+			err = d.place(ctx, d.reader(), left)
+		}
+		if err == nil {
+			err = d.insertOnce(ctx, left)
+		}
+		if err != nil {
+			isAdded := func(n *newRecord) bool { return n.isAdded }
+			return d.failed(ctx, err, slices.ContainsFunc(some, isAdded))
+		}
 	}
-	return nil
 }
 
 // insertPlain inserts plain records, in one round trip, and sets isAdded of those that were not
@@ -250,9 +278,14 @@ func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newR
 	if _, err := theirs.exec(ctx, d.texts[lockInserts], d.insertLocks(some)); err != nil {
 		return err
 	}
-	err := theirs.query(ctx, d.texts[insertJobs], setAdded(some), columnsOf(some).args()...)
+	err := theirs.query(ctx, d.texts[insertJobsOfCaller], setAdded(some), columnsOf(some).args()...)
 	if err == nil {
 		err = d.explainRefused(ctx, theirs, some)
+	}
+	for _, n := range some {
+		if !n.isAdded && n.refusal == nil { // what was in the way is gone by now
+			n.refusal = n.Duplicate("")
+		}
 	}
 	if err == nil {
 		err = d.signals.sendIn(ctx, theirs, true)
@@ -260,20 +293,16 @@ func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newR
 	return err
 }
 
-// explainRefused determines why records were not added.
-func (d *Driver) explainRefused(ctx context.Context, on querier, some []*newRecord) error {
+// explainRefused determines why records were not added. The reason may be gone by now.
+func (d *Driver) explainRefused(ctx context.Context, on querier, some []*newRecord) (err error) {
 	for _, n := range some {
 		if n.isAdded {
 			continue
 		}
 		c := &changes{ctx: ctx, on: on, d: d}
-		refusal, err := c.refusal(n)
+		n.refusal, err = c.refusal(n)
 		if err != nil {
 			return err
-		}
-		n.refusal = refusal
-		if refusal == nil { // The obstacle is gone by now.
-			n.refusal = n.Duplicate("")
 		}
 	}
 	return nil
@@ -433,7 +462,10 @@ func (c *changes) insert(n *newRecord) (refusal, err error) {
 func (c *changes) insertAt(n *newRecord, p table.Place) error {
 	columns := &columns{}
 	columns.add(n, int16(p), n.UniqueHeld)
-	_, err := c.one(insertJobsIn, func(r *row) { n.Seq, n.Place, n.line = r.integer(), table.Place(r.integer()), r.key() }, columns.args()...)
+	found, err := c.one(insertJobsIn, func(r *row) { n.Seq, n.Place, n.line = r.integer(), table.Place(r.integer()), r.key() }, columns.args()...)
+	if err == nil && !found {
+		err = errLineGone
+	}
 	if err != nil {
 		return fmt.Errorf("adding record %q: %w", n.Name, err)
 	}

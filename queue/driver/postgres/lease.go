@@ -207,6 +207,13 @@ const (
 func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
 	recovered := 0
 	d.floors.tallied(manyTallies) // what other processes have left
+	err := d.reading(ctx, func(ctx context.Context, _ querier) error {
+		_, err := d.readIdentity(ctx)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("checking for another server: %w", err)
+	}
 	shortened, err := d.shorten(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("shortening waits and leases: %w", err)

@@ -71,11 +71,11 @@ func Migrate(ctx context.Context, opts Options, dryRun bool) ([]Migration, error
 
 // checkServer returns an error if the server can't be used.
 func (d *Driver) checkServer(ctx context.Context) error {
-	var version string
+	var version, isolation string
 	var number int
 	var isStandby, isReadOnly bool
-	err := d.pool.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('server_version_num')::integer,
-		pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`).Scan(&version, &number, &isStandby, &isReadOnly)
+	err := d.pool.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('server_version_num')::integer, pg_is_in_recovery(),
+		current_setting('transaction_read_only')::boolean, current_setting('default_transaction_isolation')`).Scan(&version, &number, &isStandby, &isReadOnly, &isolation)
 	switch {
 	case err != nil:
 		return fmt.Errorf("connecting: %w", err)
@@ -85,6 +85,8 @@ func (d *Driver) checkServer(ctx context.Context) error {
 		return errors.New("the server is a standby, which takes no writes; connect to the primary (target_session_attrs=read-write)")
 	case isReadOnly:
 		return errors.New("the server takes no writes: default_transaction_read_only is on; turn it off for this role, or connect to another server")
+	case isolation != readCommitted:
+		return fmt.Errorf("default_transaction_isolation is %q; set it to %q for this role, or in the connection string", isolation, readCommitted)
 	}
 	return nil
 }

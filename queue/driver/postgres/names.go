@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // queueKey is the name of a queue and its key in the store.
@@ -169,6 +171,16 @@ func (c *changes) lineOf(j *job) (id int32, err error) {
 
 func (j *job) lineKey() lineKey {
 	return lineKey{queue: j.queue, priority: j.Priority, kind: j.kind, scoped: len(j.Scopes) > 0}
+}
+
+// errLineGone is returned for a record whose line this process remembers and the store does not have.
+var errLineGone = errors.New("the line of a job is gone from the store, as after a failover that lost the last commits")
+
+// forgetIDs forgets the queues and lines that this process remembers.
+func (d *Driver) forgetIDs() {
+	for _, known := range []*sync.Map{&d.queueIDs, &d.queueNames, &d.lineIDs, &d.alone} {
+		known.Clear()
+	}
 }
 
 // resolve sets the queue names of jobs.

@@ -163,6 +163,9 @@ func (d *Driver) prepare(ctx context.Context) error {
 	if err == nil {
 		err = d.checkVersion(ctx)
 	}
+	if err == nil {
+		_, err = d.readIdentity(ctx)
+	}
 	if err != nil {
 		return explain(err)
 	}

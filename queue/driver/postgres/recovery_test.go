@@ -36,14 +36,14 @@ func TestALeaseThatIsCommittedDuringARecoveryIsRecoveredLater(t *testing.T) {
 	recovered := make(chan struct{})
 	go func() {
 		defer close(recovered)
-		_, err := d.RecoverStale(patience(t))
-		assert.NoError(t, err)
+		_, failure := d.RecoverStale(patience(t))
+		assert.NoError(t, failure)
 	}()
 	monitor := connect(t, pgtest.URL(t))
 	require.Eventually(t, func() bool {
 		var waiting bool
-		err := monitor.QueryRow(t.Context(), "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory')").Scan(&waiting)
-		return err == nil && waiting
+		failure := monitor.QueryRow(t.Context(), "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory')").Scan(&waiting)
+		return failure == nil && waiting
 	}, 10*time.Second, time.Millisecond)
 	require.NoError(t, late.Commit(t.Context()))
 	<-recovered
@@ -52,6 +52,6 @@ func TestALeaseThatIsCommittedDuringARecoveryIsRecoveredLater(t *testing.T) {
 	_, err = d.RecoverStale(patience(t))
 	require.NoError(t, err)
 	for _, queue := range []string{"early", "late"} {
-		assert.Equal(t, []string{queue}, idsOf(claimIn(t, d, time.Now(), 1, queue).Records))
+		assert.Equal(t, []string{queue}, idsOf(claimIn(t, d, time.Now(), queue).Records))
 	}
 }

@@ -5,6 +5,7 @@ type statement int
 
 const (
 	lockQueue statement = iota
+	lockQueueOfCaller
 	lockInserts
 	beginInserts
 	beginShared
@@ -27,6 +28,7 @@ const (
 	kindOfLine
 
 	insertJobs
+	insertJobsOfCaller
 	insertJobsIn
 	insertNext
 	findByName
@@ -194,6 +196,18 @@ func insertNew(since string) string {
 	FROM n`
 }
 
+// homes are the lines of inserted records. A failover may have lost a line that this process remembers.
+const homes = `{s}.lines h ON h.id = n.home AND h.queue = n.queue AND h.priority = n.priority`
+
+// insertPlain returns a statement that inserts records, except those that are refused: those that
+// do not meet a condition, and duplicates.
+func insertPlain(condition string) string {
+	return insertNew("NULL::bigint") + condition + ` AND NOT EXISTS (SELECT 1 FROM {s}.leftovers l WHERE l.queue = n.queue AND l.kind > 0 AND l.name = n.job_id)
+		ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq, queue, place),
+	t AS (INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, count(*) FROM i GROUP BY queue, place)
+		SELECT n.ord FROM n JOIN i ON i.seq = n.seq`
+}
+
 // tallied returns the numbers of records that came to a place, and, negated, that left it.
 const tallied = `(SELECT queue, now AS place, n FROM {s}.tallies UNION ALL SELECT queue, was, -n FROM {s}.tallies WHERE was IS NOT NULL) t`
 
@@ -273,7 +287,8 @@ func promoteWhere(more, condition string) string {
 }
 
 var statementTexts = [statements]string{
-	lockQueue: `SELECT pg_advisory_xact_lock($1)::text`,
+	lockQueue:         `SELECT pg_advisory_xact_lock($1)::text`,
+	lockQueueOfCaller: `SELECT pg_advisory_xact_lock($1)::text, current_setting('transaction_isolation')`,
 	lockHolders: `SELECT virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint = $1 AND objid::bigint = $2`,
 	lockInserts: `SELECT count(pg_advisory_xact_lock_shared(key)) FROM unnest($1::bigint[]) AS key`,
@@ -315,12 +330,11 @@ var statementTexts = [statements]string{
 	insertLine: `INSERT INTO {s}.lines (queue, priority, kind, scoped) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 
 	// Refused records are not in the result.
-	insertJobs: insertNew("NULL::bigint") + ` JOIN {s}.queues q ON q.id = n.queue WHERE NOT q.draining
-		AND NOT EXISTS (SELECT 1 FROM {s}.leftovers l WHERE l.queue = n.queue AND l.kind > 0 AND l.name = n.job_id) ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq, queue, place),
-	t AS (INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, count(*) FROM i GROUP BY queue, place)
-		SELECT n.ord FROM n JOIN i ON i.seq = n.seq`,
+	insertJobs: insertPlain(` JOIN {s}.queues q ON q.id = n.queue AND NOT q.draining JOIN ` + homes + ` WHERE true`),
+	// The snapshot of the caller's transaction may be older than the queue and the line.
+	insertJobsOfCaller: insertPlain(` WHERE NOT EXISTS (SELECT 1 FROM {s}.queues q WHERE q.id = n.queue AND q.draining)`),
 	// These records are known not to be refused.
-	insertJobsIn: insertNew("NULL::bigint") + ` ORDER BY n.ord RETURNING seq, place, line) SELECT seq, place::bigint, line FROM i`,
+	insertJobsIn: insertNew("NULL::bigint") + ` JOIN ` + homes + ` ORDER BY n.ord RETURNING seq, place, line) SELECT seq, place::bigint, line FROM i`,
 	// The next attempts of records that this transaction has ended. If a name is taken, it fails.
 	insertNext: insertNew("CASE WHEN n.wait_until IS NOT NULL THEN n.created END") + ` JOIN {s}.jobs p ON p.queue = n.queue
 			AND p.name = ($39::text[])[n.ord] AND p.xmin = pg_current_xact_id()::xid ORDER BY n.ord RETURNING queue, place)

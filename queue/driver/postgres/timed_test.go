@@ -17,16 +17,14 @@ import (
 	"github.com/mongodb/amboy/queue/driver/postgres"
 )
 
-// claimIn claims records of several queues within the time that the core gives a claim.
-func claimIn(t *testing.T, d *postgres.Driver, now time.Time, limit int, queues ...string) driver.Claimed {
+// claimIn claims a record of a queue, and those that have expired, within the time that the core gives a claim.
+func claimIn(t *testing.T, d *postgres.Driver, now time.Time, queue string) driver.Claimed {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	req := driver.ClaimRequest{Owner: "owner", Limit: limit, Now: now, LeaseTime: time.Minute}
-	for _, queue := range queues {
-		req.Queues = append(req.Queues, driver.Demand{Queue: queue, Limit: limit})
-	}
-	claimed, err := d.Claim(ctx, req)
+	claimed, err := d.Claim(ctx, driver.ClaimRequest{
+		Owner: "owner", Queues: []driver.Demand{{Queue: queue, Limit: 1}}, Limit: 1, Now: now, LeaseTime: time.Minute,
+	})
 	require.NoError(t, err)
 	return claimed
 }
@@ -49,7 +47,7 @@ func TestAnExpiredJobIsFoundWithoutAWalkOverFinishedJobs(t *testing.T) {
 	before := tuplesRead(t, conn, d, schema, "jobs")
 
 	d = open(t, opts)
-	claimed := claimIn(t, d, time.Now().Add(2*time.Hour), 1, "")
+	claimed := claimIn(t, d, time.Now().Add(2*time.Hour), "")
 	assert.Equal(t, []string{"expired"}, idsOf(claimed.Records))
 	read := tuplesRead(t, conn, d, schema, "jobs") - before
 	assert.Less(t, read, *others/10)
@@ -93,7 +91,7 @@ func TestManyDueAndExpiredJobsAreTakenInSmallTransactions(t *testing.T) {
 			l.most.Store(0)
 			now := time.Now().Add(2 * time.Hour)
 			for n := 0; n < jobs; {
-				claimed := claimIn(t, d, now, 1, "")
+				claimed := claimIn(t, d, now, "")
 				n += len(claimed.Records)
 				require.True(t, n == jobs || len(claimed.Records) > 0 || claimed.Next.Equal(now), "a claim goes on at once")
 			}
@@ -143,7 +141,7 @@ func TestManyDueJobsOfALockedQueueKeepNoDueJobsOfOthersWaiting(t *testing.T) {
 			other.TimeInfo.WaitUntil = now.Add(-time.Minute)
 			insert(t.Context(), t, d, other)
 			test.lock(t, d, connect(t, pgtest.URL(t)), schema)
-			assert.Equal(t, []string{"other"}, idsOf(claimIn(t, d, now, 1, "other").Records))
+			assert.Equal(t, []string{"other"}, idsOf(claimIn(t, d, now, "other").Records))
 		})
 	}
 }

@@ -93,9 +93,18 @@ func (d *Driver) ownIdentity(ctx context.Context, expected identity) (identity, 
 	if known := d.known.Load(); known != nil && *known == expected {
 		return expected, nil
 	}
+	return d.readIdentity(ctx)
+}
+
+// readIdentity reads the identity of the driver's database. If that has changed, another server may have
+// taken over, which may lack the last queues and lines.
+func (d *Driver) readIdentity(ctx context.Context) (identity, error) {
 	id, err := d.identity(ctx, d.reader())
-	if err == nil {
-		d.known.Store(&id)
+	if err != nil {
+		return id, err
 	}
-	return id, err
+	if last := d.known.Swap(&id); last != nil && *last != id {
+		d.forgetIDs()
+	}
+	return id, nil
 }

@@ -1,0 +1,66 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/internal/pgtest"
+	"github.com/mongodb/amboy/queue/driver/postgres"
+)
+
+// A failover to a replica that lacks the last commits loses queues and lines that processes remember. A Put
+// of a job was refused as a duplicate then, or added a job that no claim finds.
+func TestAPutAfterAQueueWasLostAddsItAgain(t *testing.T) {
+	for _, lost := range []string{"queues", "lines"} {
+		for _, kind := range []string{"plain", "scoped", "several"} {
+			t.Run(lost+" "+kind, func(t *testing.T) {
+				d, schema := openEmpty(t)
+				insert(t.Context(), t, d, newRecord("lost"), scoped("lost too", 0, "scope"))
+				conn := connect(t, pgtest.URL(t))
+				execute(t, conn, "DELETE FROM "+schema+".jobs")
+				execute(t, conn, "DELETE FROM "+schema+".lines")
+				if lost == "queues" {
+					execute(t, conn, "DELETE FROM "+schema+".queues")
+				}
+				want := []string{"job"}
+				switch kind {
+				case "plain":
+					insert(t.Context(), t, d, newRecord("job"))
+				case "scoped":
+					insert(t.Context(), t, d, scoped("job", 0, "another"))
+				case "several":
+					want = append(want, "second")
+					insert(t.Context(), t, d, newRecord("job"), newRecord("second"))
+				}
+				assert.Equal(t, want, idsOf(claim(t, d, 10)))
+			})
+		}
+	}
+}
+
+// Other processes, and transactions, notice that another server has taken over.
+func TestAllProcessesForgetQueuesThatAFailoverLost(t *testing.T) {
+	server, err := pgtest.Start(pgtest.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, server.Stop()) })
+	opts := postgres.Options{URL: server.URL(), Schema: "amboy", PollOnly: true}
+	producer, consumer := open(t, opts), open(t, opts)
+	insert(t.Context(), t, producer, newRecord("lost"))
+	require.Len(t, claim(t, consumer, 1), 1)
+	execute(t, connect(t, server.URL()), "DELETE FROM amboy.jobs; DELETE FROM amboy.lines; DELETE FROM amboy.queues; CHECKPOINT")
+	require.NoError(t, server.Kill())
+	require.NoError(t, server.Run())
+
+	tx, err := connect(t, server.URL()).Begin(t.Context())
+	require.NoError(t, err)
+	insert(postgres.WithTx(t.Context(), tx), t, producer, newRecord("job"))
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Eventually(t, func() bool { // its connections are broken
+		_, err := consumer.RecoverStale(t.Context())
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond)
+	assert.Equal(t, []string{"job"}, idsOf(claim(t, consumer, 10)))
+}
