@@ -55,8 +55,13 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 		}, key.id)
 		return control, err
 	}
-	err = d.transact(ctx, key.id, func(c *changes) (err error) {
-		if wanted.Draining != nil && *wanted.Draining {
+	drains := wanted.Draining != nil && *wanted.Draining
+	write := d.transact
+	if drains {
+		write = d.transactWithPauses
+	}
+	err = write(ctx, key.id, func(c *changes) (err error) {
+		if drains {
 			// Inserts that have begun must end first, and later ones must read the change.
 			_, err = c.one(lockQueue, func(*row) {}, d.lockKey(lockOfInserts, key.id))
 			if err != nil {

@@ -272,7 +272,7 @@ func endMany(arg, column, replaced, more string) string {
 }
 
 // promoteWhere returns the statement that makes due records ready that take no scopes when they start, and
-// reports whether others are due. more is a further table, and condition a condition on the records.
+// reports whether others are among the first due ones: to look for them among all would take long. more is a further table, and condition a condition on the records.
 func promoteWhere(more, condition string) string {
 	return `WITH ` + more + `d AS (
 		SELECT seq, place FROM {s}.jobs WHERE due <= $1 AND scopes IS NULL` + condition + ` ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
@@ -283,7 +283,7 @@ func promoteWhere(more, condition string) string {
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, was, 4, count(*) FROM u GROUP BY queue, was
 	), f AS (
 		UPDATE {s}.lines l SET low = m.low FROM (SELECT line, min(seq) AS low FROM u GROUP BY line) m WHERE l.id = m.line AND l.low > m.low
-	) SELECT count(*), EXISTS (SELECT 1 FROM {s}.jobs WHERE due <= $1 AND scopes IS NOT NULL) FROM d`
+	) SELECT count(*), EXISTS (SELECT 1 FROM (SELECT scopes FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT 2 * $2) f WHERE scopes IS NOT NULL) FROM d`
 }
 
 var statementTexts = [statements]string{
