@@ -74,8 +74,8 @@ func TestAJobWasOutOfSightWhileItsAttemptsChangedPlaces(t *testing.T) {
 			"by tag":   {Latest: true, Queues: []string{"queue"}, Tags: []string{"tag"}},
 			"by state": {Latest: true, Queues: []string{"queue"}, States: []amboy.JobState{amboy.StatePending}},
 		} {
-			page, err := d.Find(t.Context(), q, driver.PageRequest{Limit: 10})
-			require.NoError(t, err)
+			page, failure := d.Find(t.Context(), q, driver.PageRequest{Limit: 10})
+			require.NoError(t, failure)
 			assert.Equal(t, []string{next.Name}, names(page.Records), name)
 		}
 		attempts, err := d.Attempts(t.Context(), "queue", "job")

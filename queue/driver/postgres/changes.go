@@ -314,8 +314,8 @@ func (d *Driver) transactWithPauses(ctx context.Context, queue int32, run func(*
 		if codeOf(err) != codeLockNotAvailable {
 			return err
 		}
-		if err = pause(ctx, wait); err != nil {
-			return err
+		if ended := pause(ctx, wait); ended != nil {
+			return ended
 		}
 	}
 }
