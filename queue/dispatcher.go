@@ -9,6 +9,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/internal/lifecycle"
 )
@@ -131,7 +132,8 @@ func (d *dispatcher) renew() {
 	for _, j := range jobs {
 		// Job.Lock renews the lock. Reading the status and setting it again would undo
 		// changes that the running job makes in between.
-		if err := j.Lock(d.queue.ID(), d.queue.Info().LockTimeout); err != nil {
+		err := contain.Panic(func() error { return j.Lock(d.queue.ID(), d.queue.Info().LockTimeout) })
+		if err != nil {
 			logging.Warning(context.Background(), message.Fields{
 				"message": "lost the lock of a running job",
 				"job_id":  j.ID(),

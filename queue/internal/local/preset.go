@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/queue/internal/jobstate"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
@@ -42,32 +43,49 @@ func (q *Queue) addPreset(e *localEntry, now time.Time) error {
 // become stale.
 func (q *Queue) recoverForeign() {
 	now := q.now()
+	var ended []*localEntry
+	panicked := map[*localEntry]error{}
 	q.mu.Lock()
-	var stale, ended []*localEntry
 	for e := range q.foreign {
-		if e.Place() != schedule.Running || e.Job.run.Load() != nil {
+		err := contain.Panic(func() error {
+			if q.recoverIfStale(e, now) {
+				ended = append(ended, e)
+			}
+			return nil
+		})
+		if err != nil {
 			delete(q.foreign, e)
-			continue
+			panicked[e] = err
 		}
-		status := e.Job.job.Status()
-		if ends := lockEnds(&status); now.Before(ends) {
-			q.locks.Set(ends)
-			continue
-		}
-		delete(q.foreign, e)
-		stale = append(stale, e)
-	}
-	for _, e := range stale {
-		if reason, canceled := q.cancels[e]; canceled {
-			q.endCanceled(e, reason, now)
-			ended = append(ended, e)
-			continue
-		}
-		jobstate.ForgetRun(e.Job.job)
-		q.schedule.Release(e, time.Time{}, now)
 	}
 	q.unlock()
+	for e, err := range panicked {
+		q.endPanicked(e, err)
+	}
 	for _, e := range ended {
 		q.publishEnd(e.Job.job, now)
 	}
+}
+
+// recoverIfStale makes an entry of q.foreign ready if its lock has become stale. If a cancel
+// was requested meanwhile, it ends the entry instead and returns true. The caller holds the
+// lock of the queue.
+func (q *Queue) recoverIfStale(e *localEntry, now time.Time) (ended bool) {
+	if e.Place() != schedule.Running || e.Job.run.Load() != nil {
+		delete(q.foreign, e)
+		return false
+	}
+	status := e.Job.job.Status()
+	if ends := lockEnds(&status); now.Before(ends) {
+		q.locks.Set(ends)
+		return false
+	}
+	delete(q.foreign, e)
+	if reason, canceled := q.cancels[e]; canceled {
+		q.endCanceled(e, reason, now)
+		return true
+	}
+	jobstate.ForgetRun(e.Job.job)
+	q.schedule.Release(e, time.Time{}, now)
+	return false
 }

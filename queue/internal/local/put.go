@@ -173,16 +173,18 @@ func tagsOf(j amboy.Job) *[]string {
 	return &kept
 }
 
-// dropUnfinished removes an entry whose job panicked while the entry was added.
+// dropUnfinished removes an entry whose job panicked while the entry was added. The caller
+// holds the lock.
 func (q *Queue) dropUnfinished(e *localEntry, err error) {
-	if err == nil {
-		return
-	}
 	var panicked *amboy.PanicError
 	if !errors.As(err, &panicked) {
 		return
 	}
-	if added, ok := q.schedule.Get(e.ID); ok && added == e {
+	if added, ok := q.schedule.Get(e.ID); !ok || added != e {
+		return
+	}
+	q.finished(e, false, q.now())
+	if _, kept := q.schedule.Get(e.ID); kept {
 		q.schedule.Remove(e)
 	}
 }

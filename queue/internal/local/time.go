@@ -70,6 +70,13 @@ func earlier(t time.Time, by time.Duration) time.Time {
 
 // expire ends a job that did not start before its DispatchBy.
 func (q *Queue) expire(e *localEntry) {
-	jobstate.MarkExpired(e.Job.job)
+	err := contain.Panic(func() error {
+		jobstate.MarkExpired(e.Job.job)
+		return nil
+	})
+	if err != nil {
+		q.endPanicked(e, err)
+		return
+	}
 	q.finish(e)
 }
