@@ -263,3 +263,29 @@ func TestNextThatGivesUpKeepsNoJob(t *testing.T) {
 		require.NotNil(t, q.Next(within(t)))
 	})
 }
+
+// TestAnAbandonedRetryWaitedForTheNextMonitorIntervalAfterAFailedScan starts a queue while its
+// store fails for a moment.
+func TestAnAbandonedRetryWaitedForTheNextMonitorIntervalAfterAFailedScan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		r := recordOf(t, "q", noop(t, "one"))
+		r.RetryInfo = amboy.JobRetryInfo{Retryable: true, NeedsRetry: true, BaseJobID: "one", MaxAttempts: 3}
+		r.Name = driver.RecordName("q", "one", r.RetryInfo)
+		r.Status.Completed = true
+		insertRecord(t, store, r)
+		store.fail("Find")
+		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
+			Driver: store, Name: "q", Format: amboy.JSON, NumWorkers: 1,
+			Retryable: queue.RetryableQueueOptions{StaleRetryingMonitorInterval: time.Hour},
+		})
+		require.NoError(t, err)
+		defer q.Close(ended())
+		require.NoError(t, q.Start(t.Context()))
+		pass(time.Second)
+		store.heal()
+		pass(20 * time.Second)
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "one").State)
+		assert.Equal(t, 1, jobOf(t, q, "one").RetryInfo().CurrentAttempt)
+	})
+}

@@ -53,6 +53,9 @@ func (c *Core) forgotten(e Forgotten) {
 // were opened.
 const retriesPause = time.Second
 
+// failedScanPause is the longest time from a scan for retries that failed to the next.
+const failedScanPause = 10 * time.Second
+
 // scanRetries scans for jobs whose retry was left by a dead process.
 func (c *Core) scanRetries() {
 	c.timers.set(retriesTimer, c.now.Mono+c.config.RetryScan)
@@ -72,6 +75,7 @@ func (c *Core) retriesScanned(e RetriesScanned) {
 	}
 	if e.Err != nil {
 		c.do(Report{"could not scan for jobs to retry", e.Err})
+		c.timers.set(retriesTimer, c.now.Mono+min(c.config.RetryScan, failedScanPause))
 	}
 	if c.rescanRetries {
 		c.scanRetries()

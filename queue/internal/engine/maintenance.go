@@ -62,6 +62,14 @@ func (e *Engine) scanRetries(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
+	err := e.scanRetriesOf(ctx, names)
+	if err != nil {
+		e.scanAgain(names)
+	}
+	return err
+}
+
+func (e *Engine) scanRetriesOf(ctx context.Context, names []string) error {
 	query := driver.Query{Queues: names, States: []amboy.JobState{amboy.StateRetrying}}
 	if len(names) > manyQueues {
 		query.Queues = nil
@@ -104,4 +112,12 @@ func (e *Engine) queuesToScan(now time.Time) []string {
 		names = slices.Collect(maps.Keys(e.queues))
 	}
 	return names
+}
+
+// scanAgain makes the next call of queuesToScan return these queues too, because their scan
+// has failed.
+func (e *Engine) scanAgain(names []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.begun = append(e.begun, names...)
 }
