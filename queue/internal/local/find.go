@@ -140,5 +140,7 @@ func (q *Queue) forgot(e *localEntry) {
 	if current, ok := q.schedule.Get(e.ID); !ok || current == e {
 		q.tags.remove(e.ID)
 	}
-	q.arrivals.Remove(e.Job.number)
+	if e.Job.number > 0 { // 0 if the job panicked before it had a number
+		q.arrivals.Remove(e.Job.number)
+	}
 }
