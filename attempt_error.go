@@ -26,7 +26,7 @@ type AttemptError struct {
 	Attempt int `bson:"attempt" json:"attempt" yaml:"attempt"`
 	// At is when the error was reported.
 	At time.Time `bson:"at" json:"at" yaml:"at"`
-	// Started is when the run began that the job reported the error in; zero if it did not run.
+	// Started is when the run began in which the job reported the error; zero if it did not run.
 	Started time.Time `bson:"started,omitempty" json:"started,omitzero" yaml:"started,omitempty"`
 	// Error is the message, truncated to MaxAttemptErrorSize bytes.
 	Error string `bson:"error" json:"error" yaml:"error"`

@@ -130,7 +130,7 @@ func TestManagementJobs(t *testing.T) {
 	require.NoError(t, s.queue.Put(t.Context(), newTask("\x1b[2J", "import")))
 	require.True(t, amboy.WaitJob(t.Context(), newTask("\x1b[2J", "import"), s.queue))
 	assert.Equal(t, "ID   GROUP\na/1  -\na/2  -\n", s.mustRun(t, "management|jobs|--type|import|--filter|pending"))
-	assert.Equal(t, "ID         GROUP\n\"\\x1b[2J\"  -\n", s.mustRun(t, "management|jobs|--type|import|--filter|completed"))
+	assert.Equal(t, "ID       GROUP\n\\x1b[2J  -\n", s.mustRun(t, "management|jobs|--type|import|--filter|completed"))
 }
 
 func TestManagementCompleteJob(t *testing.T) {

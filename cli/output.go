@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode"
+
+	"github.com/mongodb/amboy/internal/printable"
 )
 
 func writeLine(w io.Writer, format string, args ...any) error {
@@ -21,19 +21,11 @@ func writeTable(w io.Writer, rows [][]string) error {
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, cell := range row {
-			cells[i] = cmp.Or(printable(cell), "-")
+			cells[i] = cmp.Or(printable.Text(cell), "-")
 		}
 		if err := writeLine(table, "%s", strings.Join(cells, "\t")); err != nil {
 			return err
 		}
 	}
 	return table.Flush()
-}
-
-// printable quotes text with control characters, which must not reach a terminal.
-func printable(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(text)
-	}
-	return text
 }

@@ -10,11 +10,11 @@ const (
 	// message is read to fold it, so that the cost of a long message is bounded.
 	maxFolded   = 512
 	maxUnfolded = 8 << 10
-	// hexLetters is from how many characters on a word of the letters a to f is an ID
-	// although it has no digit, and hexWord from how many on one with a digit is.
-	hexLetters = 16
+	// A hexadecimal word is an ID if it has at least hexWord characters and one of them is
+	// from 0 to 9, or if it has at least hexLetters characters.
 	hexWord    = 6
-	// idWord is from how many characters on a word of letters and digits is an ID.
+	hexLetters = 16
+	// idWord is the minimum length of other IDs, which have at least two digits.
 	idWord = 16
 	// quotedID is the maximum length of a quoted ID.
 	quotedID = 256
@@ -47,7 +47,7 @@ func FoldError(message string) string {
 }
 
 // folder folds a message from left to right. Each step takes at least one byte of the rest,
-// and looks at most quotedID bytes ahead, but for a word that it takes as a whole.
+// and looks at most quotedID bytes ahead, except in a word, which it takes as a whole.
 type folder struct {
 	rest string
 	out  strings.Builder

@@ -52,7 +52,7 @@ func (s driverStore) withQueues(leaseTime time.Duration, queues ...string) *Stor
 	}
 }
 
-// storeOfQueue returns the store of a queue that is exposed to callers as shown.
+// storeOfQueue returns the store of a queue. shown is the queue that callers see.
 func storeOfQueue(q *engine.Queue, shown amboy.Queue) *Store {
 	s := driverStore{
 		driver:    q.Driver,

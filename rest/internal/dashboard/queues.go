@@ -112,8 +112,8 @@ func pageByName(ctx context.Context, inspector management.Inspector, name, curso
 	return page, activity, err
 }
 
-// firstQueues reads the queues among which are the first in another order than by name, and their
-// activity: the busiest, or those with the highest failure rates.
+// firstQueues reads, for an order other than by name, the queues that may come first, and their
+// activity: the busiest queues, or those with the highest failure rates.
 func firstQueues(ctx context.Context, inspector management.Inspector, name, sort string, chosen window) (page management.QueuePage, activity management.Activity, err error) {
 	activity, err = inspector.Activity(ctx, management.ActivityRequest{Last: chosen.Last})
 	if err != nil {
@@ -239,7 +239,7 @@ func parseControl(form url.Values) (management.ControlChange, error) {
 		return limitOfType(form, change)
 	}
 	if change == (management.ControlChange{}) {
-		return change, invalid("paused", "", ", draining, max_running, rate, no_rate or workers is required")
+		return change, invalid("form", "", "must set paused, draining, max_running, rate, no_rate or workers")
 	}
 	return change, nil
 }

@@ -19,7 +19,7 @@ func (p *program) activity() *cobra.Command {
 		Short:   "Show the recent throughput, failures and durations of queues",
 		Long: "Show how many jobs ended recently, how many of them failed, and how long jobs waited\n" +
 			"and ran (median and 99th percentile).",
-		Args: cobra.NoArgs,
+		Args: exactly(0),
 	}
 	cmd.Flags().Var(durationFlag{&req.Last}, "last", "the length of the period up to now, at most 720h")
 	cmd.Flags().StringArrayVar(&req.Queues, "queue", nil, "only this queue (repeat for more)")

@@ -14,7 +14,7 @@ func (p *program) audit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "List the actions of operators, the latest first",
-		Args:  cobra.NoArgs,
+		Args:  exactly(0),
 	}
 	var filter management.AuditFilter
 	cmd.Flags().StringArrayVar(&filter.Queues, "queue", nil, "only actions on this queue (repeat for more)")

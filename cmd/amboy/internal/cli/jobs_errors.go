@@ -21,7 +21,7 @@ func (p *program) groupErrors() *cobra.Command {
 		Long: "Group jobs by their last errors, without numbers and IDs: failed jobs, unless --state\n" +
 			"selects others. The latest jobs are examined first. To act on the jobs of a group,\n" +
 			"pass its message to --error-group.",
-		Args: cobra.NoArgs,
+		Args: exactly(0),
 	}
 	selected := p.addFilterFlags(cmd)
 	cmd.Flags().StringVar(&req.Cursor, "cursor", "", "examine the jobs after those of an earlier call")

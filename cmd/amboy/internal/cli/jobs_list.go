@@ -24,7 +24,7 @@ func (p *program) listJobs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List jobs",
-		Args:  cobra.NoArgs,
+		Args:  exactly(0),
 	}
 	selected := p.addFilterFlags(cmd)
 	paging := addPageFlags(cmd)
@@ -147,7 +147,7 @@ func (p *program) countJobs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "count",
 		Short: "Count jobs",
-		Args:  cobra.NoArgs,
+		Args:  exactly(0),
 	}
 	selected := p.addFilterFlags(cmd)
 	cmd.Flags().BoolVar(&byState, "by-state", false, "count the jobs in each state, for about a second")

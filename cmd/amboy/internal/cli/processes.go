@@ -16,7 +16,7 @@ func (p *program) processes() *cobra.Command {
 	return &cobra.Command{
 		Use:   "processes",
 		Short: "List the processes, their queues and the number of their running jobs",
-		Args:  cobra.NoArgs,
+		Args:  exactly(0),
 		RunE: p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
 			processes, err := inspector.Processes(ctx)
 			if err != nil {

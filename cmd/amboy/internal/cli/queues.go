@@ -32,7 +32,7 @@ func (p *program) listQueues() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the queues",
-		Args:  cobra.NoArgs,
+		Args:  exactly(0),
 	}
 	cmd.Flags().StringVar(&filter.Name, "name", "", "only queues whose name contains this text")
 	paging := addPageFlags(cmd)

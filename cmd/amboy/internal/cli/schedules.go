@@ -18,7 +18,7 @@ func (p *program) schedules() *cobra.Command {
 		Short: "List the schedules that processes run, and manage stored schedules",
 		Long: "Without a subcommand, list the schedules that are part of programs, with their last and next\n" +
 			"ticks. The subcommands are about stored schedules.",
-		Args: cobra.NoArgs,
+		Args: exactly(0),
 		RunE: p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
 			schedules, err := inspector.Schedules(ctx)
 			if err != nil {
@@ -57,7 +57,7 @@ func (p *program) listSchedules() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the stored schedules",
-		Args:  cobra.NoArgs,
+		Args:  exactly(0),
 	}
 	cmd.Flags().StringArrayVar(&filter.Queues, "queue", nil, "only those of this queue; may be repeated")
 	cmd.Flags().StringVar(&filter.Name, "name", "", "only those whose name contains this text")

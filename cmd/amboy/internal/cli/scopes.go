@@ -14,7 +14,7 @@ func (p *program) scopes() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scopes",
 		Short: "List the scopes that are held, by which job, and how many jobs wait",
-		Args:  cobra.NoArgs,
+		Args:  exactly(0),
 	}
 	cmd.Flags().StringArrayVar(&filter.Queues, "queue", nil, "only scopes of this queue (repeat for more)")
 	cmd.Flags().StringVar(&filter.Name, "name", "", "only this scope")

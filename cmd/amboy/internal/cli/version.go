@@ -44,7 +44,7 @@ func (p *program) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this program, of Go, and the revision",
-		Args:  cobra.NoArgs,
+		Args:  exactly(0),
 		RunE: p.run(func(context.Context, []string) error {
 			b := p.build()
 			return p.print(b, func(out *page) {

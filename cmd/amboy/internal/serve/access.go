@@ -16,7 +16,7 @@ import (
 )
 
 // access grants everything to clients with the token of the token file, or with a session of
-// a link that was used once. It grants nothing to others, also not to those of this machine.
+// a link that was used once. It grants nothing to others, not even on this machine.
 type access struct {
 	login *rest.Login
 	token atomic.Pointer[string]
