@@ -246,7 +246,7 @@ func (s *selection) pathByJob() *accessPath {
 	queues, args := s.whichQueues()
 	args = append([]any{s.ids}, args...)
 	return few("jobs.seq IN ("+fmt.Sprintf(attemptsWhere, " CROSS JOIN json_each(?) AS id", queues,
-		"jobs.name = "+nameOf("id.value"), "jobs.job_id = id.value")+")", slices.Concat(args, args)...)
+		"jobs.name = "+nameOf("id.value")+" AND jobs.job_id = id.value", "jobs.job_id = id.value")+")", slices.Concat(args, args)...)
 }
 
 // pathByPrefix finds records by the prefix of their job IDs. It returns nil if there are too

@@ -294,19 +294,20 @@ func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
 	return nil, c.wait(&n.job, now)
 }
 
-// insertSimple adds a record that needs only its row. The statement that adds it checks its name
-// and ID.
+// insertSimple adds a record that needs only its row, with fewer statements than insert.
 func (c *changes) insertSimple(n *newRecord, now int64) (refusal, err error) {
-	n.settle(n.FirstPlace(now))
 	plainName := n.ID
 	if n.queueName != "" {
 		plainName = n.queueName + "." + n.ID
 	}
-	n.Seq, err = c.insertRow(insertFree, append(n.rowArgs(), n.queue, n.ID, n.queue, plainName, n.queue, n.ID)...)
-	switch {
-	case err == nil && n.Seq != 0:
-		return nil, c.added(n)
-	case err == nil || isTaken(err):
+	taken, err := c.one(idTaken, func(*row) {}, n.queue, n.ID, plainName)
+	if err == nil && !taken {
+		err = c.insertAt(n, n.FirstPlace(now))
+	}
+	if err == nil && !taken {
+		return nil, nil
+	}
+	if err == nil || isTaken(err) {
 		refusal, err = c.checkTaken(n)
 		if err == nil && refusal == nil {
 			err = errors.New("its ID is taken, but no job has it")
@@ -329,18 +330,18 @@ func (c *changes) insertAt(n *newRecord, p table.Place) error {
 	return c.added(n)
 }
 
-// rowArgs returns the arguments of insertJob for a record whose place is set, with room for those
-// that insertFree has beside them.
+// rowArgs returns the arguments of insertJob for a record whose place is set.
 func (n *newRecord) rowArgs() []any {
 	expires := n.DispatchBy
 	if n.Place >= table.Parked {
 		expires = table.Instant{}
 	}
-	return append(make([]any, 0, 46),
+	return []any{
 		n.queue, n.Place, n.Priority, n.Name, n.ID, n.Owner, n.Count, n.ModTime, n.due, expires, n.ForgetAt,
 		n.Created, n.Started, n.Ended, n.WaitUntil, n.DispatchBy, n.MaxTime, n.ErrorCount, n.Type, n.Version, n.Format,
 		n.Dependency, n.Attempt, n.Open, n.Dependents, n.UniqueHeld, nullable(n.UniqueKey), nullable(n.UniqueUntil), n.Scopes,
-		n.EnqueueScopes, n.Edges, n.Failed, n.Tags, nullable(n.Reason), nullable(n.LastError), blob(n.Progress), blob(n.Extra), n.Body, n.manager, n.since)
+		n.EnqueueScopes, n.Edges, n.Failed, n.Tags, nullable(n.Reason), nullable(n.LastError), blob(n.Progress), blob(n.Extra), n.Body, n.manager, n.since,
+	}
 }
 
 // added counts a record whose row was added, and adds its tags.

@@ -31,8 +31,8 @@ type selection struct {
 	table.Condition
 	// queues are the names of the records' queues; empty if all queues are selected.
 	queues table.Names
-	// ids are the IDs of the jobs if they are found by an index, and prefix is the constant
-	// prefix of the IDs, or empty.
+	// ids are the IDs of the jobs if the access path selects by them and by the queues, with an
+	// index; the condition does not. prefix is the constant prefix of the IDs, or empty.
 	ids    table.Names
 	prefix string
 	// idPart and tagPart are parts of the IDs and tags, with ASCII letters in lower case.
@@ -82,9 +82,11 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 		return nil, fmt.Errorf("invalid query: DependsOn needs one of Queues (is %q)", q.DependsOn)
 	}
 	s := &selection{queues: q.Queues, dependent: q.DependsOn != "", tags: q.Tags, holding: q.Holding}
-	s.addList(inQueues, q.Queues)
-	s.addList("type IN (SELECT value FROM json_each(?))", q.Types)
 	s.addIDs(q)
+	if len(s.ids) == 0 {
+		s.addList(inQueues, q.Queues)
+	}
+	s.addList("type IN (SELECT value FROM json_each(?))", q.Types)
 	s.addStates(q.States, table.InstantOf(now).Int64)
 	if q.Scope != "" {
 		s.Add("(EXISTS (SELECT 1 FROM json_each(scopes) WHERE value = ?) OR EXISTS (SELECT 1 FROM json_each(enqueue_scopes) WHERE value = ?))",
@@ -134,20 +136,21 @@ func (s *selection) addList(term string, values table.Names) {
 const manyJobs = 10
 
 func (s *selection) addIDs(q driver.Query) {
-	s.addList("job_id IN (SELECT value FROM json_each(?))", q.JobIDs)
 	if len(q.Queues) > 0 || len(q.JobIDs) <= manyJobs {
 		s.ids = q.JobIDs
+	} else {
+		s.addList("job_id IN (SELECT value FROM json_each(?))", q.JobIDs)
 	}
-	if q.ID == "" {
-		return
-	}
-	s.Add("job_id GLOB ?", globPattern(q.ID))
-	switch wildcard := strings.IndexAny(q.ID, "*?"); {
-	case len(s.ids) > 0:
-	case wildcard < 0:
+	wildcard := strings.IndexAny(q.ID, "*?")
+	switch {
+	case q.ID == "":
+	case len(s.ids) == 0 && wildcard < 0:
 		s.ids = table.Names{q.ID}
 	default:
-		s.prefix = q.ID[:wildcard]
+		s.Add("job_id GLOB ?", globPattern(q.ID))
+		if len(s.ids) == 0 {
+			s.prefix = q.ID[:wildcard]
+		}
 	}
 }
 

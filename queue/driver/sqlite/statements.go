@@ -32,7 +32,7 @@ const (
 	insertPlain
 	insertPlainRows
 	insertJob
-	insertFree
+	idTaken
 	insertTags
 	moveTags
 	dropTags
@@ -140,8 +140,6 @@ const plainValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, zeroblob(96),
 const insertPlainColumns = `INSERT INTO jobs (queue, place, priority, name, job_id, created, wait_until, dispatch_by, due, expires,
 		max_time, type, version, format, dependency, room, body) VALUES `
 
-const jobValues = `?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?`
-
 const insertJobColumns = `INSERT INTO jobs (queue, place, priority, name, job_id, owner, lease_count, mod_time, due, expires, forget_at,
 		created, started, ended, wait_until, dispatch_by, max_time, error_count, type, version, format, dependency, attempt,
 		open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, edges, failed, tags,
@@ -205,12 +203,11 @@ var statementTexts = [statements]string{
 
 	insertPlain:     insertPlainColumns + plainValues,
 	insertPlainRows: insertPlainColumns + strings.Repeat(plainValues+", ", plainRows-1) + plainValues,
-	insertJob:       insertJobColumns + `VALUES (` + jobValues + `)`,
-	// The same for a record whose job has no attempt yet.
-	insertFree: insertJobColumns + `SELECT ` + jobValues + ` WHERE
-		NOT EXISTS (SELECT 1 FROM jobs WHERE queue = ? AND job_id = ? AND attempt IS NOT NULL)
-		AND NOT EXISTS (SELECT 1 FROM jobs WHERE queue = ? AND name = ? AND attempt IS NULL)
-		AND NOT EXISTS (SELECT 1 FROM leftovers WHERE queue = ? AND kind IN (1, 2) AND name = ?)`,
+	insertJob:       insertJobColumns + `VALUES (` + strings.Repeat(`?, `, 39) + `?)`,
+	// A job has an attempt, or edges to it are still open.
+	idTaken: `SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE queue = ?1 AND job_id = ?2 AND attempt IS NOT NULL)
+		OR EXISTS (SELECT 1 FROM jobs WHERE queue = ?1 AND name = ?3 AND attempt IS NULL)
+		OR EXISTS (SELECT 1 FROM leftovers WHERE queue = ?1 AND kind IN (1, 2) AND name = ?2)`,
 	insertTags: `INSERT OR IGNORE INTO tags (tag, of_queue, of_seq) SELECT value, ?, ? FROM json_each(?)`,
 	moveTags:   `UPDATE tags SET of_seq = ? WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,
 	dropTags:   `DELETE FROM tags WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,
