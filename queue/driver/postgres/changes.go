@@ -410,14 +410,12 @@ func (d *Driver) attempt(c *changes, run func(*changes) error) (err error) {
 // failed returns the error of a call whose change failed.
 func (d *Driver) failed(ctx context.Context, err error, mayBeDone bool) error {
 	switch {
-	case ctx.Err() != nil && mayBeDone:
+	case mayBeDone:
 		return fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, errors.Join(ctx.Err(), err))
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	case d.isClosed():
 		return driver.ErrClosed
-	case mayBeDone:
-		return fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, err)
 	default:
 		return explain(err)
 	}

@@ -206,3 +206,29 @@ func TestAnInsertThatIsGivenUpIsStoredOnlyIfItsErrorAllowsIt(t *testing.T) {
 	}
 	t.Logf("%d accepted, %d of unknown outcome", accepted, left)
 }
+
+// The caller of an insert whose commit got no answer was told that the driver was closed, as if the
+// job had certainly not been stored.
+func TestAClosedDriverHidThatTheOutcomeOfAnInsertIsUnknown(t *testing.T) {
+	stores := newStores(t, pgtest.URL(t))
+	schema := pgtest.EmptySchema(t)
+	d := stores.open(t, schema).(*postgres.Driver)
+	_, err := stores.direct.Exec(t.Context(), fmt.Sprintf(`CREATE FUNCTION %[1]s.delay() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN PERFORM pg_sleep(60); RETURN NULL; END';
+		CREATE CONSTRAINT TRIGGER delay AFTER INSERT ON %[1]s.jobs DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION %[1]s.delay()`, schema))
+	require.NoError(t, err)
+	result := make(chan error, 1)
+	go func() { result <- insertOne(t.Context(), d, "one") }()
+	require.Eventually(t, func() bool {
+		var sleeping int
+		err := stores.direct.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'").Scan(&sleeping)
+		return assert.NoError(t, err) && sleeping > 0
+	}, time.Minute, 10*time.Millisecond)
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, d.Close(ended), context.Canceled)
+	stores.of(d).wire.cut()
+	require.ErrorIs(t, <-result, driver.ErrOutcomeUnknown)
+}
