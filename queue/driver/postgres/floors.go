@@ -14,8 +14,11 @@ const (
 	// manyPassed is the number of places that a claim skips before the floor of its line is
 	// raised. While a snapshot is held, each raise leaves a dead row.
 	manyPassed = 256
-	// raiseInterval is the minimum interval between raises of a line.
-	raiseInterval = 5 * time.Millisecond
+	// raiseInterval is the minimum interval between raises of a line, and maxRaiseInterval the
+	// longest that follows raises which an insert has kept from being made: it may be part of a
+	// transaction that stays open, and each try keeps other inserts waiting.
+	raiseInterval    = 5 * time.Millisecond
+	maxRaiseInterval = time.Second
 	// raiseTime is how long a raise waits for inserts that are under way. Others wait behind it.
 	raiseTime = "20ms"
 )
@@ -30,7 +33,7 @@ type floors struct {
 	stop context.CancelFunc
 
 	mu     sync.Mutex
-	raised map[int32]time.Time // when each line was last raised
+	raises map[int32]raises // by line
 	asked  map[line]bool
 	busy   bool
 	// tallies is the number of rows that this driver has added to the table of tallies since
@@ -41,8 +44,25 @@ type floors struct {
 	from int32 // the queue with which the next fold begins; used by run
 }
 
+// raises is when a line may be raised again, and the interval before that.
+type raises struct {
+	next     time.Time
+	interval time.Duration
+}
+
+// follow makes the next raise wait.
+func (r raises) follow(blocked bool) raises {
+	if blocked {
+		r.interval = min(max(2*r.interval, raiseInterval), maxRaiseInterval)
+	} else {
+		r.interval = raiseInterval
+	}
+	r.next = time.Now().Add(r.interval)
+	return r
+}
+
 func newFloors(d *Driver) *floors {
-	f := &floors{d: d, raised: map[int32]time.Time{}, asked: map[line]bool{}}
+	f := &floors{d: d, raises: map[int32]raises{}, asked: map[line]bool{}}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
 }
@@ -54,10 +74,9 @@ func (f *floors) passed(l line, by int64) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ctx.Err() != nil || time.Since(f.raised[l.id]) < raiseInterval {
+	if f.ctx.Err() != nil || time.Now().Before(f.raises[l.id].next) {
 		return
 	}
-	f.raised[l.id] = time.Now()
 	f.asked[l] = true
 	f.begin()
 }
@@ -130,6 +149,7 @@ func (f *floors) run() {
 			err = f.fold()
 		default:
 			err = f.raise(l)
+			f.raised(l, codeOf(err) == codeLockNotAvailable)
 		}
 		// If inserts or changes take too long, a later claim requests the raise again.
 		if err != nil && codeOf(err) != codeLockNotAvailable && f.ctx.Err() == nil {
@@ -140,6 +160,14 @@ func (f *floors) run() {
 			})
 		}
 	}
+}
+
+// raised records that a raise has ended. Claims that have asked for another one meanwhile ask again.
+func (f *floors) raised(l line, blocked bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.raises[l.id] = f.raises[l.id].follow(blocked)
+	delete(f.asked, l)
 }
 
 func (f *floors) next() (l line, fold, more bool) {
