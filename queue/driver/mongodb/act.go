@@ -201,7 +201,11 @@ func (a *actionRun) actOnStep(ctx context.Context, docs []*document, acted *driv
 		}
 	}
 	if a.Kind == driver.Delete {
-		err = errors.Join(err, a.remove(ctx, removed))
+		failure := a.removeHandovers(ctx, removed)
+		if failure == nil {
+			failure = a.remove(ctx, removed)
+		}
+		err = errors.Join(err, failure)
 	}
 	return err
 }
