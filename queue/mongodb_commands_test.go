@@ -185,6 +185,7 @@ func TestMongoDBCommandsOfNotes(t *testing.T) {
 func TestMongoDBCommandsOfOneJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs, most = 10, 4
+		const sample = 1 // of the backlog, once a minute
 		d := mongotest.Open(t, mongotest.InMemory())
 		q := startMongoDB(t, d, 8, nil)
 		pass(time.Minute + time.Second) // what an idle queue does is counted below
@@ -197,11 +198,11 @@ func TestMongoDBCommandsOfOneJob(t *testing.T) {
 			<-done
 			pass(time.Second)
 			now := d.Commands().Total() - d.Commands().On(notesOfQueue)
-			assert.LessOrEqual(t, now, most+1, "with one safety poll: %s", d.Commands())
+			assert.LessOrEqual(t, now, most+1+sample, "with one safety poll: %s", d.Commands())
 			sent += now
 			t.Log(d.Commands())
 		}
-		assert.LessOrEqual(t, sent, jobs*most+2, "with two safety polls in that time")
+		assert.LessOrEqual(t, sent, jobs*most+2+sample, "with two safety polls in that time")
 	})
 }
 
