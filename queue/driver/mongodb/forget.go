@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -35,7 +36,7 @@ func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, err
 		if err != nil {
 			return forgotten, fmt.Errorf("forgetting finished records: %w", err)
 		}
-		if due < want {
+		if due < want || n == 0 {
 			break
 		}
 	}
@@ -43,12 +44,12 @@ func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, err
 }
 
 // forget removes up to limit records. It returns how many were due and how many of them
-// it removed; other processes may have removed the rest.
+// it removed; other processes may have removed the rest, or a retry is under way.
 func (d *Driver) forget(ctx context.Context, now time.Time, limit int) (due, forgotten int, err error) {
 	// The legacy library never makes such a record unfinished again.
 	mayBeRemoved := all(endedFinal, field("forget_at", field("$lte", now)), field("settle", nil))
 	opts := options.Find().SetSort(field("forget_at", 1)).SetLimit(int64(limit)).SetProjection(bson.D{
-		{Key: "group", Value: 1}, {Key: "forget_at", Value: 1},
+		{Key: "group", Value: 1}, {Key: "forget_at", Value: 1}, {Key: "retry_info", Value: 1},
 	})
 	var docs []*document
 	err = d.each(ctx, mayBeRemoved, opts, func(doc *document) error {
@@ -76,8 +77,15 @@ func (d *Driver) remove(ctx context.Context, docs []*document) error {
 }
 
 // removeAll removes the documents that match the filters from asSeen, with one command
-// for each queue, and counts them in the control documents.
+// for each queue, and counts them in the control documents. It leaves out the attempts of jobs of
+// which an attempt waits to take the place of another one: that attempt must not take it once the
+// job has ended for good, and must take it if the other one has made way, so that one must be
+// stored.
 func (d *Driver) removeAll(ctx context.Context, docs []*document, asSeen func(*document) bson.D) (removed int, err error) {
+	docs, err = d.withoutRetried(ctx, docs)
+	if err != nil {
+		return 0, err
+	}
 	queues := map[string][]mongo.WriteModel{}
 	for _, doc := range docs {
 		queues[doc.Group] = append(queues[doc.Group], mongo.NewDeleteOneModel().SetFilter(asSeen(doc)))
@@ -106,6 +114,26 @@ func (d *Driver) removeAll(ctx context.Context, docs []*document, asSeen func(*d
 		failure = fmt.Errorf("counting %d removed records: %w", removed, failure)
 	}
 	return removed, errors.Join(err, failure)
+}
+
+// withoutRetried returns the documents of jobs of which no attempt waits to take the place of another
+// one.
+func (d *Driver) withoutRetried(ctx context.Context, docs []*document) ([]*document, error) {
+	if !slices.ContainsFunc(docs, func(doc *document) bool { return doc.RetryInfo.Retryable }) {
+		return docs, nil
+	}
+	retried := map[key]bool{}
+	opts := options.Find().SetProjection(bson.D{{Key: "group", Value: 1}, {Key: "retry_info", Value: 1}})
+	err := d.each(ctx, field("line.in", inHandover), opts, func(next *document) error {
+		retried[key{next.Group, next.Record.JobID()}] = true
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading which jobs are being retried: %w", err)
+	}
+	return slices.DeleteFunc(slices.Clone(docs), func(doc *document) bool {
+		return doc.RetryInfo.Retryable && retried[key{doc.Group, doc.Record.JobID()}]
+	}), nil
 }
 
 // countTimeout bounds the write of the number of removed records.

@@ -79,7 +79,7 @@ func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Reco
 	if err != nil {
 		return nil, fmt.Errorf("getting the attempts of job %q: %w", id, err)
 	}
-	if n := len(docs); n > 1 && docs[n-1].Handover != nil && docs[n-2].JobID != "" {
+	if n := len(docs); n > 1 && docs[n-1].Handover != nil && !docs[n-2].madeWay() {
 		docs = docs[:n-1] // it does not replace the attempt before it yet
 	}
 	attempts := make([]*driver.Record, len(docs))

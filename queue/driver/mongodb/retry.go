@@ -74,11 +74,18 @@ func (doc *document) endRetry(ended *driver.Record) {
 }
 
 // makeWay ends a document that the next attempt replaces, and drops what the next attempt
-// takes over.
-func (doc *document) makeWay(ended *driver.Record) {
+// takes over. A document of the legacy library gets the order of the next attempt.
+func (doc *document) makeWay(ended *driver.Record, order int64) {
 	doc.endRetry(ended)
 	doc.JobID, doc.UniqueLock, doc.Dependents, doc.Settle = "", "", false, false
+	if doc.Order == 0 {
+		doc.Order = order
+	}
 }
+
+// madeWay reports whether the document ended because the next attempt replaces it. One of the
+// legacy library that ended in another way has no job ID either, but also no order.
+func (doc *document) madeWay() bool { return doc.final() && doc.JobID == "" && doc.Order != 0 }
 
 // successor returns the document of the next attempt of old. If a record of another queue
 // has its name, it gets another _id.
@@ -144,6 +151,9 @@ func (d *Driver) retry(ctx context.Context, ended, next *driver.Record) error {
 		var waiting *document
 		if err = d.checkNewScopes(ctx, old, doc); err == nil {
 			waiting, err = r.insertHandover(ctx, old, doc)
+		}
+		if err == nil && !r.needsTransaction(old) {
+			old = nil // to be read again, now that no attempt of the job is removed any more
 		}
 		if err == nil {
 			err = r.handOver(ctx, old, waiting)
@@ -356,8 +366,10 @@ func (d *Driver) resume(ctx context.Context, next *document) error {
 }
 
 // handOver ends the attempt before and lets the next one take its place. old and next are
-// their documents; if old is nil, both are read.
+// their documents; if old is nil, both are read. Without a transaction both must be read after next
+// was stored.
 func (r *retrying) handOver(ctx context.Context, old, next *document) error {
+	before := driver.Lease{Queue: next.Group, Name: next.Handover.From}
 	for round := range maxRounds {
 		if round > 0 {
 			if err := pause(ctx, round); err != nil {
@@ -369,8 +381,12 @@ func (r *retrying) handOver(ctx context.Context, old, next *document) error {
 			if old, next, err = r.readBoth(ctx, next); err != nil {
 				return unknown(err)
 			}
-			if next == nil {
-				return settled(old)
+			if next == nil || !next.awaitsHandover() {
+				err = settled(old, next, before)
+				if err == nil {
+					r.tell(driver.In(before.Queue)) // this process may have made the swap
+				}
+				return err
 			}
 		}
 		done, err := r.tryHandOver(ctx, old, next)
@@ -384,12 +400,17 @@ func (r *retrying) handOver(ctx context.Context, old, next *document) error {
 	return unknown(errContended)
 }
 
+// awaitsHandover reports whether the document waits to take the place of the attempt before it.
+func (doc *document) awaitsHandover() bool { return doc.Handover != nil && doc.Line.In == inHandover }
+
 // settled returns the outcome of a retry whose next attempt no longer waits to take over. old
-// is the attempt before.
-func settled(old *document) error {
+// is the attempt before, whose record is named too, because it may be gone, as may be next.
+func settled(old, next *document, before driver.Lease) error {
 	switch {
-	case old == nil, old.final() && old.JobID == "":
-		return nil // another process has completed it
+	case old == nil && next == nil:
+		return leaseLost(before)
+	case old == nil, old.madeWay():
+		return nil // it is complete
 	case old.retries():
 		return errMoved // it begins again
 	default:
@@ -397,8 +418,7 @@ func settled(old *document) error {
 	}
 }
 
-// readBoth reads the documents of both attempts. The next one is nil if it does not wait to
-// take over.
+// readBoth reads the documents of both attempts.
 func (r *retrying) readBoth(ctx context.Context, next *document) (old, now *document, err error) {
 	before, first := next.Handover.From, firstName(&next.Record)
 	found, err := r.find(ctx, []*change{{queue: next.Group, name: before}, {queue: next.Group, name: next.Name}, {queue: next.Group, name: first}})
@@ -409,17 +429,21 @@ func (r *retrying) readBoth(ctx context.Context, next *document) (old, now *docu
 	if doc := found[key{next.Group, first}]; old != nil && doc != nil {
 		old.idIsTaken = doc.id == first
 	}
-	if now != nil && now.Handover == nil {
-		now = nil
-	}
 	return old, now, nil
 }
 
 // tryHandOver reports false if one of the documents has changed since it was read.
 func (r *retrying) tryHandOver(ctx context.Context, old, next *document) (done bool, err error) {
 	switch {
-	case old == nil, old.final() && old.JobID == "":
-		return true, r.takePlace(ctx, nil, next)
+	case old == nil: // it ended for good, or it would still be stored
+		before := driver.Lease{Queue: next.Group, Name: next.Handover.From}
+		return true, errors.Join(leaseLost(before), r.removeNext(ctx, next))
+	case old.madeWay():
+		err = r.takePlace(ctx, nil, next)
+		if err == nil || errors.Is(err, errMoved) {
+			return err == nil, nil
+		}
+		return false, unknown(err) // the sweep completes it
 	case !old.retries():
 		return true, errors.Join(leaseLost(old.lease()), r.removeNext(ctx, next))
 	}
@@ -524,9 +548,9 @@ func (d *Driver) swapInSteps(ctx context.Context, ended *driver.Record, next *do
 		step: func(doc *document) error {
 			switch {
 			case doc.retries():
-				doc.makeWay(ended)
+				doc.makeWay(ended, next.Order)
 				return nil
-			case doc.final() && doc.JobID == "":
+			case doc.madeWay():
 				return nil // another process has done it
 			default:
 				return leaseLost(doc.lease())
@@ -573,12 +597,12 @@ func (r *retrying) otherSessions(next *document) []bson.Raw {
 
 // takePlace gives a document what the attempt before it had.
 func (doc *document) takePlace(dependents bool) error {
-	if doc.Handover == nil || doc.Line.In != inHandover {
+	if !doc.awaitsHandover() {
 		return errMoved
 	}
 	doc.JobID = doc.jobID()
 	doc.UniqueLock = doc.Handover.UniqueLock
-	doc.Dependents = dependents
+	doc.Dependents = doc.Dependents || dependents
 	doc.Scopes = without(doc.EnqueueScopes, nil)
 	doc.Handover = nil
 	doc.Line.Since = ceilMillisecond(doc.TimeInfo.Created)

@@ -211,11 +211,7 @@ func (d *Driver) finishRetry(ctx context.Context, c *retryCall) error {
 		return err
 	}
 	defer r.leave(ctx)
-	err = r.handOver(ctx, nil, c.waiting)
-	if err == nil {
-		d.tell(driver.In(c.next.Group)) // the swap may have been made although it seemed to fail
-	}
-	return err
+	return r.handOver(ctx, nil, c.waiting)
 }
 
 // retryAtOnce makes calls together, and returns those that must be made alone.
@@ -242,6 +238,11 @@ func (d *Driver) retryAtOnce(ctx context.Context, calls []*retryCall) (alone []*
 			plain = append(plain, c)
 		}
 	}
+	plain, moved, err := r.stillAwaiting(ctx, plain)
+	if err != nil {
+		return nil, unknown(err) // the sweep completes them
+	}
+	alone = append(alone, moved...)
 	for _, some := range append(slices.Collect(slices.Chunk(plain, maxSwapped)), inTransaction) {
 		failed, err := r.swapTogether(ctx, some)
 		if err != nil {
@@ -250,6 +251,31 @@ func (d *Driver) retryAtOnce(ctx context.Context, calls []*retryCall) (alone []*
 		alone = append(alone, failed...)
 	}
 	return alone, nil
+}
+
+// stillAwaiting reads the attempts that await their retries again, as handOver does, now that their
+// next attempts are stored. It returns the calls whose attempts have not changed, and the others.
+func (r *retrying) stillAwaiting(ctx context.Context, calls []*retryCall) (still, moved []*retryCall, err error) {
+	if len(calls) == 0 {
+		return nil, nil, nil
+	}
+	var changes []*change
+	for _, c := range calls {
+		changes = append(changes, &change{queue: c.ended.Group, name: c.ended.Name}, &change{queue: c.ended.Group, name: firstName(c.ended)})
+	}
+	found, err := r.find(ctx, changes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %d records again: %w", len(calls), err)
+	}
+	for _, c := range calls {
+		old, first := found[key{c.ended.Group, c.ended.Name}], found[key{c.ended.Group, firstName(c.ended)}]
+		if old != nil && old.retries() && old.Rev == c.old.Rev && first != nil && first.id == first.Name {
+			still = append(still, c)
+		} else {
+			moved = append(moved, c)
+		}
+	}
+	return still, moved, nil
 }
 
 // swapTogether lets the next attempts of calls take over with one command. If that fails and they

@@ -20,9 +20,10 @@ import (
 // swap ends attempts and lets the next ones take their places, with the statements of one
 // command: first those that end attempts, then those that let the next ones take over. If the
 // former do not end an attempt, because it has changed, a unique index refuses to let its
-// successor take over, because the job's ID is taken. If the command is interrupted between
-// its statements, the sweep completes it, and until then readers see the next attempt as the
-// job's latest one.
+// successor take over, because the job's ID is taken. That attempt can't be gone: it awaited its
+// retry after its successor was stored, and while that waits, no attempt of the job is removed
+// (see removeAll). If the command is interrupted between its statements, the sweep completes it,
+// and until then readers see the next attempt as the job's latest one.
 //
 // If other jobs could take what an attempt holds between the statements, they are a transaction
 // on a replica set. It is short: all documents exist and were read before it begins. But a server
@@ -39,7 +40,7 @@ func newSwap(r *retrying) *swap { return &swap{retrying: r} }
 func (s *swap) add(ended *driver.Record, old, next *document) {
 	s.inTransaction = s.inTransaction || s.needsTransaction(old)
 	s.ended = append(s.ended, &change{queue: old.Group, name: old.Name, before: old, shares: true, step: func(doc *document) error {
-		doc.makeWay(ended)
+		doc.makeWay(ended, next.Order)
 		return nil
 	}})
 	s.next = append(s.next, &change{queue: next.Group, name: next.Name, before: next, shares: true, step: func(doc *document) error {
@@ -84,8 +85,8 @@ func (s *swap) run(ctx context.Context) (swapOutcome, error) {
 	switch {
 	case err == nil && len(a.refused) > 0 && isConflict(mongo.WriteException{WriteErrors: a.refused}):
 		return swapConflict, nil
-	case err == nil && len(a.refused) > 0 && a.n > 0 && !s.inTransaction:
-		return swapMoved, nil // a part of it was made
+	case err == nil && len(a.refused) > 0 && (!s.inTransaction || a.n < len(s.ended)):
+		return swapMoved, nil // a part of it was made, or one of the attempts to end has changed
 	case err == nil && len(a.refused) > 0:
 		return swapRefused, nil
 	case err == nil && a.unacknowledged != nil:
