@@ -124,6 +124,7 @@ func (a *actionRun) actOn(ctx context.Context, docs []*document, dryRun bool, ac
 	if dryRun {
 		return a.countAllowed(ctx, docs, acted)
 	}
+	a.completeRetries(ctx, docs)
 	err = a.readLegacyScopes(ctx, docs)
 	if err != nil {
 		return err
@@ -134,6 +135,19 @@ func (a *actionRun) actOn(ctx context.Context, docs []*document, dryRun bool, ac
 		}
 	}
 	return nil
+}
+
+// completeRetries completes the retries of which a step is left, so that actions find the next
+// attempts in their places. What fails is left to the sweep, and the action skips the document.
+func (a *actionRun) completeRetries(ctx context.Context, docs []*document) {
+	if a.Kind == driver.Restart || a.Kind == driver.Delete {
+		return // these are for jobs that have ended
+	}
+	for _, doc := range docs {
+		if doc.awaitsHandover() {
+			_ = a.resume(ctx, doc)
+		}
+	}
 }
 
 // inSteps divides the documents of a restart, so that each is restarted after those before it that
@@ -237,10 +251,14 @@ func (a *actionRun) readLegacyScopes(ctx context.Context, docs []*document) erro
 // been changed since it was read.
 func (a *actionRun) change(read *document) *change {
 	isLatest, scopes, begun := !a.replaced[read], read.scopes, false
+	before := read
+	if read.awaitsHandover() {
+		before, begun = nil, true // it has changed since (see completeRetries)
+	}
 	return &change{
 		queue:  read.Group,
 		name:   read.Name,
-		before: read,
+		before: before,
 		step: func(doc *document) error {
 			doc.scopes = scopes
 			if doc.isLegacy() && a.Kind != driver.Cancel {

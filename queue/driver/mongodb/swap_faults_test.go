@@ -345,3 +345,20 @@ func TestNobodyHeardOfARetryWhoseAnswerWasLost(t *testing.T) {
 		assert.Positive(t, heard.Load())
 	})
 }
+
+// An operator acts on a job at the moment when an attempt has ended and the next one has not taken its
+// place.
+func TestAnActionDidNothingToAJobWhoseAttemptsChangedPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for kind, want := range map[driver.ActionKind]amboy.JobState{driver.Cancel: amboy.StateCanceled, driver.Park: amboy.StateParked} {
+			d, next, release := interruptedSwap(t)
+			release()
+			assert.Equal(t, driver.Acted{Done: 1}, act(t, d, driver.Action{Kind: kind}))
+			r, err := d.Get(t.Context(), "queue", "job")
+			require.NoError(t, err)
+			assert.Equal(t, next.Name, r.Name)
+			assert.Equal(t, want, driver.StateOf(r, time.Now()))
+			runsNothing(t, d)
+		}
+	})
+}
