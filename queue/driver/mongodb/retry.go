@@ -457,6 +457,9 @@ func (r *retrying) tryHandOver(ctx context.Context, old, next *document) (done b
 		record.RetryInfo.End = stored(time.Now())
 		ended = &record
 	}
+	if r.session == nil && old.JobID == "" {
+		return true, r.swapInSteps(ctx, ended, next) // no index keeps the second statement from being made alone
+	}
 	s := newSwap(r)
 	s.add(ended, old, next)
 	outcome, err := s.run(ctx)
