@@ -2,6 +2,7 @@ package mongodb
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -382,11 +383,18 @@ func (r *retrying) handOver(ctx context.Context, old, next *document) error {
 				return unknown(err)
 			}
 			if next == nil || !next.awaitsHandover() {
-				err = settled(old, next, before)
-				if err == nil {
-					r.tell(driver.In(before.Queue)) // this process may have made the swap
+				if err = settled(old, next, before); err != nil {
+					return err
 				}
-				return err
+				isConfirmed, err := r.confirmed(ctx, []*document{cmp.Or(old, next)}) // and with it what was written before
+				switch {
+				case err != nil:
+					return unknown(err)
+				case !isConfirmed:
+					continue
+				}
+				r.tell(driver.In(before.Queue)) // this process may have made the swap
+				return nil
 			}
 		}
 		done, err := r.tryHandOver(ctx, old, next)

@@ -156,7 +156,7 @@ func TestAnAttemptWasRemovedWhileTheNextOneWaitedToTakeItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, next, release := interruptedSwap(t)
 		act(t, d, driver.Action{Kind: driver.Delete})
-		_, err := d.Forget(t.Context(), time.Now(), 10)
+		_, err := d.Forget(t.Context(), time.Now(), 1)
 		require.NoError(t, err)
 		again := *next
 		again.RetryInfo.CurrentAttempt = 0
@@ -360,5 +360,57 @@ func TestAnActionDidNothingToAJobWhoseAttemptsChangedPlaces(t *testing.T) {
 			assert.Equal(t, want, driver.StateOf(r, time.Now()))
 			runsNothing(t, d)
 		}
+	})
+}
+
+// The retries are made with several updates, of which one in the middle fails.
+func TestRetriesOfWhichOneCommandFailed(t *testing.T) {
+	for name, fate := range map[string]mongotest.Fate{"unanswered": mongotest.Unanswered, "late": mongotest.Late, "deposed": mongotest.Deposed} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+				d := openOn(t, s)
+				pairs := awaitingRetries(t, d, 230, fails)
+				var n atomic.Int32
+				s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+					if c.Collection == "work.group" && c.Name == "update" && n.Add(1) == 3 { // the first is that of the first call
+						return fate
+					}
+					return mongotest.Served
+				})
+				for _, err := range retryAll(t.Context(), d, pairs...) {
+					require.NoError(t, err)
+				}
+				s.Server().Intercept(nil)
+				s.Server().RunLate()
+				hasAttempts(t, d, pairs...)
+			})
+		})
+	}
+}
+
+// The answer to the update was lost, what it wrote was read, and then it was rolled back.
+func TestARetryThatWasRolledBackWasConfirmed(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d := openOn(t, s)
+		failed, next := awaitingRetry(t, d)
+		var lost, rolledBack atomic.Bool
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Collection == "work.group" && c.Name == "update" && !lost.Swap(true) {
+				s.Server().HoldReplication()
+				return mongotest.Unanswered
+			}
+			return mongotest.Served
+		})
+		go func() {
+			time.Sleep(10 * time.Second)
+			rolledBack.Store(true)
+			s.Server().FailOver()
+		}()
+		err := d.Retry(t.Context(), failed, next)
+		require.True(t, err != nil || rolledBack.Load())
+		if err != nil {
+			require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+		}
+		takesItsPlace(t, d, next)
 	})
 }
