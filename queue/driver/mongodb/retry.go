@@ -139,16 +139,18 @@ func (d *Driver) retry(ctx context.Context, ended, next *driver.Record) error {
 			}
 		}
 		old, taken, err := d.findPair(ctx, ended, next)
+		doc := taken[next.Group]
 		switch {
 		case err != nil:
 			return err
-		case old == nil || !old.retries():
+		case old == nil:
+			return errGone
+		case doc != nil && (old.retries() || old.madeWay() && doc.awaitsHandover()):
+			return d.completeAnother(ctx, ended, doc)
+		case !old.retries():
 			return errGone
 		}
-		if doc := taken[next.Group]; doc != nil {
-			return d.completeAnother(ctx, ended, doc)
-		}
-		doc := d.successor(old, next, taken)
+		doc = d.successor(old, next, taken)
 		var waiting *document
 		if err = d.checkNewScopes(ctx, old, doc); err == nil {
 			waiting, err = r.insertHandover(ctx, old, doc)

@@ -414,3 +414,16 @@ func TestARetryThatWasRolledBackWasConfirmed(t *testing.T) {
 		takesItsPlace(t, d, next)
 	})
 }
+
+// A call whose outcome was unknown is repeated.
+func TestARepeatedRetryLeftTheNextAttemptToASweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, next, release := interruptedSwap(t)
+		release()
+		failed := *next
+		failed.RetryInfo.CurrentAttempt = 0
+		failed.Name = driver.RecordName("queue", "job", failed.RetryInfo)
+		require.ErrorIs(t, d.Retry(t.Context(), &failed, next), driver.ErrLeaseLost)
+		assert.Equal(t, []string{next.Name}, names(claimAll(t, d, request("owner", 1, "queue"))))
+	})
+}
