@@ -215,11 +215,7 @@ func (a *actionRun) actOnStep(ctx context.Context, docs []*document, acted *driv
 		}
 	}
 	if a.Kind == driver.Delete {
-		failure := a.removeHandovers(ctx, removed)
-		if failure == nil {
-			failure = a.remove(ctx, removed)
-		}
-		err = errors.Join(err, failure)
+		err = errors.Join(err, a.remove(ctx, removed))
 	}
 	return err
 }

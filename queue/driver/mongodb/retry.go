@@ -533,25 +533,6 @@ func (d *Driver) removeNext(ctx context.Context, next *document) error {
 	return nil
 }
 
-// removeHandovers removes the next attempts that wait to replace documents which ended in another
-// way. When these are removed, a sweep would take the next attempts for those of replaced ones, and
-// let them take over.
-func (d *Driver) removeHandovers(ctx context.Context, ended []*document) error {
-	names := map[string]bson.A{}
-	for _, doc := range ended {
-		if doc.RetryInfo.Retryable && doc.JobID != "" {
-			names[doc.Group] = append(names[doc.Group], doc.Name)
-		}
-	}
-	for queue, from := range names {
-		filter := d.inQueue(queue, bson.E{Key: "line.in", Value: inHandover}, bson.E{Key: "handover.from", Value: field("$in", from)})
-		if _, err := d.jobs.DeleteMany(ctx, filter); err != nil {
-			return fmt.Errorf("removing the next attempts of %d jobs: %w", len(from), err)
-		}
-	}
-	return nil
-}
-
 // swapInSteps swaps with two writes, of which the second can do without what a unique index
 // refuses.
 func (d *Driver) swapInSteps(ctx context.Context, ended *driver.Record, next *document) error {

@@ -199,30 +199,3 @@ func TestRetriesWereMadeOfJobsThatEndedMeanwhile(t *testing.T) {
 		assert.Equal(t, amboy.QueueStats{Running: 1, Completed: 5, Total: 6}, stats)
 	})
 }
-
-// A process dies after it has written a next attempt, and an operator cancels and deletes the job.
-func TestAJobThatWasDeletedRanAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.Open(t, mongotest.InMemory())
-		d := openOn(t, s)
-		failed, next := awaitingRetry(t, d, func(r *driver.Record) { fails(0, r) })
-		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
-			if c.Name == "update" && c.Collection == "work.group" {
-				return mongotest.Unserved
-			}
-			return mongotest.Served
-		})
-		require.ErrorIs(t, d.Retry(t.Context(), failed, next), driver.ErrOutcomeUnknown)
-		s.Server().Intercept(nil)
-		for _, action := range []driver.ActionKind{driver.Cancel, driver.Delete} {
-			acted, err := d.Act(t.Context(), driver.ActRequest{Query: driver.Query{Queues: []string{"queue"}}, Action: driver.Action{Kind: action}, Limit: 10})
-			require.NoError(t, err)
-			require.Equal(t, 1, acted.Done, action)
-		}
-		time.Sleep(time.Minute)
-		assert.Empty(t, claimAll(t, d, request("owner", 10, "queue")))
-		stats, err := d.Stats(t.Context(), "queue")
-		require.NoError(t, err)
-		assert.Zero(t, stats.Pending)
-	})
-}
