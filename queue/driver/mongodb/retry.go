@@ -146,7 +146,10 @@ func (d *Driver) retry(ctx context.Context, ended, next *driver.Record) error {
 		case old == nil:
 			return errGone
 		case doc != nil && (old.retries() || old.madeWay() && doc.awaitsHandover()):
-			return d.completeAnother(ctx, ended, doc)
+			if err = d.completeAnother(ctx, ended, doc); errors.Is(err, errMoved) {
+				continue
+			}
+			return err
 		case !old.retries():
 			return errGone
 		}
@@ -265,6 +268,9 @@ func (d *Driver) findPair(ctx context.Context, ended, next *driver.Record) (old 
 type handover struct {
 	// From is the name of the record of the attempt before.
 	From string `bson:"from"`
+	// Order is the order of that record, or zero if the legacy library stored it. A record of
+	// that name with another one is of a later run of the job, or of another job of its ID.
+	Order int64 `bson:"order,omitempty"`
 	// UniqueLock is the unique key that the attempt before holds.
 	UniqueLock string `bson:"unique_lock,omitempty"`
 	// Sessions are the IDs of the last maxSessions sessions in whose transactions the next
@@ -290,15 +296,20 @@ func (h *handover) signedBy(session bson.Raw) *handover {
 }
 
 // completeAnother completes the retry of another process that has written the next attempt.
-// If the record is not such an attempt, it refuses the retry.
+// If the record is not such an attempt, it refuses the retry. It returns errMoved if that attempt was
+// to replace another one.
 func (d *Driver) completeAnother(ctx context.Context, ended *driver.Record, next *document) error {
 	if next.Handover == nil || next.Handover.From != ended.Name {
 		return duplicateName(&next.Record)
 	}
-	if err := d.resume(ctx, next); err != nil && !errors.Is(err, driver.ErrLeaseLost) {
+	switch err := d.resume(ctx, next); {
+	case err == nil:
+		return errGone
+	case errors.Is(err, driver.ErrLeaseLost):
+		return errMoved
+	default:
 		return err
 	}
-	return errGone
 }
 
 // checkNewScopes refuses the next attempt if another job holds a scope that the attempt
@@ -346,7 +357,7 @@ func (r *retrying) insertHandover(ctx context.Context, old, doc *document) (*doc
 // handoverOf returns the next attempt without what it will take over.
 func (r *retrying) handoverOf(old, doc *document) *document {
 	waiting := *doc
-	waiting.Handover = &handover{From: old.Name, UniqueLock: doc.UniqueLock}
+	waiting.Handover = &handover{From: old.Name, Order: old.Order, UniqueLock: doc.UniqueLock}
 	if own := r.sessionID(old); own != nil {
 		waiting.Handover = waiting.Handover.signedBy(own)
 	}
@@ -372,7 +383,7 @@ func (d *Driver) resume(ctx context.Context, next *document) error {
 // their documents; if old is nil, both are read. Without a transaction both must be read after next
 // was stored.
 func (r *retrying) handOver(ctx context.Context, old, next *document) error {
-	before := driver.Lease{Queue: next.Group, Name: next.Handover.From}
+	waiting, before := next, driver.Lease{Queue: next.Group, Name: next.Handover.From}
 	for round := range maxRounds {
 		if round > 0 {
 			if err := pause(ctx, round); err != nil {
@@ -381,7 +392,7 @@ func (r *retrying) handOver(ctx context.Context, old, next *document) error {
 		}
 		if round > 0 || old == nil {
 			var err error
-			if old, next, err = r.readBoth(ctx, next); err != nil {
+			if old, next, err = r.readBoth(ctx, waiting); err != nil {
 				return unknown(err)
 			}
 			if next == nil || !next.awaitsHandover() {
@@ -428,7 +439,7 @@ func settled(old, next *document, before driver.Lease) error {
 	}
 }
 
-// readBoth reads the documents of both attempts.
+// readBoth reads the documents of both attempts. That of another run of the job is left out.
 func (r *retrying) readBoth(ctx context.Context, next *document) (old, now *document, err error) {
 	before, first := next.Handover.From, firstName(&next.Record)
 	found, err := r.find(ctx, []*change{{queue: next.Group, name: before}, {queue: next.Group, name: next.Name}, {queue: next.Group, name: first}})
@@ -436,6 +447,9 @@ func (r *retrying) readBoth(ctx context.Context, next *document) (old, now *docu
 		return nil, nil, fmt.Errorf("reading both attempts: %w", err)
 	}
 	old, now = found[key{next.Group, before}], found[key{next.Group, next.Name}]
+	if old != nil && next.Handover.Order != 0 && next.Handover.Order != old.Order {
+		old = nil
+	}
 	if doc := found[key{next.Group, first}]; old != nil && doc != nil {
 		old.idIsTaken = doc.id == first
 	}

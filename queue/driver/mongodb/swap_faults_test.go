@@ -129,24 +129,56 @@ func TestACanceledAndDeletedJobRanBecauseOfAnInterruptedRetry(t *testing.T) {
 	}
 }
 
-// The update that lets the next attempt take over lands after the job was canceled.
+// A command of the retry lands after the job was canceled and deleted.
 func TestACanceledJobRanBecauseOfALateRetry(t *testing.T) {
-	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
-		d, other := openOn(t, s), openOn(t, s)
-		failed, next := awaitingRetry(t, d)
-		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
-			if c.Collection == "work.group" && c.Name == "update" {
-				return mongotest.Late
-			}
-			return mongotest.Served
+	for _, command := range []string{"insert", "update"} {
+		t.Run(command, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+				d, other := openOn(t, s), openOn(t, s)
+				failed, next := awaitingRetry(t, d)
+				s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+					if c.Collection == "work.group" && c.Name == command {
+						return mongotest.Late
+					}
+					return mongotest.Served
+				})
+				require.ErrorIs(t, d.Retry(t.Context(), failed, next), driver.ErrOutcomeUnknown)
+				s.Server().Intercept(nil)
+				cancelAndDelete(t, other)
+				_, err := other.Forget(t.Context(), time.Now(), 10)
+				require.NoError(t, err)
+				s.Server().RunLate()
+				runsNothing(t, other)
+			})
 		})
-		require.ErrorIs(t, d.Retry(t.Context(), failed, next), driver.ErrOutcomeUnknown)
-		s.Server().Intercept(nil)
-		cancelAndDelete(t, other)
-		_, err := other.Forget(t.Context(), time.Now(), 10)
-		require.NoError(t, err)
-		s.Server().RunLate()
-		runsNothing(t, other)
+	}
+}
+
+// A process died in a retry. Then the job was ended for good and restarted, or deleted and put again, and
+// failed once more.
+func TestARetryUsedTheNextAttemptOfAnEarlierRun(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		p, dieBefore := newDying(t, s)
+		d := openOn(t, s)
+		failed, next := awaitingRetry(t, d, func(r *driver.Record) { fails(0, r) })
+		dieBefore("update", 1)
+		require.Error(t, p.Retry(t.Context(), failed, next))
+		require.NoError(t, d.EndRetry(t.Context(), failed))
+		require.Equal(t, 1, act(t, d, driver.Action{Kind: driver.Restart}).Done)
+		running := claimAll(t, d, request("owner", 1, "queue"))
+		require.Len(t, running, 1)
+		ended := *running[0]
+		ended.RetryInfo.NeedsRetry = true
+		endAll(t, d, &ended)
+		ended.Status.Completed, ended.Status.InProgress = true, false
+		again := *next
+		again.Priority = 7
+		require.NoError(t, d.Retry(t.Context(), &ended, &again))
+		running = claimAll(t, d, request("owner", 1, "queue"))
+		require.Equal(t, []string{next.Name}, names(running))
+		assert.Equal(t, 7, running[0].Priority)
+		endAll(t, d, running...)
+		runsNothing(t, d)
 	})
 }
 
@@ -424,6 +456,30 @@ func TestARepeatedRetryLeftTheNextAttemptToASweep(t *testing.T) {
 		failed.RetryInfo.CurrentAttempt = 0
 		failed.Name = driver.RecordName("queue", "job", failed.RetryInfo)
 		require.ErrorIs(t, d.Retry(t.Context(), &failed, next), driver.ErrLeaseLost)
+		assert.Equal(t, []string{next.Name}, names(claimAll(t, d, request("owner", 1, "queue"))))
+	})
+}
+
+// The attempt before changes once more before the majority is known to have what was written.
+func TestARetryWasNotConfirmedBecauseOfAnotherChange(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d := openOn(t, s)
+		failed, next := awaitingRetry(t, d)
+		var n atomic.Int32
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Collection != "work.group" || c.Name != "update" {
+				return mongotest.Served
+			}
+			switch n.Add(1) {
+			case 1:
+				return mongotest.Unanswered
+			case 2:
+				_, err := s.Collection("work.group").UpdateOne(t.Context(), bson.M{"_id": failed.Name}, bson.M{"$inc": bson.M{"rev": 1}})
+				assert.NoError(t, err)
+			}
+			return mongotest.Served
+		})
+		require.NoError(t, d.Retry(t.Context(), failed, next))
 		assert.Equal(t, []string{next.Name}, names(claimAll(t, d, request("owner", 1, "queue"))))
 	})
 }
