@@ -269,7 +269,8 @@ func (r *retrying) stillAwaiting(ctx context.Context, calls []*retryCall) (still
 	}
 	for _, c := range calls {
 		old, first := found[key{c.ended.Group, c.ended.Name}], found[key{c.ended.Group, firstName(c.ended)}]
-		if old != nil && old.retries() && old.Rev == c.old.Rev && first != nil && first.id == first.Name {
+		isTaken := r.session == nil || first != nil && first.id == first.Name // otherwise it needs a transaction now
+		if old != nil && old.retries() && old.Rev == c.old.Rev && isTaken {
 			still = append(still, c)
 		} else {
 			moved = append(moved, c)
