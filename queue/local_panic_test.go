@@ -76,7 +76,7 @@ func TestAJobThatPanickedWhileItWasAddedStayedInTheQueue(t *testing.T) {
 			j := newBrittle(t, "SetTimeInfo")
 			j.SetScopes([]string{"scope"})
 			j.SetEnqueueScopes("scope")
-			j.funcJob.SetStatus(status)
+			j.SetStatus(status)
 			var panicked *amboy.PanicError
 			require.ErrorAs(t, q.Put(t.Context(), j), &panicked)
 			assert.Equal(t, []string{"first"}, listed(t, q))

@@ -62,7 +62,7 @@ var interruptions = map[string]func(t *testing.T, d *mongodb.Driver, failed, nex
 		endAll(t, d, running...)
 		return len(running) > 0
 	},
-	"sweep": func(t *testing.T, d *mongodb.Driver, _, _ *driver.Record) bool {
+	"sweep": func(_ *testing.T, d *mongodb.Driver, _, _ *driver.Record) bool {
 		time.Sleep(3 * time.Second)
 		mongodb.Sweep(d)
 		time.Sleep(3 * time.Second)
@@ -79,7 +79,7 @@ var interruptions = map[string]func(t *testing.T, d *mongodb.Driver, failed, nex
 		errs, err := d.Insert(t.Context(), []*driver.Record{plainRecord("job", func(r *driver.Record) {
 			r.RetryInfo, r.Name = failed.RetryInfo, driver.RecordName("queue", "job", amboy.JobRetryInfo{Retryable: true, BaseJobID: "job"})
 		})})
-		assert.NoError(t, err)
+		require.NoError(t, err)
 		assert.True(t, amboy.IsDuplicateJobError(errs[0]), errs[0])
 		return false
 	},
@@ -95,7 +95,7 @@ var interruptions = map[string]func(t *testing.T, d *mongodb.Driver, failed, nex
 		}
 		return false
 	},
-	"put of a dependent": func(t *testing.T, d *mongodb.Driver, failed, _ *driver.Record) bool {
+	"put of a dependent": func(t *testing.T, d *mongodb.Driver, _, _ *driver.Record) bool {
 		putAll(t, d, plainRecord("dependent", dependsOn("job")))
 		return false
 	},
@@ -205,7 +205,7 @@ func interruptRetry(
 			return
 		}
 		isIdle, err := other.IsIdle(t.Context(), "queue")
-		assert.NoError(t, err)
+		require.NoError(t, err)
 		assert.False(t, isIdle)
 		ends = do(t, other, failed, next)
 	})

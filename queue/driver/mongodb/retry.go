@@ -396,7 +396,7 @@ func (r *retrying) handOver(ctx context.Context, old, next *document) error {
 				return unknown(err)
 			}
 			if next == nil || !next.awaitsHandover() {
-				if err = settled(old, next, before); err != nil {
+				if err := settled(old, next, before); err != nil {
 					return err
 				}
 				isConfirmed, err := r.confirmed(ctx, []*document{cmp.Or(old, next)}) // and with it what was written before
