@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -19,4 +20,13 @@ func TestARequestToCancelIsAskedForAtOnce(t *testing.T) {
 	assert.Empty(t, all[core.CheckCancels](s.tell(core.StoreChanged{Change: request})), "one call at a time")
 	canceled := only[core.Cancel](t, s.tell(core.CancelsFound{Call: check.Call, Leases: []driver.Lease{r.Lease}}))
 	assert.Same(t, r, canceled.Run)
+}
+
+// A process was not notified of a request to cancel, and the job ran to its end.
+func TestARequestToCancelWhoseNotificationWasLostWasIgnored(t *testing.T) {
+	s := newStory(t)
+	recovery := only[core.Recover](t, s.started)
+	s.run()
+	s.wait(time.Second)
+	only[core.CheckCancels](t, s.tell(core.Recovered{Call: recovery.Call}))
 }

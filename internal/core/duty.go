@@ -26,8 +26,8 @@ func (c *Core) recover() {
 	c.do(Recover{Call: c.call(recoverCall, dutyLimit).Call, Keep: leasesOf(c.held)})
 }
 
-// recovered continues with the removal of finished jobs, which happens after each recovery,
-// whether it failed or not.
+// recovered continues with the query for requests to cancel and the removal of finished jobs, which
+// happen after each recovery, whether it failed or not.
 func (c *Core) recovered(e Recovered) {
 	if c.answer(e.Call, e.Err) == nil {
 		return
@@ -37,6 +37,9 @@ func (c *Core) recovered(e Recovered) {
 	}
 	if e.Jobs > 0 {
 		c.claimDue() // some may have expired, while all workers are busy
+	}
+	if !c.config.PollCancels {
+		c.checkCancels() // notifications can be lost
 	}
 	if !c.closing && !c.calls.busy(forgetCall) {
 		c.do(Forget{c.call(forgetCall, dutyLimit).Call})

@@ -56,6 +56,9 @@ func newReplicaSet(t *testing.T) *replicaSet {
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, m.client.Disconnect(context.WithoutCancel(t.Context()))) })
 	}
+	for _, m := range s.members { // a set is not initiated unless all of them answer
+		require.NoError(t, m.client.Ping(t.Context(), nil))
+	}
 	initiate := bson.M{"replSetInitiate": bson.M{"_id": "rs0", "members": members}}
 	require.NoError(t, s.members[0].client.Database("admin").RunCommand(t.Context(), initiate).Err())
 	s.awaitPrimary(nil)

@@ -203,19 +203,24 @@ func (a *actionRun) actOnStep(ctx context.Context, docs []*document, acted *driv
 		a.followEdges(ctx, awaitedBy(changes))
 	}
 	var removed []*document
+	requested := false
 	for _, c := range changes {
 		switch {
 		case c.err == nil:
 			acted.Done++
 			removed = append(removed, c.after)
+			requested = requested || c.after.CancelRequested
 		case errors.Is(c.err, errSkipped), errors.Is(c.err, errGone), amboy.IsDuplicateJobError(c.err):
 			acted.Skipped++
 		default:
 			err = errors.Join(err, c.err)
 		}
 	}
-	if a.Kind == driver.Delete {
+	switch {
+	case a.Kind == driver.Delete:
 		err = errors.Join(err, a.remove(ctx, removed))
+	case a.Kind == driver.Cancel && requested:
+		err = errors.Join(err, a.announceCancels(ctx))
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package mongodb
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -104,4 +105,23 @@ func (d *Driver) announceReady(ctx context.Context, due []readied) {
 	if err != nil {
 		d.leaveToSweep(ctx, "notifying other processes of ready jobs", err)
 	}
+}
+
+// cancelsKey is the _id of the control document that changes with each request to cancel what
+// runs, because busy processes hear of no changes of jobs.
+const cancelsKey = "cancels"
+
+// announceCancels makes the processes that run jobs ask which of them are to be canceled.
+func (d *Driver) announceCancels(ctx context.Context) error {
+	if !d.isReplica {
+		return nil // they ask from time to time
+	}
+	err := attempts(ctx, func() error {
+		_, failure := d.control.UpdateOne(ctx, field("_id", cancelsKey), field("$inc", field("requests", 1)), options.Update().SetUpsert(true))
+		return failure
+	}, mongo.IsDuplicateKeyError) // if two make the document
+	if err != nil {
+		return fmt.Errorf("notifying the processes that run the canceled jobs: %w", err)
+	}
+	return nil
 }

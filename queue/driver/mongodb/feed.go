@@ -21,6 +21,10 @@ import (
 // A feed is the change stream of a client on a database. It serves all drivers on them,
 // because a change stream occupies a connection. The server sends only events that a driver
 // has an interest in; when the interests change, the stream is opened again where it was.
+// The server decodes all events of what a stream watches before it filters them, which costs it
+// as much as half of a job's updates. So while a process needs to hear only of its controls, as
+// when it is busy, its stream watches only their collection. A stream that watches something else
+// than the one before begins anew.
 //
 // The drivers of a feed generate their revisions together, so that the server can leave out
 // what the process did itself. They notify each other: see Driver.tell.
@@ -58,6 +62,9 @@ type feed struct {
 	mu      sync.Mutex
 	drivers int // that were opened and not closed
 	members map[*Driver]interest
+	// widened are the members that want to hear of more than before. The stream may have passed over
+	// what they want to hear of since the claim that made them idle.
+	widened map[*Driver]bool
 	// asked counts the changes of interests, and opened is the count that the stream was
 	// last opened for, or failed to.
 	asked, opened int
@@ -68,8 +75,9 @@ type feed struct {
 	joined        sync.WaitGroup
 
 	// Only the goroutine that follows the stream uses the following.
-	token  bson.Raw
-	broken bool
+	watched string // the only collection that the stream watches; empty for all
+	token   bson.Raw
+	broken  bool
 }
 
 type feedKey struct {
@@ -90,7 +98,7 @@ func feedOf(db *mongo.Database) *feed {
 	key := feedKey{db.Client(), db.Name()}
 	f := feeds.all[key]
 	if f == nil {
-		f = &feed{key: key, db: db, members: map[*Driver]interest{}, seen: make(chan struct{})}
+		f = &feed{key: key, db: db, members: map[*Driver]interest{}, widened: map[*Driver]bool{}, seen: make(chan struct{})}
 		f.revs.driver = 1 + rand.Int64N(1<<29-1)
 		feeds.all[key] = f
 	}
@@ -109,6 +117,7 @@ func (f *feed) release(d *Driver) {
 	feeds.mu.Unlock()
 	f.mu.Lock()
 	delete(f.members, d)
+	delete(f.widened, d)
 	stop := f.stop
 	f.mu.Unlock()
 	if last && stop != nil {
@@ -133,16 +142,18 @@ func (f *feed) change() {
 	}
 }
 
-// want sets the interest of a driver, which becomes a member. It returns a function that waits until
-// the stream covers it. wider is true if the driver was a member that did not hear of all of it.
-func (f *feed) want(d *Driver, wanted interest) (open func(context.Context), wider bool) {
+// want sets the interest of a driver, which becomes a member, and returns a function that waits
+// until the stream covers it. A member that did not hear of all of it before is notified then.
+func (f *feed) want(d *Driver, wanted interest) (open func(context.Context)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	had, is := f.members[d]
 	if is && had == wanted {
-		return func(context.Context) {}, false
+		return func(context.Context) {}
 	}
-	wider = is && (wanted.claimable && !had.claimable || wanted.ends && !had.ends)
+	if is && (wanted.claimable && !had.claimable || wanted.ends && !had.ends) {
+		f.widened[d] = true
+	}
 	f.members[d] = wanted
 	f.change()
 	if !f.running {
@@ -156,7 +167,7 @@ func (f *feed) want(d *Driver, wanted interest) (open func(context.Context), wid
 		ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 		defer cancel()
 		f.await(ctx, func() bool { return f.opened >= asked })
-	}, wider
+	}
 }
 
 // await waits until the goroutine has reached a condition, which is called with the lock held.
@@ -188,12 +199,15 @@ func (f *feed) peers(of *Driver) (peers []*Driver) {
 	return peers
 }
 
-// begin returns the members, and a context that ends when their interests change.
-func (f *feed) begin(ctx context.Context) (members map[*Driver]interest, asked int, covering context.Context) {
+// begin returns the members, those that want to hear of more than before, and a context that ends
+// when their interests change.
+func (f *feed) begin(ctx context.Context) (members map[*Driver]interest, widened map[*Driver]bool, asked int, covering context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	covering, f.interrupt = context.WithCancel(ctx)
-	return maps.Clone(f.members), f.asked, covering
+	members, widened, asked = maps.Clone(f.members), f.widened, f.asked
+	f.widened = map[*Driver]bool{}
+	return members, widened, asked, covering
 }
 
 // reached records that the stream was opened, or failed to open.
@@ -208,24 +222,39 @@ func (f *feed) reached(asked int) {
 // run follows the stream until ctx ends.
 func (f *feed) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		members, asked, covering := f.begin(ctx)
-		f.serve(covering, members, asked)
+		members, widened, asked, covering := f.begin(ctx)
+		f.serve(covering, members, widened, asked)
 		f.interrupt()
 	}
 }
 
 // serve follows a stream for some members until it breaks, or ctx ends because their interests
 // have changed.
-func (f *feed) serve(ctx context.Context, members map[*Driver]interest, asked int) {
+func (f *feed) serve(ctx context.Context, members map[*Driver]interest, widened map[*Driver]bool, asked int) {
 	if len(members) == 0 {
 		f.token = nil // nothing is missed
 		<-ctx.Done()
 		return
 	}
-	missed := f.token == nil
+	missed, watched := f.token == nil, onlyCollection(members)
+	switches := watched != f.watched
+	if switches {
+		f.watched, f.token = watched, nil
+	}
 	stream, err := f.open(ctx, members)
-	if err == nil && missed {
+	switch {
+	case err != nil:
+	case missed:
 		err = f.readAnew(ctx, members)
+	case switches:
+		err = f.catchUp(ctx, members)
+	default:
+		for d := range widened {
+			d.subscribers.Notify(driver.Anywhere)
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		f.token = nil // the next stream does what was interrupted
 	}
 	f.reached(asked)
 	if err == nil {
@@ -252,11 +281,26 @@ func (f *feed) open(ctx context.Context, members map[*Driver]interest) (*mongo.C
 	if f.token != nil {
 		opts.SetResumeAfter(f.token)
 	}
-	stream, err := f.db.Watch(ctx, f.pipeline(members), opts)
+	watch := f.db.Watch
+	if f.watched != "" {
+		watch = f.db.Collection(f.watched).Watch
+	}
+	stream, err := watch(ctx, f.pipeline(members), opts)
 	if err == nil && f.token == nil {
 		f.token = stream.ResumeToken()
 	}
 	return stream, err
+}
+
+// onlyCollection returns the collection of controls if the members need to hear of nothing else.
+func onlyCollection(members map[*Driver]interest) (name string) {
+	for d, wanted := range members {
+		if wanted != (interest{}) || name != "" && name != d.control.Name() {
+			return ""
+		}
+		name = d.control.Name()
+	}
+	return name
 }
 
 // readAnew is called if events may have been missed.
@@ -264,6 +308,20 @@ func (f *feed) readAnew(ctx context.Context, members map[*Driver]interest) error
 	var failures []error
 	for d := range members {
 		failures = append(failures, d.readAnew(ctx))
+	}
+	return errors.Join(failures...)
+}
+
+// catchUp is called when the stream watches something else than before, after a moment in which
+// it watched nothing.
+func (f *feed) catchUp(ctx context.Context, members map[*Driver]interest) error {
+	var failures []error
+	for d := range members {
+		d.subscribers.Notify(driver.Change{MayClaim: true, Cancels: true})
+		failures = append(failures, d.barrier.refresh(ctx))
+		if f.watched == "" {
+			failures = append(failures, d.checkIndexes(ctx)) // nobody heard if the collection was dropped
+		}
 	}
 	return errors.Join(failures...)
 }
@@ -418,10 +476,9 @@ func (f *feed) pipeline(members map[*Driver]interest) mongo.Pipeline {
 		of(slices.Concat(controls, jobs), field("operationType", field("$in", removals))),
 		of(controls, either(
 			all(field("operationType", "delete"), field("documentKey._id", field("$in", own))), // as of a dead process
-			field("documentKey._id", dutyKey(sweepDuty)),
+			field("documentKey._id", field("$in", []string{dutyKey(sweepDuty), cancelsKey})),
 			all(field("documentKey._id", withPrefix(controlPrefix)), isSetting),
 		)),
-		of(jobs, field("operationType", "update"), field(updated+"cancel_requested", true)),
 	}
 	if len(claimable) > 0 {
 		isClaimable := func(path string) bson.D { return f.byOthers(path, 0, leftRevision) }

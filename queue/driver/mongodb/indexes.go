@@ -194,6 +194,25 @@ func (d *Driver) prepareIndexesAgain(ctx context.Context) error {
 	return nil
 }
 
+// checkIndexes makes a sweep build indexes if any is missing.
+func (d *Driver) checkIndexes(ctx context.Context) error {
+	if d.opts.SkipIndexes {
+		return nil
+	}
+	missing, _, err := d.missingIndexes(ctx)
+	if err != nil {
+		return fmt.Errorf("checking the indexes: %w", err)
+	}
+	if slices.ContainsFunc(missing, d.builds) {
+		d.unindexed.Store(true)
+		d.sweeper.hurry()
+	}
+	return nil
+}
+
+// builds reports whether the driver builds an index if it is missing.
+func (d *Driver) builds(i index) bool { return i.use != reporting || !d.opts.SkipReportingIndexes }
+
 func (d *Driver) ensureIndexes(ctx context.Context) error {
 	missing, building, err := d.missingIndexes(ctx)
 	if err != nil {
@@ -201,7 +220,7 @@ func (d *Driver) ensureIndexes(ctx context.Context) error {
 	}
 	specs := make([]bson.D, 0, len(missing)+len(building))
 	for _, i := range missing {
-		if i.use != reporting || !d.opts.SkipReportingIndexes {
+		if d.builds(i) {
 			specs = append(specs, i.spec())
 		}
 	}

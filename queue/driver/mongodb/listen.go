@@ -63,12 +63,12 @@ func (d *Driver) follows(n int) {
 	d.listen()
 }
 
-// listen adjusts what the feed sends to what the driver needs. It returns a function that waits
-// until the feed does, and whether the driver needs more than before.
-func (d *Driver) listen() (open func(context.Context), wider bool) {
+// listen adjusts what the feed sends to what the driver needs, and returns a function that waits
+// until the feed does.
+func (d *Driver) listen() (open func(context.Context)) {
 	wanted, listens := d.listening.interest(d.limits.any())
 	if !d.isReplica || !listens {
-		return func(context.Context) {}, false
+		return func(context.Context) {}
 	}
 	d.sweeper.setDeaf(!wanted.claimable)
 	return d.feed.want(d, wanted)
@@ -87,8 +87,7 @@ func (d *Driver) beginClaim(ctx context.Context) {
 	if !first {
 		return
 	}
-	open, _ := d.listen() //nolint:contextcheck // The change stream outlasts the claim.
-	open(ctx)
+	d.listen()(ctx) //nolint:contextcheck // The change stream outlasts the claim.
 	d.barrier.listens.Store(d.isReplica)
 	if err := d.barrier.listen(ctx); err != nil { // it may have missed a drain between its last poll and the stream
 		d.reportControls(ctx, err)
@@ -125,10 +124,7 @@ func (d *Driver) endClaim(req driver.ClaimRequest, records []*driver.Record, err
 		l.narrow = time.AfterFunc(busyFor, d.stopHearing)
 	}
 	l.mu.Unlock()
-	if _, wider := d.listen(); wider {
-		// The stream may have passed over what came after the query of the claim, and goes on from there.
-		d.subscribers.Notify(driver.Anywhere)
-	}
+	d.listen()
 }
 
 // stopHearing is called when all workers were busy for a while.
@@ -246,9 +242,12 @@ func (t *transacted) remove(id string) bool {
 // events do not contain the document, so it is read.
 func (d *Driver) controlChanged(ctx context.Context, e event) (driver.Change, error) {
 	id, _ := e.Key.ID.(string)
-	if id == dutyKey(sweepDuty) {
+	switch id {
+	case dutyKey(sweepDuty):
 		d.sweepHeard(e)
 		return driver.Change{}, nil
+	case cancelsKey:
+		return driver.Change{Cancels: true}, nil
 	}
 	var doc *controlDocument
 	if e.Operation != "delete" {

@@ -1,0 +1,124 @@
+package mongodb_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+// makeBusy makes a driver claim a job, and all that it asks for, until it is taken to be busy.
+func makeBusy(t *testing.T, d *mongodb.Driver) *driver.Record {
+	t.Helper()
+	putAll(t, d, plainRecord("job"))
+	running := claimAll(t, d, request("owner", 1, "queue"))
+	require.Len(t, running, 1)
+	pass(time.Minute)
+	return running[0]
+}
+
+// newestStream returns a function that returns what the change stream that was opened last watches.
+func newestStream(s *mongotest.Deployment) func() string {
+	var mu sync.Mutex
+	var watched string
+	s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+		if c.Command.Lookup("pipeline", "0", "$changeStream").Type != 0 {
+			mu.Lock()
+			defer mu.Unlock()
+			watched, _ = c.Command.Lookup("aggregate").StringValueOK()
+		}
+		return mongotest.Served
+	})
+	return func() string {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		return watched
+	}
+}
+
+// The server decoded each change of each job for each busy process, only to leave it out.
+func TestTheServerDecodedAllChangesForBusyProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		watched := newestStream(s)
+		d := openOn(t, s)
+		makeBusy(t, d)
+		assert.Equal(t, "work.group.control", watched())
+		require.Empty(t, claimAll(t, d, request("owner", 1, "queue")), "now it is idle")
+		pass(time.Second)
+		assert.Empty(t, watched(), "the whole database")
+		count := heard([]*mongodb.Driver{d})
+		putAll(t, openOn(t, s), plainRecord("another"))
+		assert.Equal(t, 1, count())
+	})
+}
+
+func TestABusyProcessHearsOfCancelsAndControls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d, other := openOn(t, s), openOn(t, s)
+		running := makeBusy(t, d)
+		var changes []driver.Change
+		d.SubscribeToClaimable(func(c driver.Change) { changes = append(changes, c) })
+		for range 2 { // the first request makes a document, and the second one changes it
+			changes = nil
+			require.Equal(t, 1, act(t, other, driver.Action{Kind: driver.Cancel}).Done)
+			pass(time.Second)
+			assert.Equal(t, []driver.Change{{Cancels: true}}, changes)
+		}
+		leases, err := d.CancelRequests(t.Context(), "owner")
+		require.NoError(t, err)
+		assert.Equal(t, []driver.Lease{driver.LeaseOf(running)}, leases)
+
+		changes = nil
+		_, err = other.Control(t.Context(), "queue", driver.ControlChange{Paused: new(true)})
+		require.NoError(t, err)
+		pass(time.Second)
+		assert.Len(t, changes, 1)
+	})
+}
+
+// A busy process does not hear that the collection was dropped.
+func TestACollectionThatWasDroppedWhileAProcessWasBusyHasIndexes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		makeBusy(t, d)
+		require.NoError(t, s.jobs(true).Drop(t.Context()))
+		require.Empty(t, claimAll(t, d, request("owner", 1, "queue")))
+		pass(10 * time.Second)
+		putAll(t, d, plainRecord("job"))
+		condition, err := d.Examine(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, condition.Defects)
+	})
+}
+
+// Drivers of one client with other collections have one stream. It watches the whole database unless
+// all need to hear of the same controls only.
+func TestAStreamForSeveralCollectionsWatchesThemAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		watched := newestStream(s)
+		client := s.Connect()
+		in := func(collection string) func(o *mongodb.Options) {
+			return func(o *mongodb.Options) { o.Collection, o.Client = collection, client }
+		}
+		first, second := openOn(t, s, in("first")), openOn(t, s, in("second"))
+		makeBusy(t, first)
+		makeBusy(t, second)
+		assert.Empty(t, watched())
+		second.Subscribe(func(driver.Change) {})
+		_, err := openOn(t, s, in("second")).Control(t.Context(), "queue", driver.ControlChange{Paused: new(true)})
+		require.NoError(t, err)
+		assert.Empty(t, watched())
+	})
+}
