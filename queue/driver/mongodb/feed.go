@@ -21,10 +21,10 @@ import (
 // A feed is the change stream of a client on a database. It serves all drivers on them,
 // because a change stream occupies a connection. The server sends only events that a driver
 // has an interest in; when the interests change, the stream is opened again where it was.
-// The server decodes all events of what a stream watches before it filters them, which costs it
-// as much as half of a job's updates. So while a process needs to hear only of its controls, as
-// when it is busy, its stream watches only their collection. A stream that watches something else
-// than the one before begins anew.
+// The server decodes all events of what a stream watches before it filters them: in a drain that
+// takes a third of its processor time. So while the drivers need to hear of controls only, as when
+// all workers are busy, the stream watches only their collection. A stream that watches something
+// else than the one before begins anew.
 //
 // The drivers of a feed generate their revisions together, so that the server can leave out
 // what the process did itself. They notify each other: see Driver.tell.
