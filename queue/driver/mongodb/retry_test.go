@@ -248,7 +248,7 @@ func TestARetryWhoseSwapTookTooLongSaidThatNothingWasChanged(t *testing.T) {
 	server := mongotest.Open(t, mongotest.ReplicaSet())
 	d := openOn(t, server)
 	failed, next := awaitingRetry(t, d)
-	server.Fail(mongotest.Failure{Commands: []string{"update"}, ErrorCode: 50, Times: 1}) // MaxTimeMSExpired
+	server.Fail(mongotest.Failure{Commands: []string{"update"}, Collection: "work.group", ErrorCode: 50, Times: 1}) // MaxTimeMSExpired
 	require.ErrorIs(t, d.Retry(t.Context(), failed, next), driver.ErrOutcomeUnknown)
 }
 
