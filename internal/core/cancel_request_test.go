@@ -27,6 +27,6 @@ func TestARequestToCancelWhoseNotificationWasLostWasIgnored(t *testing.T) {
 	s := newStory(t)
 	recovery := only[core.Recover](t, s.started)
 	s.run()
-	s.wait(time.Second)
+	s.wait(2 * time.Minute)
 	only[core.CheckCancels](t, s.tell(core.Recovered{Call: recovery.Call}))
 }

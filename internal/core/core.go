@@ -89,8 +89,9 @@ type Core struct {
 	// Leases; see lease.go.
 	held []*Run
 	// lostEarly holds leases that were lost before the answer to their claim arrived.
-	lostEarly []driver.Lease
-	cancels   int // counts changes of the store, each of which may be a request to cancel
+	lostEarly    []driver.Lease
+	cancelsAsked time.Duration // when CheckCancels was last done
+	cancels      int           // counts changes of the store, each of which may be a request to cancel
 
 	ends   ends
 	calls  calls

@@ -6,6 +6,9 @@ import "time"
 // observe for its whole length may last up to twice this time longer, which is a minute.
 const recoverPeriod = 30 * time.Second
 
+// cancelsPeriod is about how long a process runs jobs without asking which of them are to be canceled.
+const cancelsPeriod = 2 * time.Minute
+
 // recover hands back the leases of dead processes, so that their jobs run again less than a
 // heartbeat after the leases ran out. Each process on the store does so: electing one
 // process would cost more than the query, which most often finds nothing. While the store
@@ -26,8 +29,8 @@ func (c *Core) recover() {
 	c.do(Recover{Call: c.call(recoverCall, dutyLimit).Call, Keep: leasesOf(c.held)})
 }
 
-// recovered continues with the query for requests to cancel and the removal of finished jobs, which
-// happen after each recovery, whether it failed or not.
+// recovered continues with the removal of finished jobs, which happens after each recovery,
+// whether it failed or not.
 func (c *Core) recovered(e Recovered) {
 	if c.answer(e.Call, e.Err) == nil {
 		return
@@ -38,8 +41,8 @@ func (c *Core) recovered(e Recovered) {
 	if e.Jobs > 0 {
 		c.claimDue() // some may have expired, while all workers are busy
 	}
-	if !c.config.PollCancels {
-		c.checkCancels() // notifications can be lost
+	if c.now.Mono-c.cancelsAsked >= cancelsPeriod {
+		c.checkCancels() // a notification can be lost
 	}
 	if !c.closing && !c.calls.busy(forgetCall) {
 		c.do(Forget{c.call(forgetCall, dutyLimit).Call})

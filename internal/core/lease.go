@@ -200,6 +200,7 @@ func (c *Core) checkCancels() {
 	if len(c.held) == 0 || c.calls.busy(cancelCall) {
 		return
 	}
+	c.cancelsAsked = c.now.Mono
 	c.do(CheckCancels{c.call(cancelCall, callLimit).Call})
 }
 
