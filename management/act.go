@@ -219,7 +219,8 @@ func (w *actWalk) endOne(ctx context.Context, r *driver.Record) error {
 		if err != nil {
 			return fmt.Errorf("job %q of queue %q: %w", r.JobID(), r.Group, err)
 		}
-		if v, _ := w.verdict(w.req.Action, r, w.store.Now()); v != allowed {
+		state := driver.StateOf(r, w.store.Now())
+		if v, _ := w.verdict(w.req.Action, r, w.store.Now()); v != allowed || !w.selects(state) {
 			w.acted.Skipped++
 			return nil
 		}
@@ -229,14 +230,18 @@ func (w *actWalk) endOne(ctx context.Context, r *driver.Record) error {
 
 // act acts on a batch, the oldest job first.
 func (w *actWalk) act(ctx context.Context, key batchKey) error {
-	b := w.batches[key]
+	b, states := w.batches[key], w.states(key.kind)
 	slices.Reverse(b.records)
-	if w.req.DryRun && key.kind == driver.Restart {
-		return w.dryRunRestart(ctx, key.queue, b)
+	switch {
+	case len(states) == 0: // would mean all states to the store
+		w.acted.Skipped += len(b.records)
+		return nil
+	case w.req.DryRun && key.kind == driver.Restart:
+		return w.dryRunRestart(ctx, key.queue, b, states)
 	}
 	for _, round := range inRounds(b.records) {
 		for some := range slices.Chunk(round, pageSize) {
-			done, err := w.actOnSome(ctx, key.queue, idsOf(some), w.states(key.kind), b.action, w.req.DryRun)
+			done, err := w.actOnSome(ctx, key.queue, idsOf(some), states, b.action, w.req.DryRun)
 			w.countDone(done, key.state)
 			if err != nil {
 				return fmt.Errorf("queue %q: %w", key.queue, err)
@@ -249,7 +254,7 @@ func (w *actWalk) act(ctx context.Context, key batchKey) error {
 
 // dryRunRestart counts the jobs of a batch that would run again. If several jobs take the
 // same scope or unique key, only the first of them would.
-func (w *actWalk) dryRunRestart(ctx context.Context, queue string, b *batch) error {
+func (w *actWalk) dryRunRestart(ctx context.Context, queue string, b *batch, states []amboy.JobState) error {
 	taken := map[string]bool{}
 	free := map[amboy.JobState][]target{}
 	for _, t := range b.records {
@@ -257,7 +262,7 @@ func (w *actWalk) dryRunRestart(ctx context.Context, queue string, b *batch) err
 			free[t.state] = append(free[t.state], t)
 			continue
 		}
-		done, err := w.actOnSome(ctx, queue, []string{t.id}, w.states(driver.Restart), b.action, true)
+		done, err := w.actOnSome(ctx, queue, []string{t.id}, states, b.action, true)
 		if err != nil {
 			return fmt.Errorf("job %q of queue %q: %w", t.id, queue, err)
 		}
@@ -272,7 +277,7 @@ func (w *actWalk) dryRunRestart(ctx context.Context, queue string, b *batch) err
 	}
 	for state, jobs := range free {
 		for some := range slices.Chunk(jobs, pageSize) {
-			done, err := w.actOnSome(ctx, queue, idsOf(some), w.states(driver.Restart), b.action, true)
+			done, err := w.actOnSome(ctx, queue, idsOf(some), states, b.action, true)
 			if err != nil {
 				return fmt.Errorf("queue %q: %w", queue, err)
 			}
@@ -283,16 +288,22 @@ func (w *actWalk) dryRunRestart(ctx context.Context, queue string, b *batch) err
 	return nil
 }
 
-// states returns the states in which the driver action is allowed.
+// states returns the states in which the driver action is allowed, among those of the filter: a
+// job may have left these since it was read.
 func (w *actWalk) states(kind driver.ActionKind) []amboy.JobState {
+	states := rules[w.req.Kind].allowed
 	switch kind {
 	case driver.Restart:
-		return unsuccessfulStates
+		states = unsuccessfulStates
 	case driver.RunNow:
-		return []amboy.JobState{amboy.StateScheduled, amboy.StateBlocked}
-	default:
-		return rules[w.req.Kind].allowed
+		states = []amboy.JobState{amboy.StateScheduled, amboy.StateBlocked}
 	}
+	return slices.DeleteFunc(slices.Clone(states), func(state amboy.JobState) bool { return !w.selects(state) })
+}
+
+// selects reports whether the filter selects jobs in a state.
+func (w *actWalk) selects(state amboy.JobState) bool {
+	return len(w.req.Filter.States) == 0 || slices.Contains(w.req.Filter.States, state)
 }
 
 func idsOf(targets []target) []string {

@@ -79,7 +79,8 @@ type Inspector interface {
 	ActOn(ctx context.Context, queue, id string, action Action) (Acted, error)
 	// Act performs an action on the jobs that a filter selects. A dry run reports what it
 	// would do, which is exact if nothing changes meanwhile. Jobs whose state does not
-	// allow the action are skipped. Act scans from the latest job to the oldest, and
+	// allow the action, or that leave the states of the filter before their turn, are
+	// skipped. Act scans from the latest job to the oldest, and
 	// leaves out jobs that are put or run again meanwhile. Within one call it acts on jobs
 	// in the order in which they were put, except that it retries a job after those that
 	// it depends on.
