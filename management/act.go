@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -111,9 +112,13 @@ func (w *actWalk) run(ctx context.Context) (Acted, error) {
 	return w.acted, nil
 }
 
+// scanTime is about how long one call searches for jobs. A program may limit the time of a request,
+// which would never find the few jobs of a large store that a filter selects.
+const scanTime = 1500 * time.Millisecond
+
 // scan reads up to the requested number of jobs, and returns the place where it stopped.
 func (w *actWalk) scan(ctx context.Context) (next string, err error) {
-	page := driver.PageRequest{After: driver.Cursor(w.after), Newest: true}
+	page, begun := driver.PageRequest{After: driver.Cursor(w.after), Newest: true}, time.Now()
 	for left := w.req.Limit; ; {
 		page.Limit = min(left, pageSize)
 		found, err := w.store.Admin().Find(ctx, w.query, page)
@@ -121,12 +126,13 @@ func (w *actWalk) scan(ctx context.Context) (next string, err error) {
 			return "", cursorError(w.req.Cursor, err)
 		}
 		left -= len(found.Records)
+		isSearch := len(found.Records) < page.Limit // the store ended the page early
 		for _, r := range only(found.Records, w.matches) {
 			if err := w.addOrSkip(ctx, r); err != nil {
 				return "", err
 			}
 		}
-		if found.Next == "" || left < 1 {
+		if found.Next == "" || left < 1 || isSearch && time.Since(begun) > scanTime {
 			return string(found.Next), nil
 		}
 		page.After = found.Next

@@ -134,7 +134,7 @@ type ActRequest struct {
 	All bool `json:"all,omitempty"`
 	// Cursor is Acted.Next of the previous call; empty for the first call.
 	Cursor string `json:"cursor,omitempty"`
-	// Limit is the number of jobs to read, from 1 to MaxActLimit.
+	// Limit is the maximum number of jobs to read, from 1 to MaxActLimit.
 	Limit int `json:"limit"`
 	// DryRun changes nothing, and reports what would be done.
 	DryRun bool `json:"dry_run,omitempty"`

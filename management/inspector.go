@@ -83,7 +83,8 @@ type Inspector interface {
 	// skipped. Act scans from the latest job to the oldest, and
 	// leaves out jobs that are put or run again meanwhile. Within one call it acts on jobs
 	// in the order in which they were put, except that it retries a job after those that
-	// it depends on.
+	// it depends on. If the store has to search for the jobs, one call reads those that it
+	// finds in about 1.5 seconds, maybe none; Next continues.
 	Act(ctx context.Context, req ActRequest) (Acted, error)
 
 	// EditJob changes the arguments, the priority and the time of a job that has not started, in
