@@ -45,6 +45,7 @@ type actWalk struct {
 	matches func(*driver.Record) bool
 	list    string
 	after   string
+	begun   time.Time
 	// batches are the jobs whose state allows the action, the newest first.
 	batches map[batchKey]*batch
 	order   []batchKey
@@ -55,6 +56,8 @@ type actWalk struct {
 type batchKey struct {
 	queue string
 	kind  driver.ActionKind
+	// forgetAt is that of the action, which depends on the retention of the job.
+	forgetAt time.Time
 	// state is the state of the jobs in a dry run, which counts by state. It is empty if
 	// jobs in several states are acted on in the order in which they were put.
 	state amboy.JobState
@@ -89,7 +92,7 @@ func (i *inspector) newActWalk(ctx context.Context, req ActRequest) (*actWalk, e
 		return nil, err
 	}
 	return &actWalk{
-		inspector: i, req: req, query: req.Filter.query(queues), matches: req.Filter.matcher(), list: list, after: after,
+		inspector: i, req: req, query: req.Filter.query(queues), matches: req.Filter.matcher(), list: list, after: after, begun: i.store.Now(),
 		batches: map[batchKey]*batch{},
 	}, nil
 }
@@ -151,7 +154,11 @@ func (w *actWalk) addOrSkip(ctx context.Context, r *driver.Record) error {
 		return w.endOne(ctx, r)
 	default:
 		state := driver.StateOf(r, now)
-		w.add(r, state, w.req.driverAction(state, now))
+		action := w.req.driverAction(state)
+		if !w.req.DryRun {
+			action.ForgetAt = w.forgetAt(action.Kind, r, w.begun)
+		}
+		w.add(r, state, action)
 	}
 	return nil
 }
@@ -165,7 +172,7 @@ func (w *actWalk) countDone(n int, state amboy.JobState) {
 }
 
 func (w *actWalk) add(r *driver.Record, state amboy.JobState, action driver.Action) {
-	key := batchKey{queue: r.Group, kind: action.Kind}
+	key := batchKey{queue: r.Group, kind: action.Kind, forgetAt: action.ForgetAt}
 	if w.req.DryRun && action.Kind != driver.Restart {
 		key.state = state
 	}

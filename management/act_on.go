@@ -85,7 +85,8 @@ func (i *inspector) attempt(ctx context.Context, r *driver.Record, action Action
 	}
 	now := i.store.Now()
 	state := driver.StateOf(r, now)
-	stored := action.driverAction(state, now)
+	stored := action.driverAction(state)
+	stored.ForgetAt = i.forgetAt(stored.Kind, r, now)
 	done, err := i.actOnSome(ctx, r.Group, []string{r.JobID()}, []amboy.JobState{state}, stored, false)
 	if err != nil || done > 0 {
 		return Acted{Done: done}, false, err
@@ -105,6 +106,19 @@ func (i *inspector) attempt(ctx context.Context, r *driver.Record, action Action
 	default:
 		return Acted{}, true, nil
 	}
+}
+
+// forgetAt returns when a job that an action cancels may be removed; zero if never, and for other
+// actions.
+func (i *inspector) forgetAt(kind driver.ActionKind, r *driver.Record, now time.Time) time.Time {
+	if kind != driver.Cancel {
+		return time.Time{}
+	}
+	keep := i.store.KeepCanceled(r)
+	if keep == amboy.KeepForever {
+		return time.Time{}
+	}
+	return now.Add(keep)
 }
 
 // ender returns the function for an action that needs the whole record; nil for others.

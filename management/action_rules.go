@@ -133,9 +133,9 @@ func (a Action) wouldChangeNothing(r *driver.Record, state amboy.JobState) bool 
 // sameTime compares times to the millisecond, the precision of the stores.
 func sameTime(a, b time.Time) bool { return a.Sub(b).Abs() < time.Millisecond }
 
-// driverAction translates the action into the driver action for a job in a given state.
-// Complete and Abandon have no driver action.
-func (a Action) driverAction(state amboy.JobState, now time.Time) driver.Action {
+// driverAction translates the action into the driver action for a job in a given state, except for
+// its ForgetAt. Complete and Abandon have no driver action.
+func (a Action) driverAction(state amboy.JobState) driver.Action {
 	switch a.Kind {
 	case Retry:
 		if state.IsFinal() {
@@ -143,7 +143,7 @@ func (a Action) driverAction(state amboy.JobState, now time.Time) driver.Action 
 		}
 		return driver.Action{Kind: driver.RunNow}
 	case Cancel:
-		return driver.Action{Kind: driver.Cancel, Reason: a.Reason, ForgetAt: now.Add(amboy.DefaultKeepOthers)}
+		return driver.Action{Kind: driver.Cancel, Reason: a.Reason}
 	case Park:
 		return driver.Action{Kind: driver.Park, Reason: a.Reason}
 	case Release:

@@ -164,7 +164,7 @@ func (i *inspector) allows(ctx context.Context, r *driver.Record) ([]ActionKind,
 		v, _ := i.verdict(action, r, now)
 		if v == allowed && kind == Retry && state == amboy.StateBlocked {
 			// Of the blocked jobs, only one that was handed back until a time can run now.
-			done, err := i.actOnSome(ctx, r.Group, []string{r.JobID()}, []amboy.JobState{state}, action.driverAction(state, now), true)
+			done, err := i.actOnSome(ctx, r.Group, []string{r.JobID()}, []amboy.JobState{state}, action.driverAction(state), true)
 			if err != nil {
 				return nil, err
 			}

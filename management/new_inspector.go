@@ -23,6 +23,7 @@ type store interface {
 	Now() time.Time
 	MarkComplete(ctx context.Context, records []*driver.Record) []error
 	Abandon(ctx context.Context, records []*driver.Record) []error
+	KeepCanceled(r *driver.Record) time.Duration
 	Queue(name string) (amboy.Queue, bool)
 	OpenQueue(ctx context.Context, name string) (amboy.Queue, error)
 	QueueInfos(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error)

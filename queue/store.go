@@ -29,6 +29,8 @@ type Store struct {
 	complete func(ctx context.Context, records []*driver.Record) []error
 	// abandon implements Abandon; nil if jobs are held by reference.
 	abandon func(ctx context.Context, records []*driver.Record) []error
+	// keepCanceled implements KeepCanceled; nil if jobs are held by reference.
+	keepCanceled func(r *driver.Record) time.Duration
 	// open implements Queue; nil if this process has no queue open.
 	open func(name string) (amboy.Queue, bool)
 	// openNew implements OpenQueue; nil if this process can't open queues.
@@ -201,6 +203,16 @@ func (s *Store) Abandon(ctx context.Context, records []*driver.Record) []error {
 		}
 	}
 	return errs
+}
+
+// KeepCanceled returns how long a job is kept after an operator has canceled it, by the retention of
+// the job and of its queue; KeepForever means no limit. Of a job whose type this process does not
+// know, only the retention of the queue counts, and the default for a queue that it does not know.
+func (s *Store) KeepCanceled(r *driver.Record) time.Duration {
+	if s.keepCanceled == nil {
+		return DefaultKeepOthers
+	}
+	return s.keepCanceled(r)
 }
 
 // ErrByReference is wrapped by the errors of operations that are not possible for jobs

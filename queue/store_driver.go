@@ -49,6 +49,8 @@ func (s driverStore) withQueues(leaseTime time.Duration, queues ...string) *Stor
 		formOf:    s.formOf,
 		complete:  s.markComplete,
 		abandon:   s.abandon,
+
+		keepCanceled: s.keepCanceled,
 	}
 }
 
@@ -236,6 +238,19 @@ func (s driverStore) forgetAt(ended *driver.Record, now time.Time) time.Time {
 		return q.ForgetAt(j, ended, now)
 	}
 	return s.retention.For(j).Until(driver.StateOf(ended, now), now)
+}
+
+// keepCanceled implements Store.KeepCanceled.
+func (s driverStore) keepCanceled(r *driver.Record) time.Duration {
+	retention := s.retention
+	if q := s.queue(r.Group); q != nil {
+		retention = q.Retention
+	}
+	j, err := s.formOf(r.Group).Resolve(r)
+	if err != nil {
+		j = nil // its own retention is not known
+	}
+	return retention.For(j).Canceled
 }
 
 // formOf returns the stored form of the jobs of a queue.

@@ -16,14 +16,15 @@ import (
 // its own.
 func (g *queueGroup) store() *Store {
 	return &Store{
-		admin:      g.admin(),
-		now:        time.Now,
-		complete:   g.markComplete,
-		open:       g.open,
-		openNew:    g.openNew,
-		refresh:    func(ctx context.Context) error { return g.announcer.refresh(ctx, g) },
-		measure:    g.measure,
-		setWorkers: g.setWorkers,
+		admin:        g.admin(),
+		now:          time.Now,
+		complete:     g.markComplete,
+		keepCanceled: g.keepCanceled,
+		open:         g.open,
+		openNew:      g.openNew,
+		refresh:      func(ctx context.Context) error { return g.announcer.refresh(ctx, g) },
+		measure:      g.measure,
+		setWorkers:   g.setWorkers,
 	}
 }
 
@@ -48,6 +49,18 @@ func (g *queueGroup) markComplete(ctx context.Context, records []*driver.Record)
 		errs[i] = s.complete(ctx, []*driver.Record{&inner})[0]
 	}
 	return errs
+}
+
+// keepCanceled implements Store.KeepCanceled.
+func (g *queueGroup) keepCanceled(r *driver.Record) time.Duration {
+	q, _ := g.open(r.Group)
+	s, ok := StoreOf(q)
+	if !ok {
+		return DefaultKeepOthers
+	}
+	inner := *r
+	inner.Group = s.queues[0]
+	return s.KeepCanceled(&inner)
 }
 
 func (g *queueGroup) setWorkers(name string, n int) error {
