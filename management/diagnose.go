@@ -3,6 +3,7 @@ package management
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -110,8 +111,20 @@ func (d *diagnosis) checkSchedules(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range schedules {
+	stored, err := d.overdueSchedules(ctx)
+	if err != nil {
+		return err
+	}
+	const (
+		restart       = "Start a process that runs the schedule. If the schedule was removed on purpose, this finding ends a day after its last report."
+		restartStored = "Start a process with a runner of stored schedules, as amboy serve has, or pause or delete the schedule."
+	)
+	for n, s := range append(schedules, stored...) {
 		subject := Subject{InQueue: true, Queue: s.Queue, Schedule: s.Name}
+		show, start := "amboy schedules", restart
+		if n >= len(schedules) {
+			show, start = command("amboy schedules show", s.Queue, s.Name), restartStored
+		}
 		switch late := d.now.Sub(s.Next); {
 		case s.Error != "":
 			d.add(Finding{
@@ -119,7 +132,7 @@ func (d *diagnosis) checkSchedules(ctx context.Context) error {
 				Detail:  fmt.Sprintf("The job of the tick at %s could not be put: %s.", s.Next.UTC().Format(time.RFC3339), strings.TrimSuffix(cut(s.Error, shownReason), ".")),
 				Why:     "The jobs of the schedule are late, or are lost.",
 				Remedy:  "Remove the reason: the schedule tries again by itself. The log of its process has the whole error.",
-				Command: "amboy schedules",
+				Command: show,
 				Docs:    "docs/guides/schedule-jobs.md",
 			})
 		case !s.Next.IsZero() && late > lateTick:
@@ -127,11 +140,66 @@ func (d *diagnosis) checkSchedules(ctx context.Context) error {
 				Kind: MissedSchedule, Severity: Critical, Subject: subject,
 				Detail:  fmt.Sprintf("The tick at %s passed %s ago, and its job was not put.", s.Next.UTC().Format(time.RFC3339), agoText(late)),
 				Why:     "No process runs the schedule, so that its jobs do not run.",
-				Remedy:  "Start a process that runs the schedule. If the schedule was removed on purpose, this finding ends a day after its last report.",
-				Command: "amboy schedules",
+				Remedy:  start,
+				Command: show,
 				Docs:    "docs/guides/schedule-jobs.md",
 			})
 		}
 	}
 	return nil
+}
+
+// overdueSchedules returns the stored schedules that fail, or a tick of which is late: the first
+// maxDetailed of them.
+func (d *diagnosis) overdueSchedules(ctx context.Context) ([]Schedule, error) {
+	var overdue []Schedule
+	read, seen := 0, map[string]bool{}
+	for note, err := range d.notes(ctx, scheduleHintKind, "") {
+		if err != nil {
+			return nil, fmt.Errorf("reading the next ticks of stored schedules: %w", err)
+		}
+		hint, wrong := hintOf(note)
+		if wrong != nil {
+			logUnreadableNote(ctx, note, wrong)
+			continue
+		}
+		read++
+		if hint.at.After(d.now.Add(longestRetry)) || read > maxDiagnosed || len(overdue) == maxDetailed {
+			break
+		}
+		isLate, isRetry := d.now.Sub(hint.at) > lateTick, hint.tick.Before(hint.at)
+		if hint.isProbe || seen[hint.key] || !isLate && !isRetry {
+			continue
+		}
+		seen[hint.key] = true
+		s, failed := d.overdueSchedule(ctx, hint)
+		if failed != nil {
+			return nil, fmt.Errorf("reading a stored schedule: %w", failed)
+		}
+		if s != nil {
+			overdue = append(overdue, *s)
+		}
+	}
+	return overdue, nil
+}
+
+// overdueSchedule returns the schedule of a hint; nil if nothing is due for it.
+func (d *diagnosis) overdueSchedule(ctx context.Context, hint scheduleHint) (*Schedule, error) {
+	note, found, err := d.note(ctx, scheduleKind, hint.key)
+	if err != nil || !found {
+		return nil, err
+	}
+	var of scheduleDefinition
+	err = json.Unmarshal(note.Value, &of)
+	if err != nil {
+		logUnreadableNote(ctx, note, err)
+		return nil, nil
+	}
+	ticks, errTicks := of.Spec.Ticks() // perhaps a time zone that this machine does not know
+	if of.Spec.Paused || !d.covers(of.Queue) || errTicks == nil && !of.counts(hint.tick, ticks) {
+		return nil, nil
+	}
+	var state scheduleState
+	_, err = d.readNote(ctx, scheduleStateKind, hint.key, &state)
+	return &Schedule{Queue: of.Queue, Name: of.Name, Next: hint.tick, Error: state.Error}, err
 }
