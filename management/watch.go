@@ -53,13 +53,14 @@ func (i *inspector) watch(ctx context.Context, every time.Duration, yield func([
 		if err != nil {
 			return err
 		}
+		took := time.Since(began)
 		// More changes without a notification may follow, such as starts of jobs.
 		busy := !reflect.DeepEqual(now, last)
 		if busy && !yield(now.queues, nil) {
 			return nil
 		}
 		last = now
-		if !i.awaitChange(ctx, max(every, restPerRead*time.Since(began)), busy, changed) {
+		if !i.awaitChange(ctx, max(every, restPerRead*took), busy, changed) {
 			return nil
 		}
 	}

@@ -1,0 +1,36 @@
+package management_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue"
+)
+
+// Only the time of the store makes a watch slower, and not that of the program that uses it.
+func TestAWatchFellBehindAProgramThatTakesASecondForEachResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: newMemory(t), CloseDriver: true, NumWorkers: 1})
+		require.NoError(t, err)
+		defer q.Close(ended())
+		i, err := management.NewInspector(q)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		results := 0
+		for _, err := range i.Watch(ctx, 500*time.Millisecond) {
+			require.NoError(t, err)
+			results++
+			require.NoError(t, q.Put(t.Context(), tonight(fmt.Sprint("job ", results), "alpha")))
+			time.Sleep(time.Second) // fake time
+		}
+		assert.Equal(t, 6, results, "a second and a half for each")
+	})
+}
