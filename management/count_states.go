@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 )
 
 // countedAtOnce is the number of states whose jobs are counted at once.
@@ -55,12 +56,14 @@ func (i *inspector) countStates(ctx context.Context, req StateCountRequest) ([]S
 		counting.Go(func() error {
 			filter := req.Filter
 			filter.States = []amboy.JobState{state}
-			count, err := i.countSelected(limited, filter, queues, cmp.Or(req.Most, MaxCount))
-			if endedAlone(limited, ctx) {
-				err = nil // what was counted until then is the answer
-			}
-			counts[n] = StateCount{State: state, Count: count}
-			return err
+			return contain.Panic(func() error { // of the driver
+				count, err := i.countSelected(limited, filter, queues, cmp.Or(req.Most, MaxCount))
+				if endedAlone(limited, ctx) {
+					err = nil // what was counted until then is the answer
+				}
+				counts[n] = StateCount{State: state, Count: count}
+				return err
+			})
 		})
 	}
 	return counts, counting.Wait()

@@ -13,6 +13,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/loop"
 	"github.com/mongodb/amboy/internal/publictext"
@@ -165,7 +166,8 @@ func (r *ScheduleRunner) putAll(ctx context.Context, due []scheduleHint) (errs [
 	for range min(workersAtOnce, len(due)) {
 		workers.Go(func() {
 			for hint := range waiting {
-				if err := r.follow(ctx, hint, len(due) > 1); err != nil {
+				err := contain.Panic(func() error { return r.follow(ctx, hint, len(due) > 1) }) // of the driver
+				if err != nil {
 					mu.Lock()
 					errs = append(errs, err)
 					mu.Unlock()
