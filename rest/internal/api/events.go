@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/mongodb/amboy/management"
@@ -59,15 +60,27 @@ type moment struct {
 	err    error
 }
 
-// follow returns a channel with what a watch yields. It is closed after ctx has ended.
+// follow returns a channel with what a watch yields. It is closed after ctx has ended. A watch calls
+// functions of the program: their panics must not end the process.
 func follow(ctx context.Context, inspector management.Inspector, every time.Duration) <-chan moment {
 	moments := make(chan moment)
+	send := func(now moment) bool {
+		select {
+		case moments <- now:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
 	go func() {
 		defer close(moments)
+		defer func() {
+			if value := recover(); value != nil {
+				send(moment{err: fmt.Errorf("watching the queues panicked: %v\n%s", value, debug.Stack())})
+			}
+		}()
 		for queues, err := range inspector.Watch(ctx, every) {
-			select {
-			case moments <- moment{queues, err}:
-			case <-ctx.Done():
+			if !send(moment{queues, err}) {
 				return
 			}
 		}

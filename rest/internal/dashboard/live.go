@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/mongodb/amboy/management"
@@ -80,18 +81,27 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) error {
 }
 
 // watch sends nil after each change, and an error as the last value. The channel is closed
-// at the end, which comes when ctx ends.
+// at the end, which comes when ctx ends. A watch calls functions of the program: their panics must
+// not end the process.
 func watch(ctx context.Context, inspector management.Inspector) <-chan error {
 	changes := make(chan error)
+	send := func(err error) bool {
+		select {
+		case changes <- err:
+			return err == nil
+		case <-ctx.Done():
+			return false
+		}
+	}
 	go func() {
 		defer close(changes)
-		for _, err := range inspector.Watch(ctx, liveEvery) {
-			select {
-			case changes <- err:
-			case <-ctx.Done():
-				return
+		defer func() {
+			if value := recover(); value != nil {
+				send(fmt.Errorf("watching the queues panicked: %v\n%s", value, debug.Stack()))
 			}
-			if err != nil {
+		}()
+		for _, err := range inspector.Watch(ctx, liveEvery) {
+			if !send(err) {
 				return
 			}
 		}
