@@ -370,10 +370,10 @@ func (r *massRun) until(request *http.Request, end time.Time, most int) error {
 		acted, err := r.inspector.Act(request.Context(), management.ActRequest{
 			Action: r.action, Filter: r.filters[r.at.part], All: r.filters[r.at.part].SelectsAll(), Cursor: r.at.cursor, Limit: r.step, DryRun: r.dry,
 		})
+		r.done += acted.Done // also by a call that failed after some jobs
 		if err != nil {
 			return err
 		}
-		r.done += acted.Done
 		r.skipped += acted.Skipped
 		r.states.Add(acted.States)
 		read += acted.Done + acted.Skipped

@@ -318,6 +318,22 @@ func (f failsLater) Act(ctx ctx, req management.ActRequest) (management.Acted, e
 	return f.fake.Act(ctx, req)
 }
 
+// A call of Act that fails may have changed some jobs before.
+func TestErrorPageLeftOutTheJobsThatTheFailedCallChanged(t *testing.T) {
+	w := newSite(failsBetween{newFake()}, "").post("/jobs/actions", url.Values{
+		"step": {"do"}, "which": {"all"}, "action": {"cancel"}, "done": {"400"}, "cursor": {"500"},
+	})
+	assert.Equal(t, http.StatusInternalServerError, w.Code)
+	assert.Contains(t, w.Body.String(), "430 jobs were changed before the error.")
+}
+
+// failsBetween fails after some of the jobs.
+type failsBetween struct{ *fake }
+
+func (failsBetween) Act(ctx, management.ActRequest) (management.Acted, error) {
+	return management.Acted{Done: 30}, fmt.Errorf("the store is unavailable")
+}
+
 func TestTheme(t *testing.T) {
 	s := newSite(newFake(), "/ops")
 	page := parse(t, s.get("/queues/billing/jobs/a..%2F..%2Fb?distance=3&did=retry").Body.String())
