@@ -159,7 +159,7 @@ func (a *actCommand) one(ctx context.Context, queue, id string) (management.Acte
 	if !a.dryRun {
 		return a.inspector.ActOn(ctx, queue, id, a.action)
 	}
-	acted, err := a.sweep(ctx, management.JobFilter{Queues: []string{queue}, IDs: []string{id}}, true, math.MaxInt)
+	acted, _, err := a.sweep(ctx, management.JobFilter{Queues: []string{queue}, IDs: []string{id}}, true, math.MaxInt, "")
 	if err == nil && acted == (management.Acted{}) {
 		// A dry run does not report that a job does not exist.
 		_, err = a.inspector.Job(ctx, queue, id)
@@ -174,7 +174,7 @@ func (a *actCommand) actOnSelected(ctx context.Context, filter management.JobFil
 	if a.limit > 0 {
 		most = a.limit
 	}
-	preview, err := a.sweep(ctx, filter, true, most)
+	preview, _, err := a.sweep(ctx, filter, true, most, "")
 	if err != nil {
 		return err
 	}
@@ -187,17 +187,32 @@ func (a *actCommand) actOnSelected(ctx context.Context, filter management.JobFil
 			return err
 		}
 	}
-	acted, err := a.sweep(ctx, filter, false, preview.Done+preview.Skipped)
+	acted, next, err := a.sweep(ctx, filter, false, preview.Done+preview.Skipped, "")
 	if err != nil {
 		return err
+	}
+	if next != "" && a.limit == 0 {
+		err = a.noteLeft(ctx, filter, next)
+		if err != nil {
+			return err
+		}
 	}
 	return a.end(acted)
 }
 
-// sweep acts on up to most of the jobs that a filter selects, page by page.
-func (a *actCommand) sweep(ctx context.Context, filter management.JobFilter, dryRun bool, most int) (management.Acted, error) {
-	var sum management.Acted
-	cursor := ""
+// noteLeft says how many jobs are left after a cursor: because the newest are acted on first, jobs
+// that have come since the count push out older ones.
+func (a *actCommand) noteLeft(ctx context.Context, filter management.JobFilter, cursor string) error {
+	left, _, err := a.sweep(ctx, filter, true, math.MaxInt, cursor)
+	if err == nil && left.Done > 0 {
+		a.note("%d older jobs that match were left, because others have come since the count: repeat the command", left.Done)
+	}
+	return err
+}
+
+// sweep acts on up to most of the jobs that a filter selects, page by page, from a cursor on. It
+// returns where it stopped.
+func (a *actCommand) sweep(ctx context.Context, filter management.JobFilter, dryRun bool, most int, cursor string) (sum management.Acted, next string, err error) {
 	for {
 		acted, err := a.inspector.Act(ctx, management.ActRequest{
 			Action: a.action, Filter: filter, All: a.all, Cursor: cursor, DryRun: dryRun,
@@ -205,14 +220,14 @@ func (a *actCommand) sweep(ctx context.Context, filter management.JobFilter, dry
 		})
 		switch {
 		case err != nil && !dryRun:
-			return sum, fmt.Errorf("%s jobs, after %d of them: %w", a.kind, sum.Done, err)
+			return sum, "", fmt.Errorf("%s jobs, after %d of them: %w", a.kind, sum.Done, err)
 		case err != nil:
-			return sum, fmt.Errorf("counting the jobs to %s: %w", a.kind, err)
+			return sum, "", fmt.Errorf("counting the jobs to %s: %w", a.kind, err)
 		}
 		add(&sum, acted)
 		cursor = acted.Next
 		if cursor == "" || sum.Done+sum.Skipped >= most {
-			return sum, nil
+			return sum, cursor, nil
 		}
 	}
 }

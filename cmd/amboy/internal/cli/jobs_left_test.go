@@ -1,0 +1,46 @@
+package cli_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongodb/amboy/management"
+)
+
+// growing is a service in which more jobs have failed when the action begins than when they were
+// counted. It acts on the newest first.
+type growing struct {
+	*fake
+	counted, now int
+}
+
+func (g *growing) Act(_ context.Context, req management.ActRequest) (management.Acted, error) {
+	jobs := g.now
+	if req.DryRun && req.Cursor == "" {
+		jobs = g.counted
+	}
+	from, _ := strconv.Atoi(req.Cursor)
+	acted := management.Acted{Done: min(req.Limit, jobs-from)}
+	if from+acted.Done < jobs {
+		acted.Next = strconv.Itoa(from + acted.Done)
+	}
+	return acted, nil
+}
+
+// Jobs that fail between the count and the action push out older ones, which the operator takes for
+// retried.
+func TestRetryDidNotSayThatItLeftJobs(t *testing.T) {
+	retry := func(counted, now int, flags ...string) result {
+		service := &growing{fake: newFake(), counted: counted, now: now}
+		return run(t, service, append([]string{"jobs", "retry", "--state", "failed", "--yes"}, flags...)...)
+	}
+	assert.Equal(t, result{
+		out:    "retried: 5, skipped: 0\n",
+		errOut: "amboy: 3 older jobs that match were left, because others have come since the count: repeat the command\n",
+	}, retry(5, 8))
+	assert.Equal(t, result{out: "retried: 5, skipped: 0\n"}, retry(5, 5))
+	assert.Equal(t, result{out: "retried: 2, skipped: 0\n"}, retry(5, 8, "--limit", "2"), "as the operator wants it")
+}
