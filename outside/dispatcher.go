@@ -263,12 +263,28 @@ func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, 
 		jobs = append(jobs, d.given(given, payload, req.Lease, taken))
 	}
 	d.handBack(call, back)
-	if err := ctx.Err(); err != nil {
-		return nil, time.Time{}, err
-	}
 	d.cover(call, jobs)
 	d.lengthen(call, req, jobs)
+	if err := ctx.Err(); err != nil {
+		d.takeBack(call, jobs)
+		return nil, time.Time{}, err
+	}
 	return jobs, next, nil
+}
+
+// takeBack hands back jobs that were described to a worker that does not get them.
+func (d *Dispatcher) takeBack(ctx context.Context, jobs []Job) {
+	var back []queue.LeaseEnd
+	for i := range jobs {
+		l, err := jobs[i].Token.decode()
+		if err != nil {
+			logging.Error(ctx, d.failure("could not hand back a job that no worker was given", jobs[i].Queue, jobs[i].ID, err))
+			continue
+		}
+		d.held.forget(l.Lease)
+		back = append(back, queue.LeaseEnd{JobID: l.jobID, Lease: l.Lease, HandBack: &driver.HandBack{}})
+	}
+	d.handBack(ctx, back)
 }
 
 // handBack hands back jobs that no worker was given.

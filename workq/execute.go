@@ -304,13 +304,14 @@ func (s *Server) lease(ctx context.Context, names []string, until time.Time) ([]
 		req.Wait = min(max(time.Until(until), 0), outside.MaxWait)
 		leased, err := s.dispatcher.Lease(ctx, req)
 		switch {
+		case len(leased) > 0: // even if ctx has ended since
 		case ctx.Err() != nil:
 			return nil, timedOut
 		case err != nil:
 			return nil, err
-		case len(leased) == 0 && time.Until(until) <= 0:
+		case time.Until(until) <= 0:
 			return nil, timedOut
-		case len(leased) == 0:
+		default:
 			continue
 		}
 		if out := s.give(&leased[0]); out != nil { //nolint:contextcheck // The same.
