@@ -264,12 +264,15 @@ func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, 
 	}
 	d.handBack(call, back)
 	d.cover(call, jobs)
-	d.lengthen(call, req, jobs)
-	if err := ctx.Err(); err != nil {
+	jobs, err = d.lengthen(call, req, jobs)
+	if ctx.Err() != nil {
 		d.takeBack(call, jobs)
-		return nil, time.Time{}, err
+		return nil, time.Time{}, ctx.Err()
 	}
-	return jobs, next, nil
+	if len(jobs) > 0 {
+		err = nil // the worker gets the others
+	}
+	return jobs, next, err
 }
 
 // takeBack hands back jobs that were described to a worker that does not get them.
@@ -358,29 +361,43 @@ func (d *Dispatcher) cover(ctx context.Context, jobs []Job) {
 	}
 }
 
-// lengthen renews the leases that must last longer than the request says.
-func (d *Dispatcher) lengthen(ctx context.Context, req *LeaseRequest, jobs []Job) {
+// lengthen renews the leases that must last longer than the request says. It returns the jobs
+// whose leases last long enough, and the error of the others, which it hands back: their worker
+// can't renew a lease that is too short.
+func (d *Dispatcher) lengthen(ctx context.Context, req *LeaseRequest, jobs []Job) (kept []Job, err error) {
 	if req.LeaseOf == nil {
-		return
+		return jobs, nil
 	}
+	var back []Job
 	for i := range jobs {
 		j := &jobs[i]
 		length := min(req.LeaseOf(*j), MaxLease)
 		if length <= req.Lease {
+			kept = append(kept, *j)
 			continue
 		}
-		l, err := j.Token.decode()
-		if err == nil {
-			_, err = d.leases.Extend(ctx, []driver.Lease{l.Lease}, length)
+		l, failure := j.Token.decode()
+		sent := time.Now()
+		var lost []driver.Lease
+		if failure == nil {
+			lost, failure = d.leases.Extend(ctx, []driver.Lease{l.Lease}, length)
 		}
-		if err != nil {
-			logging.Error(ctx, d.failure("could not lengthen a lease", j.Queue, j.ID, err))
+		switch {
+		case failure != nil:
+			logging.Error(ctx, d.failure("could not lengthen a lease", j.Queue, j.ID, failure))
+			back, err = append(back, *j), failure
+			continue
+		case len(lost) > 0:
+			d.held.forget(l.Lease)
 			continue
 		}
 		l.length = length
-		j.Token, j.LeaseEnds = l.token(), time.Now().Add(length)
+		j.Token, j.LeaseEnds = l.token(), sent.Add(length)
 		d.held.renew(l, j.LeaseEnds)
+		kept = append(kept, *j)
 	}
+	d.takeBack(ctx, back)
+	return kept, err
 }
 
 // turned returns queues beginning at a random one, so that each is served first at times.
