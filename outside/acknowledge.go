@@ -73,6 +73,8 @@ func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (*queue.LeaseEnd, error
 		ack.end(end)
 	case ack.Release != nil:
 		end.HandBack = d.handBackOf(ack.Release)
+	case !l.runBy.IsZero() && !l.runBy.After(time.Now()):
+		end.Metadata, end.Over = nil, true
 	default:
 		err = d.leases.Edit(ctx, ack.edit(l))
 		if err != nil || ack.Checkpoint.Again == nil {
