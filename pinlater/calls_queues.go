@@ -37,20 +37,18 @@ func (s *Server) deleteQueue(ctx context.Context, a *wire.PinLaterDeleteQueueArg
 	if !isPassword(a.Password, s.opts.AdminPasswordHash) {
 		return nil, exception(wire.ErrorCode_PASSWORD_INVALID, "Invalid admin password.")
 	}
-	exists, err := s.names.exists(ctx, a.Name)
-	if err != nil {
-		return nil, err
+	if !isQueueName(a.Name) {
+		return &wire.PinLaterDeleteQueueResult{}, nil // there is no such queue
 	}
 	leave, err := admit(ctx, s.reads)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	if exists {
-		// The list comes first, so that no job is put after its queue was emptied.
-		if err = s.names.drop(ctx, a.Name); err == nil {
-			err = s.empty(ctx, a.Name)
-		}
+	// The list comes first, so that no job is put after its queue was emptied. A queue that is
+	// not listed is emptied too: an earlier call may have failed after that.
+	if err = s.names.drop(ctx, a.Name); err == nil {
+		err = s.empty(ctx, a.Name)
 	}
 	return &wire.PinLaterDeleteQueueResult{}, err
 }

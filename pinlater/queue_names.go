@@ -15,6 +15,11 @@ const maxQueueName = 58
 
 var validQueueName = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
 
+// isQueueName reports whether a queue with a name can be made.
+func isQueueName(name string) bool {
+	return validQueueName.MatchString(name) && len(name) <= maxQueueName
+}
+
 // queuesKind is the kind of the notes that list the queues that exist.
 const queuesKind = "pinlater-queues"
 
@@ -62,7 +67,7 @@ func (q *queueNames) drop(ctx context.Context, name string) error {
 // exists reports whether a queue exists. A queue that another server has deleted may exist
 // for a second longer.
 func (q *queueNames) exists(ctx context.Context, name string) (bool, error) {
-	if !validQueueName.MatchString(name) || len(name) > maxQueueName {
+	if !isQueueName(name) {
 		return false, nil
 	}
 	now := q.now()
