@@ -112,7 +112,8 @@ func (c *conn) run(cmd *command, payload []byte) (out []byte, err error) {
 		return nil, err
 	}
 	until := time.Now().Add(n.wait)
-	err = s.put(&n, until.Add(n.ttr+runGrace))
+	expires := until.Add(n.ttr + runGrace)
+	err = s.put(&n, expires)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,8 @@ func (c *conn) run(cmd *command, payload []byte) (out []byte, err error) {
 	r, err := c.await(name, n.id, until, true)
 	ctx, cancel := s.call()
 	defer cancel()
-	if removed := s.removeByID(ctx, name, n.id); removed != nil && !errors.Is(removed, notFound) {
+	isOwn := func(job *stored) bool { return job.expiresAt(expires) }
+	if removed := s.removeByID(ctx, name, n.id, isOwn); removed != nil && !errors.Is(removed, notFound) {
 		s.conns.Log("could not remove a job that a client of workq ran", removed)
 	}
 	if err != nil {
@@ -421,7 +423,7 @@ func (s *Server) delete(cmd *command) ([]byte, error) {
 	defer cancel()
 	job, err := s.jobs.find(ctx, id)
 	if err == nil {
-		err = s.removeByID(ctx, job.prefixed, id)
+		err = s.removeByID(ctx, job.prefixed, id, func(*stored) bool { return true })
 	}
 	if err != nil {
 		return nil, err
@@ -429,11 +431,12 @@ func (s *Server) delete(cmd *command) ([]byte, error) {
 	return []byte(done), nil
 }
 
-// removeByID removes a job and everything that is known of it.
-func (s *Server) removeByID(ctx context.Context, queueName, id string) error {
+// removeByID removes a job and everything that is known of it, if it is the job that the caller
+// means: its ID may have been used again.
+func (s *Server) removeByID(ctx context.Context, queueName, id string, isMeant func(*stored) bool) error {
 	job, err := s.jobs.get(ctx, queueName, id)
 	switch {
-	case amboy.IsJobNotFoundError(err):
+	case amboy.IsJobNotFoundError(err), err == nil && !isMeant(job):
 		return notFound
 	case err == nil:
 		err = s.jobs.remove(ctx, job, errRemoved)

@@ -155,6 +155,11 @@ func (s *stored) gone(now time.Time) bool {
 	return !end.IsZero() && !now.Before(end) || s.isRemoved()
 }
 
+// expiresAt reports whether the job's time to live is over at a time, as far as stores keep it.
+func (s *stored) expiresAt(at time.Time) bool {
+	return s.TimeInfo.DispatchBy.Sub(at).Abs() < time.Millisecond
+}
+
 // isRemoved reports whether the job was ended in order to be removed.
 func (s *stored) isRemoved() bool {
 	return s.ended() && (slices.Contains(s.Status.Errors, errRemoved) || slices.Contains(s.Status.Errors, errTooOld))
