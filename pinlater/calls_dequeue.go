@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pinlater/wire"
 	"github.com/mongodb/amboy/queue/driver"
@@ -96,6 +97,10 @@ func (s *Server) claim(ctx context.Context, source string, request *wire.PinLate
 			return err
 		}
 		for i := range jobs {
+			if len(into.Jobs) > 0 && size+sizeOf(jobs[i].Payload) > s.maxReply() {
+				s.putBack(ctx, jobs[i:])
+				return nil
+			}
 			size += s.addClaimed(ctx, request.QueueName, &jobs[i], into)
 		}
 		left -= len(jobs)
@@ -106,6 +111,25 @@ func (s *Server) claim(ctx context.Context, source string, request *wire.PinLate
 	return nil
 }
 
+// maxReply is the size up to which a reply has room for another job.
+func (s *Server) maxReply() int { return s.opts.MaxFrame - dequeuedSize }
+
+// sizeOf returns about the size of a job in a reply.
+func sizeOf(p job.Payload) int { return p.Size() + dequeuedSize }
+
+// putBack puts claimed jobs back for which the reply has no room.
+func (s *Server) putBack(ctx context.Context, jobs []outside.Job) {
+	acks := make([]outside.Ack, len(jobs))
+	for i, j := range jobs {
+		acks[i] = outside.Ack{Token: j.Token, Release: &outside.Release{}}
+	}
+	for i, err := range s.dispatcher.Acknowledge(ctx, acks...) {
+		if err != nil {
+			logging.Error(ctx, message.Fields{"message": "could not put back a job that did not fit into a reply", "queue": jobs[i].Queue, "job_id": jobs[i].ID, "error": err.Error()})
+		}
+	}
+}
+
 // addClaimed adds a claimed job to a reply, and returns its size.
 func (s *Server) addClaimed(ctx context.Context, queueName string, j *outside.Job, into *wire.PinLaterDequeueResponse) int {
 	localID, ok := localIDOf(j.ID)
@@ -114,9 +138,8 @@ func (s *Server) addClaimed(ctx context.Context, queueName string, j *outside.Jo
 		return 0
 	}
 	d := descriptor{queue: queueName, priority: priorityOf(j.Tags), localID: localID}
-	body := bytesOf(j.Payload)
-	addDequeued(into, d, body, attemptsOf(j.Attempt, j.MaxAttempts, j.Metadata))
-	return len(body) + dequeuedSize
+	addDequeued(into, d, bytesOf(j.Payload), attemptsOf(j.Attempt, j.MaxAttempts, j.Metadata))
+	return sizeOf(j.Payload)
 }
 
 // refuse ends a job that another protocol has put, and that has no descriptor.
@@ -157,8 +180,12 @@ func (s *Server) peek(ctx context.Context, request *wire.PinLaterDequeueRequest,
 			if err != nil {
 				return false, err
 			}
+			size += len(body) + dequeuedSize
+			if len(into.Jobs) > 0 && size > s.maxReply() {
+				return false, errEnough
+			}
 			addDequeued(into, descriptor{queue: request.QueueName, priority: priority, localID: localID}, body, j.attempts())
-			if size += len(body) + dequeuedSize; len(into.Jobs) >= int(request.Limit) || size >= maxDequeued {
+			if len(into.Jobs) >= int(request.Limit) || size >= maxDequeued {
 				return false, errEnough
 			}
 			return true, nil
