@@ -115,13 +115,13 @@ func later(a, b time.Time) time.Time {
 
 // readProgress updates p with the progress that the queue has marked, for any process.
 func (q openQueue) readProgress(ctx context.Context, e *entry, p *progress) error {
-	last, err := q.marker.Mark(ctx, lastMark(e.name), time.Time{})
+	last, err := q.mark(ctx, lastMark(e.name), time.Time{})
 	if err != nil {
 		return fmt.Errorf("reading the mark of the last tick: %w", err)
 	}
 	if p.last.After(last) { // an earlier call of Mark failed
 		last = p.last
-		_, err = q.marker.Mark(ctx, lastMark(e.name), last)
+		_, err = q.mark(ctx, lastMark(e.name), last)
 		if err != nil {
 			return fmt.Errorf("marking the last tick: %w", err)
 		}
@@ -138,9 +138,9 @@ func (q openQueue) readProgress(ctx context.Context, e *entry, p *progress) erro
 // startTime returns the time from which ticks count, for a schedule of which no tick was
 // put yet.
 func (q openQueue) startTime(ctx context.Context, e *entry) (time.Time, error) {
-	start, err := q.marker.Mark(ctx, startMark(e.name), time.Time{})
+	start, err := q.mark(ctx, startMark(e.name), time.Time{})
 	if err == nil && start.IsZero() {
-		start, err = q.marker.Mark(ctx, startMark(e.name), e.added)
+		start, err = q.mark(ctx, startMark(e.name), e.added)
 	}
 	switch {
 	case err != nil:
@@ -169,7 +169,7 @@ func (s *Scheduler) putAll(ctx context.Context, q openQueue, e *entry, ticks []t
 			return last, fmt.Errorf("putting the job of tick %s: %w", tick.Format(time.RFC3339Nano), err)
 		}
 		last = tick
-		marked, err = q.marker.Mark(ctx, lastMark(e.name), tick)
+		marked, err = q.mark(ctx, lastMark(e.name), tick)
 		if err != nil {
 			// The job was put, and readProgress marks it later. If this process ends before
 			// that and the queue removes the job, the job is put again.
@@ -195,6 +195,8 @@ func (q openQueue) putTick(ctx context.Context, e *entry, tick time.Time) error 
 	if j.ID() != id {
 		return &InvalidError{Schedule: e.name, Field: "ID of the job", Value: j.ID(), Rule: fmt.Sprintf("must be %q, or the job must have a method SetID(string)", id)}
 	}
+	ctx, cancel := context.WithTimeout(ctx, putTime)
+	defer cancel()
 	return amboy.EnqueueUniqueJob(ctx, q.Queue, j)
 }
 

@@ -30,6 +30,8 @@ func (s *Scheduler) report(ctx context.Context, now time.Time) {
 		if err != nil || q.teller == nil {
 			return err
 		}
+		ctx, cancel := context.WithTimeout(ctx, callTime)
+		defer cancel()
 		if len(removed) > 0 {
 			err = q.teller.ForgetSchedules(ctx, removed...)
 		}

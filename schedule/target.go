@@ -23,6 +23,13 @@ type target interface {
 	reportInterval() time.Duration
 }
 
+// A call may get no answer, for instance after a network partition. The limits keep a scheduler
+// from waiting for ever, and are short enough for a second try before the tick counts as missed.
+const (
+	callTime = 10 * time.Second
+	putTime  = lateness / 2 // Put also waits while the queue is full
+)
+
 // openQueue is a queue and the optional interfaces that a scheduler uses.
 type openQueue struct {
 	amboy.Queue
@@ -37,6 +44,13 @@ func newOpenQueue(q amboy.Queue) (openQueue, error) {
 	}
 	teller, _ := q.(amboy.ScheduleTeller)
 	return openQueue{q, marker, teller}, nil
+}
+
+// mark calls Mark, for a limited time.
+func (q openQueue) mark(ctx context.Context, name string, at time.Time) (last time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return q.marker.Mark(ctx, name, at)
 }
 
 // oneQueue is a target that stays open.
@@ -58,6 +72,8 @@ type groupedQueue struct {
 func (t groupedQueue) name() string { return t.id }
 
 func (t groupedQueue) open(ctx context.Context) (openQueue, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	q, err := t.group.Get(ctx, t.id)
 	if err != nil {
 		return openQueue{}, fmt.Errorf("opening the queue: %w", err)

@@ -19,7 +19,8 @@ import (
 // TenantJobFunc is like JobFunc, and also gets the name of the queue.
 type TenantJobFunc func(tenant string, tick time.Time) (amboy.Job, error)
 
-// TenantsFunc returns the names of the queues of a group for which schedules run.
+// TenantsFunc returns the names of the queues of a group for which schedules run. Its context
+// ends after 30 seconds, since no job is put meanwhile.
 type TenantsFunc func(ctx context.Context) ([]string, error)
 
 // Tenants puts jobs in many queues of a group at the ticks of schedules: each schedule
@@ -201,8 +202,8 @@ func (t *Tenants) all() ([]*Scheduler, time.Time) {
 	return all, t.listAt
 }
 
-// listEvery is how often the tenants are listed.
-const listEvery = time.Minute
+// listEvery is how often the tenants are listed, and listTime how long that may take.
+const listEvery, listTime = time.Minute, lateness / 2
 
 // list calls the TenantsFunc if it is time, and applies the changes.
 func (t *Tenants) list(ctx context.Context) error {
@@ -218,7 +219,9 @@ func (t *Tenants) list(ctx context.Context) error {
 	}
 	var names []string
 	err := recovering(func() (err error) {
-		names, err = t.names(ctx)
+		limited, cancel := context.WithTimeout(ctx, listTime)
+		defer cancel()
+		names, err = t.names(limited)
 		return err
 	})
 	if err == nil {
