@@ -30,8 +30,9 @@ type Tenants struct {
 	names TenantsFunc
 	opts  Options
 
-	changed chan struct{} // has a value when a schedule was added or removed
+	changed chan struct{} // has a value when there may be something to do earlier
 	loop    loop.Loop
+	calls   loop.Calls // of Scheduler.PutDue, by tenant
 
 	mu         sync.Mutex
 	schedules  map[string]*tenantSchedule
@@ -143,6 +144,7 @@ func (t *Tenants) Start(ctx context.Context) error {
 func (t *Tenants) Close(ctx context.Context) { t.loop.Close(ctx) }
 
 func (t *Tenants) run(ctx context.Context) {
+	defer t.calls.Wait()
 	for ctx.Err() == nil {
 		next, err := t.PutDue(ctx) // It logs its errors.
 		if errors.Is(err, amboy.ErrGroupClosed) && ctx.Err() == nil {
@@ -153,32 +155,30 @@ func (t *Tenants) run(ctx context.Context) {
 	}
 }
 
-// tenantsAtOnce is the number of queues in which jobs are put concurrently.
+// tenantsAtOnce is the number of queues in which jobs are put concurrently. Queues that take
+// long, for instance because they are full, do not count.
 const tenantsAtOnce = 8
 
-// PutDue is like Scheduler.PutDue, for all queues.
+// PutDue is like Scheduler.PutDue, for all queues. It does not wait for a queue that takes long.
 func (t *Tenants) PutDue(ctx context.Context) (next time.Time, err error) {
 	errs := []error{t.list(ctx)}
-	var mu sync.Mutex // guards next and errs
 	schedulers, next := t.all()
-	waiting := make(chan *Scheduler)
-	var workers sync.WaitGroup
-	for range min(tenantsAtOnce, len(schedulers)) {
-		workers.Go(func() {
-			for s := range waiting {
-				at, err := s.PutDue(ctx)
-				mu.Lock()
-				next = firstOf(next, at)
-				errs = append(errs, err)
-				mu.Unlock()
-			}
-		})
-	}
-	for _, s := range schedulers {
-		waiting <- s
-	}
-	close(waiting)
-	workers.Wait()
+	var mu sync.Mutex // guards next, errs and isOver
+	isOver := false
+	loop.ForEach(&t.calls, tenantsAtOnce, schedulers, func(s *Scheduler) string { return s.target.name() }, func(s *Scheduler) {
+		at, err := s.PutDue(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		if isOver {
+			wake(t.changed) // its next tick may come before the others
+			return
+		}
+		next = firstOf(next, at)
+		errs = append(errs, err)
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	isOver = true
 	return next, errors.Join(errs...)
 }
 
