@@ -105,3 +105,26 @@ func (q slowQueue) Put(ctx context.Context, j amboy.Job) error {
 	time.Sleep(time.Second)
 	return q.Queue.Put(ctx, j)
 }
+
+func TestTicksOfTheLastOfManyTenantsCountedAsMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ran = make(chan time.Duration, 1000)
+		group := newLastingGroup(t)
+		defer closeGroup(t, group)
+		var names []string
+		for n := range 600 {
+			names = append(names, string(rune('a'+n/26))+string(rune('a'+n%26)))
+		}
+		s := newTenants(t, group, names)
+		defer s.Close(context.Background())
+		soon, err := schedule.At(time.Now().Add(5 * time.Minute))
+		require.NoError(t, err)
+		require.NoError(t, s.Add("soon", soon, func(_ string, tick time.Time) (amboy.Job, error) {
+			return punctual.New(tick)
+		}, schedule.CatchUpNone))
+		require.NoError(t, s.Start(t.Context()))
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		assert.Len(t, ran, len(names))
+	})
+}

@@ -293,7 +293,12 @@ func startMark(name string) string { return "schedule " + name + " start" }
 // A started scheduler calls PutDue by itself. It is exported for tests with a clock of
 // their own, and for programs with a loop of their own.
 func (s *Scheduler) PutDue(ctx context.Context) (next time.Time, err error) {
-	now := wholeMilliseconds(s.target.now())
+	return s.putDueAt(ctx, s.target.now())
+}
+
+// putDueAt is PutDue for the ticks that are due at now.
+func (s *Scheduler) putDueAt(ctx context.Context, now time.Time) (next time.Time, err error) {
+	now = wholeMilliseconds(now)
 	var errs []error
 	for _, e := range s.due(now) {
 		if ctx.Err() != nil {
