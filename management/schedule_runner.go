@@ -65,6 +65,9 @@ const (
 	leaveFor = 30 * time.Second
 	// longestRetry bounds how long a schedule waits after a failure.
 	longestRetry = time.Minute
+	// scheduleCallTime limits calls of the store, which may get no answer, for instance after a
+	// network partition. It is short enough for a second try before a tick counts as missed.
+	scheduleCallTime = 10 * time.Second
 )
 
 // Start puts the jobs of ticks that were missed, and then the jobs of ticks as they come, until
@@ -119,7 +122,7 @@ func (r *ScheduleRunner) PutDue(ctx context.Context) (next time.Time, err error)
 	request := driver.NoteRequest{Kind: scheduleHintKind, Limit: 1}
 	var errs []error
 	for {
-		notes, err := r.inspector.store.Admin().Notes(ctx, request)
+		notes, err := r.hints(ctx, request)
 		if err != nil {
 			return time.Time{}, fmt.Errorf("reading the schedules that are due: %w", err)
 		}
@@ -137,6 +140,12 @@ func (r *ScheduleRunner) PutDue(ctx context.Context) (next time.Time, err error)
 		}
 		request.From, request.Limit = notes[len(notes)-1].Key+"\x00", hintsAtOnce
 	}
+}
+
+func (r *ScheduleRunner) hints(ctx context.Context, request driver.NoteRequest) ([]driver.Note, error) {
+	ctx, cancel := context.WithTimeout(ctx, scheduleCallTime)
+	defer cancel()
+	return r.inspector.store.Admin().Notes(ctx, request)
 }
 
 // dueOf returns the hints that are due, and the time of the first one that is not.
@@ -187,13 +196,15 @@ func (r *ScheduleRunner) putAll(ctx context.Context, due []scheduleHint) (errs [
 // of the store.
 func (r *ScheduleRunner) follow(ctx context.Context, hint scheduleHint, mayBeDone bool) error {
 	i := r.inspector
+	limited, cancel := context.WithTimeout(ctx, scheduleCallTime)
+	defer cancel()
 	if mayBeDone {
-		_, found, err := i.note(ctx, scheduleHintKind, hint.noteKey())
+		_, found, err := i.note(limited, scheduleHintKind, hint.noteKey())
 		if err != nil || !found {
 			return err
 		}
 	}
-	note, found, err := i.note(ctx, scheduleKind, hint.key)
+	note, found, err := i.note(limited, scheduleKind, hint.key)
 	if err != nil {
 		return err
 	}
@@ -209,13 +220,13 @@ func (r *ScheduleRunner) follow(ctx context.Context, hint scheduleHint, mayBeDon
 	case !found && hint.isProbe:
 		// A runner may have stored the state after the schedule was deleted.
 		return errors.Join(
-			i.store.Admin().Drop(ctx, scheduleHintKind, hint.noteKey()),
-			i.store.Admin().Drop(ctx, scheduleStateKind, hint.key),
+			i.store.Admin().Drop(limited, scheduleHintKind, hint.noteKey()),
+			i.store.Admin().Drop(limited, scheduleStateKind, hint.key),
 		)
 	case d.Spec.Paused && hint.isProbe:
-		return i.store.Admin().Drop(ctx, scheduleHintKind, hint.noteKey())
+		return i.store.Admin().Drop(limited, scheduleHintKind, hint.noteKey())
 	case !found, d.Spec.Paused:
-		return i.dropHint(ctx, hint, r.now())
+		return i.dropHint(limited, hint, r.now())
 	case !i.covers(d.Queue):
 		return nil
 	}
@@ -261,7 +272,9 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 	if _, err = registry.GetJobFactory(d.Spec.Type); err != nil && !d.Spec.Outside {
 		return done, leaving{publictext.Errorf("no process that runs schedules knows jobs of type %q", d.Spec.Type)}
 	}
-	opened, err := r.inspector.openScheduled(ctx, d.Queue)
+	opening, cancel := context.WithTimeout(ctx, scheduleCallTime)
+	defer cancel()
+	opened, err := r.inspector.openScheduled(opening, d.Queue)
 	switch {
 	case errors.Is(err, ErrUnsupported):
 		return done, leaving{err}
@@ -278,7 +291,7 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 		if d.Since.After(handled) {
 			handled = d.Since
 		}
-		err = schedule.Skip(ctx, opened, d.Name, handled)
+		err = schedule.Skip(opening, opened, d.Name, handled)
 		if err != nil {
 			return done, err
 		}
@@ -336,6 +349,8 @@ func (q scheduledQueue) Now() time.Time { return q.now }
 
 // settle stores what was done for a schedule, and replaces its hint.
 func (r *ScheduleRunner) settle(ctx context.Context, hint scheduleHint, done ticksDone, failure error) error {
+	ctx, cancel := context.WithTimeout(ctx, scheduleCallTime)
+	defer cancel()
 	i, now := r.inspector, r.now()
 	var state scheduleState
 	_, err := i.readNote(ctx, scheduleStateKind, hint.key, &state)
