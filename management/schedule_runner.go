@@ -33,7 +33,8 @@ type ScheduleRunner struct {
 	inspector *inspector
 	now       func() time.Time
 
-	loop loop.Loop
+	loop  loop.Loop
+	calls loop.Calls // of follow, by hint
 }
 
 // NewScheduleRunner makes a runner for the schedules of an inspector that NewInspector or
@@ -58,7 +59,7 @@ const (
 	// processes, and a change of the clock or a suspension of the system wakes no timer.
 	longestLook = 5 * time.Second
 	// hintsAtOnce is the number of schedules that are read at once, and workersAtOnce how many of
-	// them are worked on concurrently.
+	// them are worked on concurrently, apart from those that take long.
 	hintsAtOnce, workersAtOnce = 200, 16
 	// leaveFor is how long schedules that this process can't run are left to others, before their
 	// error is stored.
@@ -87,6 +88,7 @@ func (r *ScheduleRunner) Start(ctx context.Context) error {
 func (r *ScheduleRunner) Close(ctx context.Context) { r.loop.Close(ctx) }
 
 func (r *ScheduleRunner) run(ctx context.Context) {
+	defer r.calls.Wait()
 	failing := false
 	for ctx.Err() == nil {
 		next, err := r.PutDue(ctx)
@@ -114,7 +116,7 @@ func (r *ScheduleRunner) run(ctx context.Context) {
 
 // PutDue puts the jobs of all ticks that are due. It returns when the next tick is due, or the zero
 // time if that is not known. The error is that of the store; the errors of single schedules are
-// stored with them and logged.
+// stored with them and logged. It does not wait for a schedule whose queue takes long.
 //
 // A started runner calls PutDue by itself. It is exported for tests with a clock of their own, and
 // for programs with a loop of their own.
@@ -166,29 +168,27 @@ func (r *ScheduleRunner) dueOf(ctx context.Context, notes []driver.Note) (due []
 }
 
 // putAll works on hints concurrently. The processes on a store do so in different orders, so that
-// each finds that much is done already. An error of one does not affect the others.
+// each finds that much is done already. An error of one does not affect the others, and one that
+// takes long, for instance because its queue is full, does not keep them waiting.
 func (r *ScheduleRunner) putAll(ctx context.Context, due []scheduleHint) (errs []error) {
 	rand.Shuffle(len(due), func(a, b int) { due[a], due[b] = due[b], due[a] })
-	var mu sync.Mutex // guards errs
-	var workers sync.WaitGroup
-	waiting := make(chan scheduleHint)
-	for range min(workersAtOnce, len(due)) {
-		workers.Go(func() {
-			for hint := range waiting {
-				err := contain.Panic(func() error { return r.follow(ctx, hint, len(due) > 1) }) // of the driver
-				if err != nil {
-					mu.Lock()
-					errs = append(errs, err)
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	for _, hint := range due {
-		waiting <- hint
-	}
-	close(waiting)
-	workers.Wait()
+	var mu sync.Mutex // guards errs and isOver
+	isOver := false
+	loop.ForEach(&r.calls, workersAtOnce, due, scheduleHint.noteKey, func(hint scheduleHint) {
+		err := contain.Panic(func() error { return r.follow(ctx, hint, len(due) > 1) }) // of the driver
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err == nil:
+		case !isOver:
+			errs = append(errs, err)
+		case ctx.Err() == nil:
+			logging.Warning(ctx, message.Fields{"message": "putting the jobs of a schedule failed; trying again", "error": err.Error()})
+		}
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	isOver = true
 	return errs
 }
 

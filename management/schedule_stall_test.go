@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
 // firstTicks are the IDs of the jobs of the schedule report in the first minutes.
@@ -20,6 +22,30 @@ func firstTicks(n int) []string {
 		minutes[i] = i + 1
 	}
 	return ticks(minutes...)
+}
+
+// A full queue makes Put wait.
+func TestAFullQueueStoppedTheStoredSchedulesOfOtherQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := memory.New(memory.Options{Capacity: 1, KeepFinished: 1000})
+		require.NoError(t, err)
+		w := newScheduleWorld(t, store)
+		for n := range 20 {
+			tenant := string(rune('a' + n))
+			require.NoError(t, amboy.Pause(t.Context(), w.open(tenant)))
+			w.create(tenant, "report", everyMinute())
+		}
+		w.open("acme")
+		w.create("acme", "report", everyMinute())
+		r := w.runner()
+		require.NoError(t, r.Start(t.Context()))
+		defer r.Close(context.Background())
+		time.Sleep(10 * time.Second)
+		for n := range 10 {
+			time.Sleep(time.Minute)
+			require.Equal(t, firstTicks(n+1), w.jobs())
+		}
+	})
 }
 
 // partitioned is a store one of whose calls gets no answer: it returns when its context ends.
