@@ -76,6 +76,7 @@ type feed struct {
 
 	// Only the goroutine that follows the stream uses the following.
 	watched string // the only collection that the stream watches; empty for all
+	cursor  int64  // of the stream, on the server
 	token   bson.Raw
 	broken  bool
 }
@@ -262,7 +263,7 @@ func (f *feed) serve(ctx context.Context, members map[*Driver]interest, widened 
 		err = f.follow(ctx, stream, members)
 	}
 	if stream != nil {
-		_ = stream.Close(context.WithoutCancel(ctx)) // otherwise the server removes the cursor itself
+		f.end(ctx, stream)
 	}
 	if ctx.Err() != nil {
 		return
@@ -374,7 +375,7 @@ func (f *feed) follow(ctx context.Context, stream *mongo.ChangeStream, members m
 		clear(news)
 	}
 	defer tell() // of the events before an interruption, which the next stream does not repeat
-	for stream.Next(ctx) {
+	for f.next(ctx, stream) {
 		var e event
 		err := bson.Unmarshal(stream.Current, &e)
 		if err == nil {
@@ -397,6 +398,30 @@ func (f *feed) follow(ctx context.Context, stream *mongo.ChangeStream, members m
 		f.token = token
 	}
 	return stream.Err()
+}
+
+// next waits for an event. It returns false if there is none because of an error.
+func (f *feed) next(ctx context.Context, stream *mongo.ChangeStream) bool {
+	f.cursor = stream.ID()
+	return stream.Next(ctx)
+}
+
+// end ends a stream. If ctx ended while the stream waited for events, the client has forgotten the
+// cursor, and the server would go on reading events for it until the wait is over. What fails here,
+// the server does later.
+func (f *feed) end(ctx context.Context, stream *mongo.ChangeStream) {
+	forgotten := stream.ID() == 0 && ctx.Err() != nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenTimeout)
+	defer cancel()
+	_ = stream.Close(ctx)
+	if forgotten && f.cursor != 0 {
+		of := f.watched
+		if of == "" {
+			of = "$cmd.aggregate"
+		}
+		_ = f.db.RunCommand(ctx, bson.D{{Key: "killCursors", Value: of}, {Key: "cursors", Value: bson.A{f.cursor}}}).Err()
+	}
+	f.cursor = 0
 }
 
 // pass passes an event on to the members that it concerns, and adds what it means to news.
