@@ -336,7 +336,10 @@ func (a *Acknowledgement) ack() outside.Ack {
 		ack.Release = a.Release.release()
 	}
 	if p := a.Checkpoint; p != nil {
-		ack.Checkpoint = &outside.Checkpoint{Payload: &job.Payload{JSON: p.Args}}
+		ack.Checkpoint = &outside.Checkpoint{}
+		if p.Args != nil || p.Bytes != nil {
+			ack.Checkpoint.Payload = &job.Payload{JSON: p.Args}
+		}
 		if p.Bytes != nil {
 			ack.Checkpoint.Payload.Bytes = *p.Bytes
 		}
