@@ -78,7 +78,9 @@ func (ls *lines) lease(ctx context.Context, req *LeaseRequest) ([]Job, error) {
 	seen, others := ls.changes, ls.byDemand[demand] != nil
 	ls.d.mu.Unlock()
 	if others && req.Wait > 0 {
-		return ls.wait(ctx, req, demand, seen, time.Time{})
+		// If the others have left meanwhile, perhaps without having used their turn, the
+		// store is asked at once.
+		return ls.wait(ctx, req, demand, seen, time.Now())
 	}
 	jobs, next, err := ls.d.claim(ctx, req)
 	if err != nil || len(jobs) > 0 || req.Wait == 0 {
