@@ -72,6 +72,24 @@ func (a *access) withToken(h http.Handler) http.Handler {
 	})
 }
 
+// maxStrangerBody is the maximum size of the body of a request that nothing is granted to.
+const maxStrangerBody = 16 << 10
+
+// limitStrangers bounds what is read of requests that nothing is granted to: a handler reads a
+// body before it knows what the request needs.
+func (a *access) limitStrangers(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 && a.authorize(r, rest.Access{}) != nil {
+			if r.ContentLength > maxStrangerBody {
+				rest.RefuseUnauthenticated(w, r, "This needs the token of the server.")
+				return
+			}
+			r.Body = http.MaxBytesReader(w, r.Body, maxStrangerBody)
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // authorize is for rest.Authorize.
 func (a *access) authorize(r *http.Request, what rest.Access) error {
 	if a.hasToken(r) {

@@ -238,7 +238,7 @@ func (s *server) startHTTP() error {
 	mux.Handle("/metrics", s.access.withToken(metrics))
 	mux.Handle("/login", s.access.login)
 	mux.Handle("POST /login/link", s.access.withToken(http.HandlerFunc(s.access.serveLink)))
-	mux.Handle("/", rest.Handler(inspector, rest.Workers(s.dispatcher), rest.CreateOutside(), rest.Authorize(s.access.authorize)))
+	mux.Handle("/", s.access.limitStrangers(rest.Handler(inspector, rest.Workers(s.dispatcher), rest.CreateOutside(), rest.Authorize(s.access.authorize))))
 	web := &http.Server{
 		Handler: mux, MaxHeaderBytes: 64 << 10,
 		ReadHeaderTimeout: min(10*time.Second, s.ClientTime), ReadTimeout: s.ClientTime, WriteTimeout: s.ClientTime, IdleTimeout: 2 * time.Minute,
