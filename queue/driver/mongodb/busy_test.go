@@ -2,6 +2,7 @@ package mongodb_test
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,5 +121,25 @@ func TestAStreamForSeveralCollectionsWatchesThemAll(t *testing.T) {
 		_, err := openOn(t, s, in("second")).Control(t.Context(), "queue", driver.ControlChange{Paused: new(true)})
 		require.NoError(t, err)
 		assert.Empty(t, watched())
+	})
+}
+
+// The server went on for half a minute with the change stream of a process that had become busy.
+func TestAnInterruptedStreamWentOnOnTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		var opened, killed atomic.Int64
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			switch {
+			case c.Command.Lookup("pipeline", "0", "$changeStream").Type != 0:
+				opened.Add(1)
+			case c.Name == "killCursors":
+				killed.Add(1)
+			}
+			return mongotest.Served
+		})
+		makeBusy(t, openOn(t, s))
+		assert.EqualValues(t, 2, opened.Load())
+		assert.EqualValues(t, 1, killed.Load())
 	})
 }
