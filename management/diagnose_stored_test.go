@@ -30,8 +30,8 @@ func TestADiagnosisDidNotSeeThatStoredSchedulesFail(t *testing.T) {
 		_, err = s.PauseSchedule(t.Context(), "", "paused", true)
 		require.NoError(t, err)
 		of := func(kind management.FindingKind) (found []management.Finding) {
-			diagnosis, err := i.(management.Diagnostician).Diagnose(t.Context())
-			require.NoError(t, err)
+			diagnosis, failure := i.(management.Diagnostician).Diagnose(t.Context())
+			require.NoError(t, failure)
 			for _, f := range diagnosis.Findings {
 				if f.Kind == kind {
 					found = append(found, f)

@@ -30,13 +30,13 @@ func (s *Scheduler) report(ctx context.Context, now time.Time) {
 		if err != nil || q.teller == nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, callTime)
+		limited, cancel := context.WithTimeout(ctx, callTime)
 		defer cancel()
 		if len(removed) > 0 {
-			err = q.teller.ForgetSchedules(ctx, removed...)
+			err = q.teller.ForgetSchedules(limited, removed...)
 		}
 		if infos := s.infosOf(unreported); len(infos) > 0 {
-			err = errors.Join(err, q.teller.TellSchedules(ctx, infos...))
+			err = errors.Join(err, q.teller.TellSchedules(limited, infos...))
 		}
 		return err
 	})

@@ -401,32 +401,36 @@ func TestQueuesAtTheirLimitHidTheJobsOfOthers(t *testing.T) {
 		"slow":   {Rate: &amboy.Rate{PerSecond: 0.001}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := mongotest.Open(t, mongotest.InMemory())
-			d, other := openOn(t, s), openOn(t, s)
-			in := func(queue, id string) *driver.Record {
-				return plainRecord(id, func(r *driver.Record) { r.Group, r.Name = queue, driver.RecordName(queue, id, r.RetryInfo) })
-			}
-			var queues []string
-			var records []*driver.Record
-			for i := range 120 {
-				queue := fmt.Sprint("full", i)
-				_, err := d.Control(t.Context(), queue, stop)
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.Open(t, mongotest.InMemory())
+				d, other := openOn(t, s), openOn(t, s)
+				in := func(queue, id string) *driver.Record {
+					return plainRecord(id, func(r *driver.Record) { r.Group, r.Name = queue, driver.RecordName(queue, id, r.RetryInfo) })
+				}
+				var queues []string
+				var records []*driver.Record
+				for i := range 120 {
+					queue := fmt.Sprint("full", i)
+					_, err := d.Control(t.Context(), queue, stop)
+					require.NoError(t, err)
+					queues = append(queues, queue)
+					records = append(records, in(queue, "a"), in(queue, "b"))
+				}
+				putAll(t, d, records...)
+				claimAll(t, other, request("other", 1000, queues...)) // one of each, or none
+				claimAll(t, d, request("owner", 1, "none"))           // which opens its change stream
+				putAll(t, d, in("last", "job"))
+				pass(10 * time.Second)
+				s.Server().ResetCosts()
+				claimed, err := d.Claim(t.Context(), request("owner", 10, append(queues, "last")...))
 				require.NoError(t, err)
-				queues = append(queues, queue)
-				records = append(records, in(queue, "a"), in(queue, "b"))
-			}
-			putAll(t, d, records...)
-			claimAll(t, other, request("other", 1000, queues...)) // one of each, or none
-			putAll(t, d, in("last", "job"))
-			s.Server().ResetCosts()
-			claimed, err := d.Claim(t.Context(), request("owner", 10, append(queues, "last")...))
-			require.NoError(t, err)
-			assert.Equal(t, []string{"last.job"}, names(claimed.Records))
-			if stop.Rate != nil {
-				assert.Len(t, claimed.Waits, len(queues))
-				return // each rate costs a command
-			}
-			assert.LessOrEqual(t, s.Server().Costs().Sent(), int64(20), s.Server().Costs())
+				assert.Equal(t, []string{"last.job"}, names(claimed.Records))
+				if stop.Rate != nil {
+					assert.Len(t, claimed.Waits, len(queues))
+					return // each rate costs a command
+				}
+				assert.LessOrEqual(t, s.Server().Costs().Sent(), int64(20), s.Server().Costs())
+			})
 		})
 	}
 }
