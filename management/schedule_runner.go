@@ -66,9 +66,6 @@ const (
 	leaveFor = 30 * time.Second
 	// longestRetry bounds how long a schedule waits after a failure.
 	longestRetry = time.Minute
-	// scheduleCallTime limits calls of the store, which may get no answer, for instance after a
-	// network partition. It is short enough for a second try before a tick counts as missed.
-	scheduleCallTime = 10 * time.Second
 )
 
 // Start puts the jobs of ticks that were missed, and then the jobs of ticks as they come, until
@@ -145,7 +142,7 @@ func (r *ScheduleRunner) PutDue(ctx context.Context) (next time.Time, err error)
 }
 
 func (r *ScheduleRunner) hints(ctx context.Context, request driver.NoteRequest) ([]driver.Note, error) {
-	ctx, cancel := context.WithTimeout(ctx, scheduleCallTime)
+	ctx, cancel := context.WithTimeout(ctx, loop.CallTime)
 	defer cancel()
 	return r.inspector.store.Admin().Notes(ctx, request)
 }
@@ -196,7 +193,7 @@ func (r *ScheduleRunner) putAll(ctx context.Context, due []scheduleHint) (errs [
 // of the store.
 func (r *ScheduleRunner) follow(ctx context.Context, hint scheduleHint, mayBeDone bool) error {
 	i := r.inspector
-	limited, cancel := context.WithTimeout(ctx, scheduleCallTime)
+	limited, cancel := context.WithTimeout(ctx, loop.CallTime)
 	defer cancel()
 	if mayBeDone {
 		_, found, err := i.note(limited, scheduleHintKind, hint.noteKey())
@@ -272,7 +269,7 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 	if _, err = registry.GetJobFactory(d.Spec.Type); err != nil && !d.Spec.Outside {
 		return done, leaving{publictext.Errorf("no process that runs schedules knows jobs of type %q", d.Spec.Type)}
 	}
-	opening, cancel := context.WithTimeout(ctx, scheduleCallTime)
+	opening, cancel := context.WithTimeout(ctx, loop.CallTime)
 	defer cancel()
 	opened, err := r.inspector.openScheduled(opening, d.Queue)
 	switch {
@@ -349,7 +346,7 @@ func (q scheduledQueue) Now() time.Time { return q.now }
 
 // settle stores what was done for a schedule, and replaces its hint.
 func (r *ScheduleRunner) settle(ctx context.Context, hint scheduleHint, done ticksDone, failure error) error {
-	ctx, cancel := context.WithTimeout(ctx, scheduleCallTime)
+	ctx, cancel := context.WithTimeout(ctx, loop.CallTime)
 	defer cancel()
 	i, now := r.inspector, r.now()
 	var state scheduleState

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/loop"
 	"github.com/mongodb/amboy/internal/publictext"
 )
 
@@ -30,7 +31,7 @@ func (s *Scheduler) report(ctx context.Context, now time.Time) {
 		if err != nil || q.teller == nil {
 			return err
 		}
-		limited, cancel := context.WithTimeout(ctx, callTime)
+		limited, cancel := context.WithTimeout(ctx, loop.CallTime)
 		defer cancel()
 		if len(removed) > 0 {
 			err = q.teller.ForgetSchedules(limited, removed...)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/loop"
 )
 
 // target is the queue in which a scheduler puts jobs.
@@ -23,12 +24,9 @@ type target interface {
 	reportInterval() time.Duration
 }
 
-// A call may get no answer, for instance after a network partition. The limits keep a scheduler
-// from waiting for ever, and are short enough for a second try before the tick counts as missed.
-const (
-	callTime = 10 * time.Second
-	putTime  = lateness / 2 // Put also waits while the queue is full
-)
+// putTime limits a Put, like loop.CallTime other calls. It is longer because Put also waits while the
+// queue is full.
+const putTime = lateness / 2
 
 // openQueue is a queue and the optional interfaces that a scheduler uses.
 type openQueue struct {
@@ -48,7 +46,7 @@ func newOpenQueue(q amboy.Queue) (openQueue, error) {
 
 // mark calls Mark, for a limited time.
 func (q openQueue) mark(ctx context.Context, name string, at time.Time) (last time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, loop.CallTime)
 	defer cancel()
 	return q.marker.Mark(ctx, name, at)
 }
@@ -72,7 +70,7 @@ type groupedQueue struct {
 func (t groupedQueue) name() string { return t.id }
 
 func (t groupedQueue) open(ctx context.Context) (openQueue, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, loop.CallTime)
 	defer cancel()
 	q, err := t.group.Get(ctx, t.id)
 	if err != nil {

@@ -5,6 +5,11 @@ import (
 	"time"
 )
 
+// CallTime limits a call of a store by a loop that puts jobs on schedules. Without it, a call that
+// gets no answer, for instance after a network partition, would stop the loop for good. It is short
+// enough for a second try before a tick counts as missed.
+const CallTime = 10 * time.Second
+
 // patience is how long a call may take before it no longer holds up others.
 const patience = 2 * time.Second
 

@@ -117,10 +117,14 @@ func TestAStreamForSeveralCollectionsWatchesThemAll(t *testing.T) {
 		makeBusy(t, first)
 		makeBusy(t, second)
 		assert.Empty(t, watched())
-		second.Subscribe(func(driver.Change) {})
-		_, err := openOn(t, s, in("second")).Control(t.Context(), "queue", driver.ControlChange{Paused: new(true)})
-		require.NoError(t, err)
-		assert.Empty(t, watched())
+		for name, d := range map[string]*mongodb.Driver{"first": first, "second": second} {
+			count := heard([]*mongodb.Driver{d})
+			other := openOn(t, s, func(o *mongodb.Options) { o.Collection = name }) // of another client
+			_, err := other.Control(t.Context(), "queue", driver.ControlChange{Paused: new(true)})
+			require.NoError(t, err)
+			pass(time.Second)
+			assert.NotZero(t, count(), name)
+		}
 	})
 }
 

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"time"
 
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest/internal/web"
 )
@@ -74,15 +74,16 @@ func follow(ctx context.Context, inspector management.Inspector, every time.Dura
 	}
 	go func() {
 		defer close(moments)
-		defer func() {
-			if value := recover(); value != nil {
-				send(moment{err: fmt.Errorf("watching the queues panicked: %v\n%s", value, debug.Stack())})
+		err := contain.Panic(func() error {
+			for queues, err := range inspector.Watch(ctx, every) {
+				if !send(moment{queues, err}) {
+					break
+				}
 			}
-		}()
-		for queues, err := range inspector.Watch(ctx, every) {
-			if !send(moment{queues, err}) {
-				return
-			}
+			return nil
+		})
+		if err != nil {
+			send(moment{err: fmt.Errorf("watching the queues: %w", err)})
 		}
 	}()
 	return moments

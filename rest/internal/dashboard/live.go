@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"time"
 
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -95,15 +95,16 @@ func watch(ctx context.Context, inspector management.Inspector) <-chan error {
 	}
 	go func() {
 		defer close(changes)
-		defer func() {
-			if value := recover(); value != nil {
-				send(fmt.Errorf("watching the queues panicked: %v\n%s", value, debug.Stack()))
+		err := contain.Panic(func() error {
+			for _, err := range inspector.Watch(ctx, liveEvery) {
+				if !send(err) {
+					break
+				}
 			}
-		}()
-		for _, err := range inspector.Watch(ctx, liveEvery) {
-			if !send(err) {
-				return
-			}
+			return nil
+		})
+		if err != nil {
+			send(fmt.Errorf("watching the queues: %w", err))
 		}
 	}()
 	return changes
