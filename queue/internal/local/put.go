@@ -149,7 +149,9 @@ func (q *Queue) put(ctx context.Context, e *localEntry) error {
 		}
 		if err == nil {
 			err = contain.Panic(func() error { return q.add(e) })
-			q.dropUnfinished(e, err)
+			if err != nil {
+				q.dropUnfinished(e, err)
+			}
 		}
 		worker, putter := q.wakeWorker(), q.wakePutter()
 		q.mu.Unlock()
