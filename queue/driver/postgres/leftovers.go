@@ -58,7 +58,7 @@ func (d *Driver) settle(ctx context.Context) (more, leftOut bool, err error) {
 // its time is over. The statement first finds the next queue; it takes the locked ones as its last argument.
 func (d *Driver) byTurns(ctx context.Context, first statement, args []any, change func(queue int32) (locked bool, err error)) (more, leftOut bool, err error) {
 	lockedQueues := []int32{}
-	for begin := time.Now(); time.Since(begin) < turnsTime; {
+	for begin := (time.Time{}); ; {
 		var queue int32
 		found := false
 		err = d.readPlanned(ctx, first, func(r *row) error {
@@ -68,6 +68,12 @@ func (d *Driver) byTurns(ctx context.Context, first statement, args []any, chang
 		if err != nil || !found {
 			return false, leftOut, err
 		}
+		switch {
+		case begin.IsZero():
+			begin = time.Now()
+		case time.Since(begin) >= turnsTime:
+			return true, leftOut, nil
+		}
 		locked, err := change(queue)
 		if err != nil {
 			return false, leftOut, err
@@ -76,7 +82,6 @@ func (d *Driver) byTurns(ctx context.Context, first statement, args []any, chang
 			leftOut, lockedQueues = true, append(lockedQueues, queue)
 		}
 	}
-	return true, leftOut, nil
 }
 
 // settle handles some leftovers of a queue.

@@ -55,6 +55,24 @@ func TestAnExpiredJobIsFoundWithoutAWalkOverFinishedJobs(t *testing.T) {
 	assert.Less(t, read, *others/10)
 }
 
+// The time for expired jobs was over after the only one, so another claim followed at once.
+func TestAClaimAskedForAnotherAlthoughItHadLeftNothing(t *testing.T) {
+	conn := connect(t, pgtest.URL(t))
+	schema := pgtest.Schema(t)
+	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: schema})
+	expiring := newRecord("expired")
+	expiring.TimeInfo.DispatchBy = time.Now().Add(time.Hour)
+	insert(t.Context(), t, d, expiring)
+	execute(t, conn, fmt.Sprintf(`CREATE FUNCTION %[1]s.delay() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN PERFORM pg_sleep(0.1); RETURN NULL; END';
+		CREATE TRIGGER delay AFTER UPDATE ON %[1]s.jobs FOR EACH STATEMENT EXECUTE FUNCTION %[1]s.delay()`, schema))
+
+	claimed := claimIn(t, d, time.Now().Add(2*time.Hour), "")
+
+	assert.Equal(t, []string{"expired"}, idsOf(claimed.Records))
+	assert.Zero(t, claimed.Next)
+}
+
 // longest counts the statements of the longest transaction.
 type longest struct {
 	roundTrips
