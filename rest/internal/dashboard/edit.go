@@ -174,7 +174,7 @@ type createData struct {
 	Tags    string
 }
 
-var createFields = []string{"type", "id", "args", "priority", "due", "tags"}
+var createFields = []string{"key", "type", "id", "args", "priority", "due", "tags"}
 
 // create shows the form for a new job, filled in as another job if the address names one.
 func (d *Dashboard) create(w http.ResponseWriter, r *http.Request) error {
@@ -214,7 +214,7 @@ func (d *Dashboard) creatable(r *http.Request, queue string) []string {
 	})
 }
 
-// doCreate puts a job.
+// doCreate puts a job, once for a form.
 func (d *Dashboard) doCreate(w http.ResponseWriter, r *http.Request) error {
 	form := r.PostForm
 	err := refuseUnknown(form, createFields...)
@@ -225,7 +225,7 @@ func (d *Dashboard) doCreate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	job := management.NewJob{Queue: name, ID: form.Get("id"), Type: form.Get("type")}
+	job := management.NewJob{Queue: name, ID: form.Get("id"), Type: form.Get("type"), IdempotencyKey: form.Get("key")}
 	job.Outside = !slices.Contains(d.options.CreateTypes, job.Type)
 	job.Tags = strings.FieldsFunc(form.Get("tags"), func(c rune) bool { return c == '\n' || c == '\r' })
 	if job.Args, err = parseArgs(form); err != nil {
@@ -243,7 +243,7 @@ func (d *Dashboard) doCreate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	redirect(w, r, withNotice(w, r, jobPath(created.JobRef), "create", 1, 0))
+	redirect(w, r, withNotice(w, r, jobPath(created.JobRef), didOnce("create", created), 1, 0))
 	return nil
 }
 

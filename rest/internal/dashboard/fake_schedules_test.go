@@ -52,6 +52,8 @@ func (f *fake) PauseSchedule(_ context.Context, queue, name string, _ bool) (man
 
 func (f *fake) DeleteSchedule(context.Context, string, string) error { return f.err }
 
-func (f *fake) TriggerSchedule(_ context.Context, queue, name, _ string) (management.Created, error) {
-	return management.Created{JobRef: management.JobRef{Queue: queue, ID: name + "@run"}}, f.err
+func (f *fake) TriggerSchedule(_ context.Context, queue, name, key string) (management.Created, error) {
+	repeated := key != "" && key == f.triggered
+	f.triggered = key
+	return management.Created{JobRef: management.JobRef{Queue: queue, ID: name + "@run"}, Repeated: repeated}, f.err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,8 @@ import (
 type fake struct {
 	// spec is that of the schedule that was last created or changed.
 	spec management.ScheduleSpec
+	// triggered is the idempotency key of the schedule that was last triggered.
+	triggered string
 
 	now time.Time
 	err error
@@ -340,8 +343,11 @@ func (f *fake) Graph(_ context.Context, queue, id string, _ int) (management.Gra
 }
 
 func (f *fake) CreateJob(_ context.Context, job management.NewJob) (management.Created, error) {
+	repeated := job.IdempotencyKey != "" && slices.ContainsFunc(f.created, func(earlier management.NewJob) bool {
+		return earlier.IdempotencyKey == job.IdempotencyKey
+	})
 	f.created = append(f.created, job)
-	return management.Created{JobRef: management.JobRef{Queue: job.Queue, ID: "made-up"}}, f.err
+	return management.Created{JobRef: management.JobRef{Queue: job.Queue, ID: "made-up"}, Repeated: repeated}, f.err
 }
 
 func (f *fake) ActOn(_ context.Context, queue, id string, action management.Action) (management.Acted, error) {

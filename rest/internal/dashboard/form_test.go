@@ -473,3 +473,29 @@ func TestCopyAJob(t *testing.T) {
 	s.post("/queues/billing/create", form)
 	assert.True(t, f.created[1].Outside)
 }
+
+// A second click while the answer to the first was under way put a second job.
+func TestAFormThatWasSentTwicePutTwoJobs(t *testing.T) {
+	f := newFake()
+	s := newSite(f, "")
+	const create, schedule = "/queues/billing/create", "/queues/mail/schedules/reminder"
+	for _, form := range []struct{ page, to, label, did string }{
+		{create, create, "Create", "create"},
+		{schedule, schedule, "Actions", "schedule-triggered"},
+	} {
+		w := s.get(form.page)
+		assert.Equal(t, "no-store", w.Header().Get("Cache-Control"), "a page that is opened again has another key")
+		page := parse(t, w.Body.String())
+		fields := page.fields(page.one(t, "form", "aria-label", form.label), "trigger")
+		fields.Set("type", "send")
+		if form.to == schedule {
+			fields = url.Values{"key": fields["key"], "do": {"trigger"}}
+		}
+		require.NotEmpty(t, fields.Get("key"))
+		assert.Contains(t, lands(t, s, form.page, s.post(form.to, fields)), "?did="+form.did+"&")
+		again := lands(t, s, form.page, s.post(form.to, fields))
+		assert.Contains(t, again, "?did=sent-before&")
+		assert.Contains(t, s.get(again+"&told="+s.told).Body.String(), "The form was sent more than once.")
+	}
+	assert.Equal(t, f.created[0].IdempotencyKey, f.created[1].IdempotencyKey)
+}

@@ -16,6 +16,8 @@ import (
 var noticeFields = []string{"did", "done", "skipped", "told"}
 
 const (
+	// didBefore is the result of a form that an earlier request has sent.
+	didBefore    = "sent-before"
 	noticeCookie = "amboy-told"
 	// noticeTime is how long a page shows a message.
 	noticeTime = 5 * time.Minute
@@ -33,6 +35,14 @@ func withNotice(w http.ResponseWriter, r *http.Request, address, did string, don
 	return address + "?" + query.Encode()
 }
 
+// didOnce returns the result of a form that puts a job.
+func didOnce(did string, created management.Created) string {
+	if created.Repeated {
+		return didBefore
+	}
+	return did
+}
+
 // notice returns the message for the result of a form; empty if the request is not what the form
 // redirected to.
 func notice(r *http.Request) string {
@@ -43,6 +53,8 @@ func notice(r *http.Request) string {
 	}
 	did := query.Get("did")
 	switch did {
+	case didBefore:
+		return "The form was sent more than once. This is the job that it put."
 	case "control":
 		return "The controls of the queue were changed."
 	case "create":

@@ -236,7 +236,7 @@ func (d *Dashboard) scheduleIn(r *http.Request) (management.StoredSchedule, erro
 // actOnSchedule runs, pauses, resumes, changes or deletes a schedule. A deletion must be confirmed.
 func (d *Dashboard) actOnSchedule(w http.ResponseWriter, r *http.Request) error {
 	form := r.PostForm
-	err := refuseUnknown(form, append(slices.Clone(scheduleFields), "do", "confirmed")...)
+	err := refuseUnknown(form, append(slices.Clone(scheduleFields), "key", "do", "confirmed")...)
 	if err != nil {
 		return err
 	}
@@ -252,8 +252,8 @@ func (d *Dashboard) actOnSchedule(w http.ResponseWriter, r *http.Request) error 
 	switch do := form.Get("do"); do {
 	case "trigger":
 		var created management.Created
-		created, err = manager.TriggerSchedule(ctx, queue, name, "")
-		back, did = jobPath(created.JobRef), "schedule-triggered"
+		created, err = manager.TriggerSchedule(ctx, queue, name, form.Get("key"))
+		back, did = jobPath(created.JobRef), didOnce("schedule-triggered", created)
 	case "pause", "resume":
 		_, err = manager.PauseSchedule(ctx, queue, name, do == "pause")
 		did = "schedule-" + do + "d"

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -45,7 +46,9 @@ var functions = template.FuncMap{
 	"plus":    func(a, b int) int { return a + b },
 	"minus":   func(a, b int) int { return a - b },
 	"string":  func(v any) string { return fmt.Sprint(v) },
-	"ref":     func(queue, id string) management.JobRef { return management.JobRef{Queue: queue, ID: id} },
+	// key returns the idempotency key of a form.
+	"key": rand.Text,
+	"ref": func(queue, id string) management.JobRef { return management.JobRef{Queue: queue, ID: id} },
 
 	"filterfield": newFilterField,
 	"rangefield":  newRangeField,
