@@ -56,6 +56,9 @@ type JobSummary struct {
 	// those of encrypted jobs.
 	Args       json.RawMessage `json:"args,omitempty"`
 	ArgsHidden string          `json:"args_hidden,omitempty"`
+	// ArgsMasked is true if a function of the service has changed Args for this reader (see
+	// rest.MaskArgs), so that a job with these would be another one.
+	ArgsMasked bool `json:"args_masked,omitempty"`
 }
 
 // Run returns how long the job has run at a time since its latest attempt started: until the

@@ -106,6 +106,32 @@ func TestAttackArgumentsAreChangedWithoutTheRight(t *testing.T) {
 	}
 }
 
+// An operator who copied such a job put one with the masks as its arguments.
+func TestTheCopyOfAJobHadMasksForArguments(t *testing.T) {
+	allowed := []rest.Option{mayDo(rest.ActionRead, rest.ActionCreate), rest.CreateTypes(charge.Type().Name)}
+	get := func(target string, opts ...rest.Option) (int, string) {
+		w := httptest.NewRecorder()
+		rest.Handler(newEditable(t), opts...).ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, http.NoBody))
+		return w.Code, w.Body.String()
+	}
+	const page, form = "/queues/cards/jobs/one", "/queues/cards/create?like=one"
+	_, body := get(page, allowed...)
+	assert.Contains(t, body, "create?like=one")
+	code, body := get(form, allowed...)
+	assert.Equal(t, http.StatusOK, code)
+	assert.Contains(t, body, "4111")
+
+	masked := append(allowed, rest.MaskArgs(maskNumbers))
+	_, body = get(page, masked...)
+	assert.NotContains(t, body, "create?like=one")
+	assert.Contains(t, body, "Some are masked.")
+	code, body = get(form, masked...)
+	assert.Equal(t, http.StatusConflict, code)
+	assert.NotContains(t, body, "****")
+	_, body = get("/v2/queues/cards/jobs/one", masked...)
+	assert.Contains(t, body, `"args_masked":true`)
+}
+
 // An encrypted job is edited only by requests that may read it.
 func TestAttackAnEncryptedJobIsEditedWithoutReveal(t *testing.T) {
 	inspector, err := management.NewInspector(newEncryptedQueue(t))

@@ -166,8 +166,10 @@ func TenantOf(queue func(r *http.Request) string) Option {
 }
 
 // MaskArgs sets the function that redacts the arguments and the result of a job: it
-// returns JSON, or nil to hide them. For the arguments of a schedule, the job has no ID. If it panics, or returns invalid JSON, they are
-// hidden too. It must be safe for concurrent use.
+// returns JSON, or nil to hide them. For the arguments of a schedule, the job has no ID. If it
+// panics, or returns invalid JSON, they are hidden too. A job with arguments that it has changed
+// can't be copied on the dashboard (see management.JobSummary.ArgsMasked). It must be safe for
+// concurrent use.
 func MaskArgs(mask func(job management.JobRef, jobType string, args json.RawMessage) json.RawMessage) Option {
 	if mask == nil {
 		panic("rest.MaskArgs: the function must not be nil")

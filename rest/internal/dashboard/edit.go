@@ -195,7 +195,7 @@ func (d *Dashboard) create(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if job.ArgsHidden != "" || len(job.Args) > maxShownJSON {
+		if job.ArgsHidden != "" || job.ArgsMasked || len(job.Args) > maxShownJSON {
 			return &management.StateError{Job: job.JobRef, State: job.State, Action: "copy", Rule: "is not possible on a page that does not show all of the arguments"}
 		}
 		data.Like, data.Type, data.Args, data.Tags = &job, job.Type, pretty(job.Args), strings.Join(job.Tags, "\n")

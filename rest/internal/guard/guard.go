@@ -400,7 +400,9 @@ func (g *guarded) mask(ctx context.Context, job *management.Job) {
 // maskArgs redacts the arguments of a job.
 func (g *guarded) maskArgs(ctx context.Context, job *management.JobSummary) {
 	if g.opts.MaskArgs != nil && job.Args != nil {
-		job.Args, job.ArgsHidden = g.masked(ctx, job, job.Args)
+		stored := job.Args
+		job.Args, job.ArgsHidden = g.masked(ctx, job, stored)
+		job.ArgsMasked = job.ArgsHidden == "" && !bytes.Equal(job.Args, stored)
 	}
 }
 

@@ -93,6 +93,7 @@ func TestMaskArgs(t *testing.T) {
 			assert.Equal(t, test.args, string(job.Args))
 			assert.Equal(t, test.result, string(job.Result))
 			assert.Equal(t, test.hidden, job.ArgsHidden)
+			assert.Equal(t, test.hidden == "" && test.mask != nil, job.ArgsMasked)
 			assert.Equal(t, test.hidden, job.ResultHidden)
 			page, err := g.Inspector(request(t)).FindJobs(t.Context(), management.JobFilter{}, management.PageRequest{Args: true})
 			require.NoError(t, err)
