@@ -21,8 +21,8 @@ func (p *program) audit() *cobra.Command {
 	cmd.Flags().StringArrayVar(&filter.Actors, "actor", nil, "only actions of this actor (repeat for more)")
 	cmd.Flags().StringArrayVar(&filter.What, "what", nil, "only this action, or create, control or refused (repeat for more)")
 	cmd.Flags().StringVar(&filter.JobID, "job", "", "only actions on the job with this ID")
-	cmd.Flags().Var(timeFlag{&filter.Time.From}, "after", "only actions at this time or later")
-	cmd.Flags().Var(timeFlag{&filter.Time.To}, "before", "only actions before this time")
+	cmd.Flags().Var(&timeFlag{at: &filter.Time.From}, "after", "only actions at this time or later")
+	cmd.Flags().Var(&timeFlag{at: &filter.Time.To}, "before", "only actions before this time")
 	complete(cmd, "queue", p.completeQueues)
 	complete(cmd, "what", fixed(auditedActions()...))
 	paging := addPageFlags(cmd)
@@ -41,7 +41,7 @@ func (p *program) audit() *cobra.Command {
 				out.row(stamp(e.Time), e.Actor, e.What, e.Queue, e.JobID, strconv.Itoa(e.Done), strconv.Itoa(e.Skipped), auditDetail(e))
 			}
 		})
-		p.hintNext(next)
+		p.hintNext(cmd, next)
 		return err
 	})
 	return cmd

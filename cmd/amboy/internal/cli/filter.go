@@ -43,8 +43,8 @@ func (p *program) addFilterFlags(cmd *cobra.Command) *filterFlags {
 }
 
 func (f *filterFlags) addRange(name, what string, r *management.TimeRange) {
-	f.flags.Var(timeFlag{&r.From}, name+"-after", "only jobs "+what+" at this time or later")
-	f.flags.Var(timeFlag{&r.To}, name+"-before", "only jobs "+what+" before this time")
+	f.flags.Var(&timeFlag{at: &r.From}, name+"-after", "only jobs "+what+" at this time or later")
+	f.flags.Var(&timeFlag{at: &r.To}, name+"-before", "only jobs "+what+" before this time")
 }
 
 // given reports whether any of the flags was set.

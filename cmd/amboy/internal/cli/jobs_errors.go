@@ -46,7 +46,7 @@ func (p *program) groupErrors() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		p.hintNext(groups.Next)
+		p.hintNext(cmd, groups.Next)
 		return foundAny(strict, groups.Examined)
 	})
 	return cmd

@@ -59,7 +59,7 @@ func (p *program) listJobs() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		p.hintNext(next)
+		p.hintNext(cmd, next)
 		return foundAny(strict, len(jobs))
 	}
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {

@@ -87,6 +87,16 @@ func TestListsAreLimitedByTheFlags(t *testing.T) {
 	}
 }
 
+// The flags of the first page meant another time for the next one, which refused its cursor.
+func TestTheNextPageOfAListSinceADurationWasRefused(t *testing.T) {
+	atStart(t, func(t *testing.T) {
+		got := run(t, newFake(), "jobs", "list", "--limit", "1", "--created-after", "5h", "--ended-before", "2026-11-22T00:00:00Z")
+		assert.Zero(t, got.code)
+		assert.Equal(t, "amboy: more items follow: add --cursor c with --created-after "+start.Add(-5*time.Hour).Format(time.RFC3339Nano)+", or --all\n", got.errOut)
+		assert.Equal(t, 0, run(t, newFake(), "jobs", "list", "--cursor", "c", "--created-after", start.Add(-5*time.Hour).Format(time.RFC3339Nano)).code)
+	})
+}
+
 func TestActionsReachTheService(t *testing.T) {
 	atStart(t, func(t *testing.T) {
 		priority := -5

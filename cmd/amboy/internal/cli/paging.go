@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mongodb/amboy/management"
 )
@@ -50,9 +52,21 @@ func collect[T any](flags *pageFlags, newest bool, ask func(management.PageReque
 	}
 }
 
-// hintNext prints how to list more items.
-func (p *program) hintNext(next string) {
-	if next != "" && !p.asJSON() {
-		p.note("more items follow: add --cursor %s or --all", next)
+// hintNext prints how to list more items. A cursor continues a list with the same filter, so the
+// flags whose times were given as durations must keep these times.
+func (p *program) hintNext(cmd *cobra.Command, next string) {
+	if next == "" || p.asJSON() {
+		return
 	}
+	var times string
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if at, isTime := flag.Value.(*timeFlag); isTime && at.isRelative {
+			times += fmt.Sprintf(" --%s %s", flag.Name, at)
+		}
+	})
+	if times != "" {
+		p.note("more items follow: add --cursor %s with%s, or --all", next, times)
+		return
+	}
+	p.note("more items follow: add --cursor %s or --all", next)
 }

@@ -45,7 +45,7 @@ func (p *program) listQueues() *cobra.Command {
 			return fmt.Errorf("listing queues: %w", err)
 		}
 		err = p.print(management.QueuePage{Queues: queues, Next: next}, func(out *page) { queueTable(out, queues) })
-		p.hintNext(next)
+		p.hintNext(cmd, next)
 		return err
 	})
 	return cmd

@@ -81,7 +81,7 @@ func (p *program) listSchedules() *cobra.Command {
 				out.row(nameOf(s.Queue), s.Name, s.String(), s.Type, age(last), age(s.Next), scheduleState(s))
 			}
 		})
-		p.hintNext(next)
+		p.hintNext(cmd, next)
 		return err
 	})
 	return cmd

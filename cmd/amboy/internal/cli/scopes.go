@@ -34,7 +34,7 @@ func (p *program) scopes() *cobra.Command {
 				out.row(nameOf(s.Queue), s.Name, countText(s.Waiting), age(s.Since), string(s.State), nameOf(s.Holder.Queue)+" "+s.Holder.ID)
 			}
 		})
-		p.hintNext(next)
+		p.hintNext(cmd, next)
 		return err
 	})
 	return cmd

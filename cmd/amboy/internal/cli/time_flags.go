@@ -8,10 +8,14 @@ import (
 )
 
 // timeFlag is a flag whose value is a time.
-type timeFlag struct{ at *time.Time }
+type timeFlag struct {
+	at *time.Time
+	// isRelative is true if the time was given as a duration from now.
+	isRelative bool
+}
 
 // String returns the time.
-func (f timeFlag) String() string {
+func (f *timeFlag) String() string {
 	if f.at == nil || f.at.IsZero() {
 		return ""
 	}
@@ -19,13 +23,13 @@ func (f timeFlag) String() string {
 }
 
 // Type returns the name of the value in the help.
-func (f timeFlag) Type() string { return "time" }
+func (f *timeFlag) Type() string { return "time" }
 
 // Set parses a time: an RFC 3339 time, a duration before now, or a duration after now if it
 // begins with +.
-func (f timeFlag) Set(text string) error {
+func (f *timeFlag) Set(text string) error {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		*f.at = at
+		*f.at, f.isRelative = at, false
 		return nil
 	}
 	ahead, isAhead := strings.CutPrefix(text, "+")
@@ -36,7 +40,7 @@ func (f timeFlag) Set(text string) error {
 	if !isAhead {
 		d = -d
 	}
-	*f.at = time.Now().Add(d)
+	*f.at, f.isRelative = time.Now().Add(d), true
 	return nil
 }
 
