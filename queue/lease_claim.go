@@ -98,7 +98,7 @@ func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) 
 		return nil, false
 	}
 	now := q.Engine.Now()
-	l.kinds.add(driver.KindOf(r))
+	l.kinds.add(driver.KindOf(r), l.engine.Now())
 	switch {
 	case core.HasExpired(r, now):
 		q.Expire(ctx, run)

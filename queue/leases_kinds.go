@@ -8,47 +8,60 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// leftFor is how long a kind is left in its queues after a job of it was met that outside
-// workers can't run. Later there may be others.
-const leftFor = time.Minute
+const (
+	// leftFor is how long a kind is left in its queues after a job of it was met that outside
+	// workers can't run. Later there may be others.
+	leftFor = time.Minute
+	// rememberedFor is how long a kind is remembered. If there still are jobs of it, they are met
+	// again.
+	rememberedFor = time.Hour
+)
 
 // metKinds remembers the kinds of the jobs that claims for outside workers have met, so that
-// a claim can leave out all kinds that its worker does not run. Each is met once. The zero
-// value is empty. It is safe for concurrent use.
+// a claim can leave out all kinds that its worker does not run. Each is met once in
+// rememberedFor. The zero value is empty. It is safe for concurrent use.
 type metKinds struct {
-	mu sync.Mutex
-	// until is when a kind that outside workers can't run is tried again; zero for a kind
-	// that they can run.
-	until map[driver.Kind]time.Time
+	mu    sync.Mutex
+	kinds map[driver.Kind]metKind
 }
 
-func (m *metKinds) add(kind driver.Kind) {
+type metKind struct {
+	met time.Time
+	// until is when a kind that outside workers can't run is tried again; zero for a kind
+	// that they can run.
+	until time.Time
+}
+
+func (m *metKinds) add(kind driver.Kind, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, known := m.until[kind]; !known {
-		m.set(kind, time.Time{})
+	if _, known := m.kinds[kind]; !known {
+		m.set(kind, metKind{met: now})
 	}
 }
 
 func (m *metKinds) leave(kind driver.Kind, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.set(kind, now.Add(leftFor))
+	m.set(kind, metKind{met: now, until: now.Add(leftFor)})
 }
 
-func (m *metKinds) set(kind driver.Kind, until time.Time) {
-	if m.until == nil {
-		m.until = map[driver.Kind]time.Time{}
+func (m *metKinds) set(kind driver.Kind, met metKind) {
+	if m.kinds == nil {
+		m.kinds = map[driver.Kind]metKind{}
 	}
-	m.until[kind] = until
+	m.kinds[kind] = met
 }
 
 // but returns the kinds that a worker for some types does not run.
 func (m *metKinds) but(types []string, now time.Time) (others []driver.Kind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for kind, until := range m.until {
-		if !slices.Contains(types, kind.Type) || now.Before(until) {
+	for kind, met := range m.kinds {
+		switch {
+		case now.Sub(met.met) > rememberedFor:
+			delete(m.kinds, kind)
+		case !slices.Contains(types, kind.Type) || now.Before(met.until):
 			others = append(others, kind)
 		}
 	}
