@@ -221,9 +221,11 @@ func (r *renewal) endOver(ctx context.Context, places []int) {
 
 func (r *renewal) extend(ctx context.Context, length time.Duration, places []int) {
 	sent := time.Now()
-	leases := make([]driver.Lease, len(places))
-	for n, i := range places {
-		leases[n] = r.leases[i].Lease
+	leases := make([]driver.Lease, 0, len(places))
+	for _, i := range places {
+		if l := r.leases[i].Lease; !slices.Contains(leases, l) { // a job may have several heartbeats
+			leases = append(leases, l)
+		}
 	}
 	lost, err := r.Dispatcher.leases.Extend(ctx, leases, length)
 	isLost := make(map[driver.Lease]bool, len(lost))
@@ -249,27 +251,47 @@ func (r *renewal) extend(ctx context.Context, length time.Duration, places []int
 
 // storeProgress stores the progress that was sent with renewed leases.
 func (r *renewal) storeProgress(ctx context.Context) {
+	byQueue := map[string][]int{}
 	for i := range r.beats {
 		b := &r.beats[i]
-		if r.answers[i].Err != nil || b.Progress == nil && len(b.Log) == 0 {
-			continue
+		if r.answers[i].Err == nil && (b.Progress != nil || len(b.Log) > 0) {
+			byQueue[r.leases[i].Queue] = append(byQueue[r.leases[i].Queue], i)
 		}
-		if err := r.storeOne(ctx, b, r.leases[i]); err != nil {
-			r.answers[i] = Beaten{Err: err}
+	}
+	for name, places := range byQueue {
+		stored, err := r.storedProgress(ctx, name, places)
+		for _, i := range places {
+			failure := err
+			if failure == nil {
+				failure = r.storeOne(ctx, &r.beats[i], r.leases[i], stored)
+			}
+			if failure != nil {
+				r.answers[i] = Beaten{Err: failure}
+			}
 		}
 	}
 }
 
-func (r *renewal) storeOne(ctx context.Context, b *Beat, l lease) error {
-	progress, known := r.held.progressOf(l.Lease)
-	if !known {
-		stored, err := r.Dispatcher.leases.Get(ctx, l.Queue, l.jobID)
-		if err != nil {
-			return err
-		}
-		if stored.Progress != nil {
-			progress = stored.Progress.Clone()
-		}
+// storedProgress reads the progress of jobs of a queue, by ID. The last heartbeat may have reached
+// another server, so this one can't remember it.
+func (r *renewal) storedProgress(ctx context.Context, name string, places []int) (map[string]*amboy.JobProgress, error) {
+	ids := make([]string, len(places))
+	for n, i := range places {
+		ids[n] = r.leases[i].jobID
+	}
+	records, err := r.Dispatcher.leases.Find(ctx, name, ids)
+	stored := make(map[string]*amboy.JobProgress, len(records))
+	for _, found := range records {
+		stored[found.JobID()] = found.Progress
+	}
+	return stored, err
+}
+
+// storeOne adds what a heartbeat has reported to the stored progress of its job.
+func (r *renewal) storeOne(ctx context.Context, b *Beat, l lease, stored map[string]*amboy.JobProgress) error {
+	var progress amboy.JobProgress
+	if earlier := stored[l.jobID]; earlier != nil {
+		progress = earlier.Clone()
 	}
 	now := r.Dispatcher.leases.Now()
 	if b.Progress != nil {
@@ -279,11 +301,11 @@ func (r *renewal) storeOne(ctx context.Context, b *Beat, l lease) error {
 	for _, text := range b.Log {
 		progress.AddLine(amboy.LogLine{Time: now, Text: text})
 	}
-	if err := r.Dispatcher.leases.SetProgress(ctx, l.Lease, progress); err != nil {
-		return err
+	err := r.Dispatcher.leases.SetProgress(ctx, l.Lease, progress)
+	if err == nil {
+		stored[l.jobID] = &progress // for another heartbeat of the job in the same call
 	}
-	r.held.setProgress(l.Lease, progress.Clone())
-	return nil
+	return err
 }
 
 // findCanceled finds out which of the renewed jobs are to be canceled.

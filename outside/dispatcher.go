@@ -308,7 +308,7 @@ func (d *Dispatcher) given(g queue.LeasedJob, payload job.Payload, length time.D
 	given := describe(g, payload, length)
 	given.LeaseEnds = taken.Add(length)
 	l := leaseOf(g, length)
-	d.held.add(l, taken, g.Record.TimeInfo.MaxTime, g.Record.Progress)
+	d.held.add(l, taken, g.Record.TimeInfo.MaxTime)
 	return given
 }
 

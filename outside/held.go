@@ -43,8 +43,6 @@ type heldLease struct {
 	ends time.Time
 	// overAt is when the time to run is over, by the clock of this process; zero for never.
 	overAt time.Time
-	// progress is the job's progress; nil if it is not known.
-	progress *amboy.JobProgress
 }
 
 func (h *held) init(d *Dispatcher) {
@@ -53,15 +51,10 @@ func (h *held) init(d *Dispatcher) {
 }
 
 // add remembers a lease that was just taken. maxTime is the time to run; 0 for no limit.
-// progress is what an earlier run has reported; nil if nothing.
-func (h *held) add(l lease, taken time.Time, maxTime time.Duration, progress *amboy.JobProgress) {
+func (h *held) add(l lease, taken time.Time, maxTime time.Duration) {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
-	own := &heldLease{lease: l, ends: taken.Add(l.length), progress: &amboy.JobProgress{}}
-	if progress != nil {
-		earlier := progress.Clone()
-		own.progress = &earlier
-	}
+	own := &heldLease{lease: l, ends: taken.Add(l.length)}
 	if maxTime > 0 {
 		own.overAt = taken.Add(maxTime)
 	}
@@ -98,25 +91,6 @@ func (h *held) forget(l driver.Lease) {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
 	delete(h.leases, l)
-}
-
-// progressOf returns the progress of a leased job, and false if it is not known.
-func (h *held) progressOf(l driver.Lease) (amboy.JobProgress, bool) {
-	h.d.mu.Lock()
-	defer h.d.mu.Unlock()
-	own := h.leases[l]
-	if own == nil || own.progress == nil {
-		return amboy.JobProgress{}, false
-	}
-	return own.progress.Clone(), true
-}
-
-func (h *held) setProgress(l driver.Lease, progress amboy.JobProgress) {
-	h.d.mu.Lock()
-	defer h.d.mu.Unlock()
-	if own := h.leases[l]; own != nil {
-		own.progress = &progress
-	}
 }
 
 // schedule makes sure that there is a tick in time for a lease. The caller holds the lock.

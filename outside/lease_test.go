@@ -377,6 +377,49 @@ func TestHeartbeatsKeepALease(t *testing.T) {
 	})
 }
 
+// Each server stored the log as it remembered it.
+func TestHeartbeatsThatAlternateBetweenServersLostLogLines(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		f.put("a", `1`)
+		f.put("b", `1`)
+		jobs := f.lease(2)
+		servers := []*fixture{f, f.another()}
+		for i := range 6 {
+			for n, beaten := range servers[i%2].dispatcher.Heartbeat(f.ctx,
+				outside.Beat{Token: jobs[0].Token, Log: []string{fmt.Sprint("line ", i)}},
+				outside.Beat{Token: jobs[1].Token, Progress: &outside.Progress{Fraction: float64(i) / 10}},
+			) {
+				require.NoError(f, beaten.Err, n)
+			}
+		}
+		var lines []string
+		for _, line := range f.record("a").Progress.Log {
+			lines = append(lines, line.Text)
+		}
+		assert.Equal(f, []string{"line 0", "line 1", "line 2", "line 3", "line 4", "line 5"}, lines)
+		assert.InDelta(f, 0.5, f.record("b").Progress.Fraction, 0.001)
+		for _, j := range jobs {
+			require.NoError(f, f.complete(j, ``))
+		}
+	})
+}
+
+// On PostgreSQL the lease was said to be lost.
+func TestTwoHeartbeatsOfAJobInOneCall(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		f.put("a", `1`)
+		j := f.leaseOne()
+		for _, beaten := range f.dispatcher.Heartbeat(f.ctx,
+			outside.Beat{Token: j.Token, Log: []string{"one"}},
+			outside.Beat{Token: j.Token, Log: []string{"two"}},
+		) {
+			require.NoError(f, beaten.Err)
+		}
+		assert.Len(f, f.record("a").Progress.Log, 2)
+		require.NoError(f, f.complete(j, ``))
+	})
+}
+
 func TestTimeToRunIsAFailedAttempt(t *testing.T) {
 	for name, lease := range map[string]time.Duration{"same lease": time.Minute, "longer lease": time.Hour, "shorter lease with heartbeats": 10 * time.Second} {
 		t.Run(name, func(t *testing.T) {
