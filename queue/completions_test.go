@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -365,4 +366,27 @@ func statsOf(t *testing.T, d driver.Driver) amboy.QueueStats {
 	stats, err := d.Stats(t.Context(), "")
 	require.NoError(t, err)
 	return stats
+}
+
+// panickingHandler is a retry handler of a user whose Put panics.
+type panickingHandler struct{ amboy.RetryHandler }
+
+func (panickingHandler) Put(context.Context, amboy.Job) error { panic("the handler is broken") }
+
+// The worker whose job was handed over waited for ever for the end of that job.
+func TestARetryHandlerThatPanicsTookAWorkerWithIt(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q := newTestEngine(t, store, 1)
+		handler, err := queue.NewBasicRetryHandler(q, amboy.RetryHandlerOptions{})
+		require.NoError(t, err)
+		require.NoError(t, q.SetRetryHandler(panickingHandler{handler}))
+		require.NoError(t, q.Start(t.Context()))
+		defer q.Close(ended())
+		failing := retryable(newJob(t, "1", func(_ context.Context, j *funcJob) { j.AddRetryableError(errCut) }), 3)
+		slow := newJob(t, "2", func(context.Context, *funcJob) { time.Sleep(time.Second) })
+		put(t, q, failing)
+		synctest.Wait()
+		put(t, q, slow, noop(t, "3"))
+		require.True(t, amboy.WaitJob(within(t), noop(t, "3"), q))
+	})
 }

@@ -159,9 +159,9 @@ func (q *Queue) End(ctx context.Context, j amboy.Job, run *core.Run, then func(e
 	}
 	replaced := q.replace(j, end.Next)
 	q.Engine.Finish(run, end, func(err error) {
+		defer then(err) // even if a method of the job panics
+		defer replaced()
 		q.afterEnd(ctx, j, run.End(), err)
-		replaced()
-		then(err)
 	})
 }
 
@@ -284,14 +284,16 @@ func (q *Queue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
 	var unwritten atomic.Pointer[core.Run]
 	unwritten.Store(run)
 	q.End(ctx, j, run, func(err error) {
+		defer func() {
+			unwritten.Store(nil)
+			done <- nil
+		}()
 		q.ReportEnd(ctx, j, err)
 		if err == nil {
 			q.AfterWrite(ctx, j, run)
 		} else {
 			q.checkIdleAfterEnd(ctx)
 		}
-		unwritten.Store(nil)
-		done <- nil
 	})
 	return func() {
 		if run := unwritten.Load(); run != nil {
@@ -387,7 +389,8 @@ func (q *Queue) recordOrLast(ctx context.Context, j amboy.Job) (*driver.Record, 
 // HandOver hands a job to the retry handler. If that fails, the job stays retrying in the
 // store, and maintenance hands it over later.
 func (q *Queue) HandOver(ctx context.Context, j amboy.Job) {
-	if err := q.RetryHandler().Put(ctx, j); err != nil && !q.IsStopped() {
+	err := contain.Panic(func() error { return q.RetryHandler().Put(ctx, j) })
+	if err != nil && !q.IsStopped() {
 		logging.Error(ctx, q.failure("could not hand a job to the retry handler; trying again later", j.ID(), err))
 	}
 }
