@@ -390,3 +390,29 @@ func TestARetryHandlerThatPanicsTookAWorkerWithIt(t *testing.T) {
 		require.True(t, amboy.WaitJob(within(t), noop(t, "3"), q))
 	})
 }
+
+// The check whether the queue is idle held up the ends of other jobs, and so their worker.
+func TestAStoreThatDoesNotSayWhetherAQueueIsIdleHeldUpItsWorkers(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, store, 1)
+		defer q.Close(ended())
+		first, started, release := holder(t, "1")
+		put(t, q, first)
+		<-started
+		waiting, stop := context.WithCancel(t.Context())
+		defer stop()
+		go q.(amboy.CompletionWaiter).WaitComplete(waiting)
+		synctest.Wait()
+		store.do(func(ctx context.Context, call string) error {
+			if call != "Stats" {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		release()
+		synctest.Wait()
+		put(t, q, newJob(t, "2", func(context.Context, *funcJob) { time.Sleep(time.Second) }), noop(t, "3"))
+		require.True(t, amboy.WaitJob(within(t), noop(t, "3"), q))
+	})
+}

@@ -30,10 +30,15 @@ func (q *Queue) Ended(ctx context.Context, id string) {
 }
 
 // checkIdleAfterEnd is checkIdle after the end of a job that ran here. It does nothing if
-// a worker claims after each end anyway, and so finds the queue idle.
+// a worker claims after each end anyway, and so finds the queue idle. It does not wait for a
+// store that takes time, because the ends of other jobs may have to be reported next.
 func (q *Queue) checkIdleAfterEnd(ctx context.Context) {
-	if q.Engine.Notified && q.Engine.mayBeIdle(q.Line) {
+	switch {
+	case !q.Engine.Notified || !q.Engine.mayBeIdle(q.Line):
+	case q.Engine.inline:
 		q.checkIdle(ctx)
+	default:
+		q.Engine.drained(q.Line)
 	}
 }
 
