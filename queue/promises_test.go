@@ -397,3 +397,40 @@ func TestAnAbandonedRunEndsTheJobThatRunsAgain(t *testing.T) {
 		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "stuck").State, "the end of the abandoned run is refused")
 	})
 }
+
+// progressSpy intercepts the calls that store the progress of a job.
+type progressSpy struct {
+	*spy
+	setProgress func(ctx context.Context) error
+}
+
+func (d progressSpy) SetProgress(ctx context.Context, _ driver.Lease, _ driver.Progress) error {
+	return d.setProgress(ctx)
+}
+
+// The lease of a job whose progress could not be stored was renewed for ever.
+func TestASnoozedJobWhoseProgressCanNotBeStoredDidNotRunAgain(t *testing.T) {
+	for name, setProgress := range map[string]func(ctx context.Context) error{
+		"because the driver panics": func(context.Context) error { panic("the driver is broken") },
+		"because the store does not answer": func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onDurable(t, func(t *testing.T, store *spy) {
+				q := startEngine(t, progressSpy{store, setProgress}, 1)
+				defer q.Close(ended())
+				var runs atomic.Int64
+				put(t, q, newJob(t, "one", func(_ context.Context, j *funcJob) {
+					if runs.Add(1) == 1 {
+						j.SetProgress(amboy.JobProgress{Fraction: 0.5})
+						j.Snooze(time.Now().Add(time.Minute))
+					}
+				}))
+				pass(10 * time.Minute)
+				assert.EqualValues(t, 2, runs.Load())
+			})
+		})
+	}
+}

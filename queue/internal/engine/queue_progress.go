@@ -25,12 +25,14 @@ func (q *Queue) SetProgress(ctx context.Context, j amboy.Job, progress amboy.Job
 }
 
 // storeProgress stores the progress of a job that is handed back, because the job may
-// know newer progress than the store.
+// know newer progress than the store. The job does not wait long for that.
 func (q *Queue) storeProgress(ctx context.Context, j amboy.Job, lease driver.Lease) error {
 	progress := amboy.ProgressOf(j)
 	if progress == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, DriverTimeout)
+	defer cancel()
 	if err := q.Driver.SetProgress(ctx, lease, *progress); err != nil {
 		return fmt.Errorf("storing its progress: %w", err)
 	}

@@ -434,8 +434,10 @@ func (q *Queue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBack, ki
 		jobstate.MarkCanceled(j)
 		return q.endAndWait(ctx, j, run)
 	}
-	q.Publish(kind, j, q.Engine.Now())
-	err := q.storeProgress(ctx, j, run.Lease)
+	err := contain.Panic(func() error {
+		q.Publish(kind, j, q.Engine.Now())
+		return q.storeProgress(ctx, j, run.Lease)
+	})
 	done := q.Engine.Result()
 	q.Engine.Finish(run, core.End{HandBack: &h}, func(err error) { done <- err })
 	if err = errors.Join(err, q.Engine.WaitForEnd(ctx, run, done)); err != nil {
