@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -392,4 +393,16 @@ func ExampleRetention() {
 	// Output:
 	// resize.cat.png.64 is kept for 1h0m0s
 	// resize.dog.doc.64 is kept
+}
+
+// The search for the time span in which the retention ends did not end, and held a lock.
+func TestARetentionOfCenturiesStoppedTheQueue(t *testing.T) {
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
+		Driver: newStore(t), NumWorkers: 1, Retention: queue.Retention{Succeeded: math.MaxInt64},
+	})
+	require.NoError(t, err)
+	require.NoError(t, q.Start(t.Context()))
+	defer q.Close(ended())
+	put(t, q, noop(t, "one"))
+	require.True(t, amboy.WaitJob(within(t), noop(t, "one"), q))
 }

@@ -40,7 +40,7 @@ func (f *forgetting) add(at, ended time.Time) {
 		return
 	}
 	width := shortestSpan
-	for width*spansAhead < at.Sub(ended) {
+	for width < at.Sub(ended)/spansAhead { // so that a retention of centuries does not overflow
 		width *= 2
 	}
 	from := at.Truncate(width)
