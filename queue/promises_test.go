@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -433,4 +434,17 @@ func TestASnoozedJobWhoseProgressCanNotBeStoredDidNotRunAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The time at which a lease ends overflowed, so that all runs were handed back as too late.
+func TestALockTimeoutOfCenturiesLetNoJobRun(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, NumWorkers: 1, LockTimeout: math.MaxInt64})
+		require.NoError(t, err)
+		require.NoError(t, q.Start(t.Context()))
+		defer q.Close(ended())
+		pass(time.Minute)
+		put(t, q, noop(t, "one"))
+		require.True(t, amboy.WaitJob(within(t), noop(t, "one"), q))
+	})
 }

@@ -158,7 +158,7 @@ func New(opts Options) *Engine {
 		ownsDriver:    opts.OwnsDriver,
 		Now:           time.Now,
 		maxRunning:    opts.Workers,
-		LeaseTime:     opts.LeaseTime,
+		LeaseTime:     min(opts.LeaseTime, unlimited), // so that the end of a lease does not overflow
 		inline:        !features.Durable,
 		replaces:      features.NextAttempts,
 		SharesRetries: features.SharedRetries,
