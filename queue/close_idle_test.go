@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -171,4 +172,37 @@ func TestAPanicOfAQueuesStatsEndedThePruning(t *testing.T) {
 		var panicked *amboy.PanicError
 		require.ErrorAs(t, group.Prune(t.Context()), &panicked)
 	})
+}
+
+// Put waited until the store had said whether the queue is idle, whatever its context.
+func TestPutWaitedForCloseIfIdle(t *testing.T) {
+	store := newSpy(newStore(t))
+	q := startEngine(t, store, 1)
+	defer q.Close(ended())
+	asked, answer := make(chan struct{}), make(chan struct{})
+	asks := sync.OnceFunc(func() { close(asked) })
+	store.do(func(_ context.Context, call string) error {
+		if call == "Stats" {
+			asks()
+			<-answer
+		}
+		return nil
+	})
+	closed := make(chan bool, 1)
+	go func() {
+		isClosed, err := q.(amboy.IdleCloser).CloseIfIdle(context.Background())
+		assert.NoError(t, err)
+		closed <- isClosed
+	}()
+	<-asked
+	accepted := make(chan error, 1)
+	go func() { accepted <- q.Put(context.Background(), noop(t, "one")) }()
+	select {
+	case err := <-accepted:
+		require.NoError(t, err)
+	case <-within(t).Done():
+		t.Error("Put waits for the store to answer another call")
+	}
+	close(answer)
+	assert.False(t, <-closed, "a job was put meanwhile")
 }

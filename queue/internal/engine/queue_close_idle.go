@@ -12,11 +12,16 @@ import (
 // CloseIfIdle implements amboy.IdleCloser. Jobs that another process puts meanwhile stay
 // in the store.
 func (q *Queue) CloseIfIdle(ctx context.Context) (closed bool, err error) {
+	// Put must not wait for the store to say whether the queue is idle.
 	if !q.puts.TryLock() {
 		return false, nil
 	}
-	idle, err := q.stopIfIdle(ctx)
+	putCalls := q.PutCalls.Load()
 	q.puts.Unlock()
+	idle, err := q.isIdle(ctx)
+	if idle {
+		idle = q.stopIf(func() bool { return q.PutCalls.Load() == putCalls })
+	}
 	if err != nil {
 		return false, fmt.Errorf("closing queue %q if it is idle: %w", q.ID(), err)
 	}
@@ -29,23 +34,30 @@ func (q *Queue) CloseIfIdle(ctx context.Context) (closed bool, err error) {
 // CloseIfUnused closes a queue of a group that reopens it when it has work. It does nothing
 // if Put was called since putCalls was read, a job runs here, or a caller waits for a job.
 func (q *Queue) CloseIfUnused(ctx context.Context, putCalls int64) (closed bool) {
-	if !q.puts.TryLock() {
-		return false
-	}
-	unused := q.PutCalls.Load() == putCalls && q.waiters.Load() == 0 && !q.Engine.isBusy(q.Line)
-	if unused {
-		q.Phase.Store(int32(lifecycle.Stopped))
-	}
-	q.puts.Unlock()
+	unused := q.stopIf(func() bool {
+		return q.PutCalls.Load() == putCalls && q.waiters.Load() == 0 && !q.Engine.isBusy(q.Line)
+	})
 	if unused {
 		q.Close(ctx)
 	}
 	return unused
 }
 
-// stopIfIdle makes Put refuse jobs from now on if the queue has no work. The caller holds
-// q.puts for writing.
-func (q *Queue) stopIfIdle(ctx context.Context) (idle bool, err error) {
+// stopIf makes Put refuse jobs from now on if a condition holds and no Put is under way.
+func (q *Queue) stopIf(holds func() bool) (stopped bool) {
+	if !q.puts.TryLock() {
+		return false
+	}
+	defer q.puts.Unlock()
+	stopped = holds()
+	if stopped {
+		q.Phase.Store(int32(lifecycle.Stopped))
+	}
+	return stopped
+}
+
+// isIdle reports whether the queue has no work in the store.
+func (q *Queue) isIdle(ctx context.Context) (idle bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, DriverTimeout)
 	defer cancel()
 	var stats amboy.QueueStats
@@ -53,9 +65,5 @@ func (q *Queue) stopIfIdle(ctx context.Context) (idle bool, err error) {
 		stats, err = q.Driver.Stats(ctx, q.Name)
 		return err
 	})
-	if err != nil || !stats.IsIdle() {
-		return false, err
-	}
-	q.Phase.Store(int32(lifecycle.Stopped))
-	return true, nil
+	return err == nil && stats.IsIdle(), err
 }
