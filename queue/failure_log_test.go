@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/mongodb/grip"
 	"github.com/mongodb/grip/level"
@@ -81,5 +83,56 @@ func TestLogOfFailuresCriedWolf(t *testing.T) {
 			"warning|job failed without running|" + name + "|dependent|<nil>|<nil>",
 			"warning|job canceled|" + name + "|stopped|0|canceled",
 		}, lines)
+	}
+}
+
+// blockedSender is a log that takes no message that a job was canceled until it is released.
+type blockedSender struct {
+	*send.InternalSender
+	released chan struct{}
+}
+
+func (s blockedSender) Send(_ context.Context, m message.Composer) {
+	if strings.Contains(m.String(), "canceled a running job") {
+		<-s.released
+	}
+}
+
+// A job ran on after its lease was lost, until the log had taken the messages about other jobs.
+func TestASlowLogPutOffTheEndOfLostRuns(t *testing.T) {
+	before := grip.GetSender()
+	slow := blockedSender{send.MakeInternalLogger(), make(chan struct{})}
+	require.NoError(t, slow.SetLevel(send.LevelInfo{Default: level.Info, Threshold: level.Info}))
+	require.NoError(t, grip.SetSender(slow))
+	defer func() { require.NoError(t, grip.SetSender(before)) }()
+	release := sync.OnceFunc(func() { close(slow.released) })
+	defer release()
+
+	store := newSpy(newStore(t))
+	store.durable = true
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, NumWorkers: 2, LockTimeout: 4 * time.Second})
+	require.NoError(t, err)
+	require.NoError(t, q.Start(t.Context()))
+	defer q.Close(ended())
+	defer release()
+	began, lost := map[string]chan struct{}{}, map[string]chan struct{}{}
+	for _, id := range []string{"one", "two"} {
+		began[id], lost[id] = make(chan struct{}), make(chan struct{})
+		begins, ends := sync.OnceFunc(func() { close(began[id]) }), sync.OnceFunc(func() { close(lost[id]) })
+		put(t, q, newJob(t, id, func(ctx context.Context, _ *funcJob) {
+			begins()
+			<-ctx.Done()
+			ends()
+		}))
+	}
+	<-began["one"]
+	<-began["two"]
+	store.fail("Extend")
+	for id, ends := range lost {
+		select {
+		case <-ends:
+		case <-within(t).Done():
+			require.Fail(t, "a job runs on", id)
+		}
 	}
 }

@@ -180,12 +180,15 @@ func (e *Engine) cancel(run *core.Run, cause error) {
 	if cancel != nil {
 		cancel(cause)
 	}
-	logging.Warning(e.open, message.Fields{
-		"message": "canceled a running job",
-		"cause":   cause.Error(),
-		"queue":   run.Lease.Queue,
-		"record":  run.Lease.Name,
-		"owner":   run.Lease.Owner,
+	// The log may be slow, and the contexts of other runs may have to end now too.
+	e.RunInBackground(func(ctx context.Context) {
+		logging.Warning(ctx, message.Fields{
+			"message": "canceled a running job",
+			"cause":   cause.Error(),
+			"queue":   run.Lease.Queue,
+			"record":  run.Lease.Name,
+			"owner":   run.Lease.Owner,
+		})
 	})
 }
 
