@@ -160,7 +160,8 @@ func (c *Core) fired(which timer) {
 func (c *Core) setWake() {
 	next := c.timers.next
 	if !c.due.IsZero() {
-		next = min(next, c.now.Mono+max(0, c.due.Sub(c.now.Wall)))
+		// The limit is for a time in the far future, which would overflow.
+		next = min(next, c.now.Mono+min(max(0, c.due.Sub(c.now.Wall)), maxWake))
 	}
 	if next == never {
 		return

@@ -150,7 +150,7 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "the shell is not woken for what is due", file: "internal/core/timer.go",
-		right: "next = min(next, c.now.Mono+max(0, c.due.Sub(c.now.Wall)))",
+		right: "next = min(next, c.now.Mono+min(max(0, c.due.Sub(c.now.Wall)), maxWake))",
 		wrong: "next = min(next, c.now.Mono+maxWake)",
 	},
 
