@@ -75,6 +75,26 @@ func TestAFreedScopeGoesToTheFirstWaitingEntry(t *testing.T) {
 	f.next("low")
 }
 
+func TestAnEntryThatNoLongerWaitsForASmallLimitDoesNotHoldUpThoseWithALargerOne(t *testing.T) {
+	for name, leave := range map[string]func(*fixture){
+		"rescheduled": func(f *fixture) { f.Reschedule(f.get("small"), after(60), f.now) },
+		"runs later":  func(f *fixture) { f.Prioritize(f.get("small"), -1) },
+		"parked":      func(f *fixture) { f.Park(f.get("small")) },
+		"finished":    func(f *fixture) { f.finish("small", false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.add(scoped("running", 0, amboy.LimitScope("l", 2)))
+			f.next("running")
+			f.add(scoped("small", 0, amboy.LimitScope("l", 1)), scoped("large", 0, amboy.LimitScope("l", 2)))
+			f.noNext()
+			leave(f)
+			f.next("large")
+			f.noNext()
+		})
+	}
+}
+
 func TestAnEntryThatLeavesReadyReleasesItsPromises(t *testing.T) {
 	for name, leave := range map[string]func(*fixture){
 		"finished": func(f *fixture) { f.finish("a", false) },

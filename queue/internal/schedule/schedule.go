@@ -491,6 +491,8 @@ func (s *Schedule[J]) leave(e *Entry[J]) {
 		s.withdraw(e)
 	case ScopeBlocked:
 		s.leaveGroup(e)
+		// Entries that waited behind it may have a larger limit.
+		s.promote(e.Scopes.AtStart())
 	case Waiting, Parked, Running, Retrying, Finished:
 	}
 	if e.place < Running {
