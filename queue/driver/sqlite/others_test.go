@@ -2,16 +2,39 @@ package sqlite_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
+
+// The system does not watch a directory any more after it was moved.
+func TestChangesOfOthersAreNoticedAfterTheDirectoryWasMovedAwayAndBack(t *testing.T) {
+	needsRenaming(t)
+	dir := filepath.Join(t.TempDir(), "jobs")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	path := filepath.Join(dir, "jobs.db")
+	d, other := open(t, sqlite.Options{Path: path}), open(t, sqlite.Options{Path: path})
+	require.NoError(t, os.Rename(dir, dir+".away"))
+	require.NoError(t, os.Rename(dir+".away", dir))
+	noticed := make(chan struct{})
+	notice := sync.OnceFunc(func() { close(noticed) })
+	defer d.Subscribe(func(driver.Change) { notice() })()
+	insert(t, other, newRecord(t, "job"))
+	select {
+	case <-noticed:
+	case <-time.After(10 * time.Second):
+		assert.Fail(t, "the change of the other driver was not noticed")
+	}
+}
 
 // While a process always had another change to write, it did not check for those of other
 // processes, so that their jobs waited for the next pause.

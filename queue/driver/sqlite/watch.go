@@ -24,7 +24,9 @@ const (
 // watch reports that a database file may have changed.
 type watch struct {
 	files  *fsnotify.Watcher // nil if the directory can't be watched
-	log    string            // the path of the write-ahead log
+	dir    string
+	log    string // the path of the write-ahead log
+	lost   bool   // the system no longer watches the directory
 	notify func()
 	stop   chan struct{}
 	done   chan struct{}
@@ -35,13 +37,14 @@ type watch struct {
 // called.
 func startWatch(ctx context.Context, path string, notify func()) *watch {
 	w := &watch{
+		dir:    filepath.Dir(path),
 		log:    logPath(path),
 		notify: notify,
 		stop:   make(chan struct{}),
 		done:   make(chan struct{}),
 	}
 	var err error
-	w.files, err = watchDirectory(filepath.Dir(path))
+	w.files, err = watchDirectory(w.dir)
 	if err != nil {
 		logging.Warning(ctx, message.Fields{
 			"message": "can't watch the directory of the database; checking the database at intervals",
@@ -82,6 +85,10 @@ func (w *watch) run() {
 		if !w.pause(eventPause) {
 			break
 		}
+		if w.lost {
+			w.poll()
+			break
+		}
 	}
 	w.err = w.files.Close()
 }
@@ -94,6 +101,10 @@ func (w *watch) next() bool {
 			return false
 		case event := <-w.files.Events:
 			if event.Name == w.log {
+				return true
+			}
+			if event.Name == w.dir && event.Has(fsnotify.Rename|fsnotify.Remove) {
+				w.lost = true
 				return true
 			}
 		case err := <-w.files.Errors:
