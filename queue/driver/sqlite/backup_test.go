@@ -36,6 +36,17 @@ func TestABackupHasEveryStateAndItsMode(t *testing.T) {
 	checkCounts(t, openRaw(t, copied))
 }
 
+func TestABackupCanBeOpenedWithoutMigrations(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path})
+	insert(t, d, newRecord(t, "job"))
+	copied := path + ".backup"
+	require.NoError(t, d.Backup(t.Context(), copied))
+	restored := open(t, sqlite.Options{Path: copied, SkipMigrations: true})
+	assert.Equal(t, []string{"job"}, list(t, restored))
+	insert(t, restored, newRecord(t, "second"))
+}
+
 func TestABackupThatFailsLeavesNoFile(t *testing.T) {
 	path := newPath(t)
 	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})

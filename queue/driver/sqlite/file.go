@@ -211,7 +211,8 @@ func setUp(ctx context.Context, conn *sql.Conn) error {
 	return noteBoot(ctx, conn)
 }
 
-// checkCurrent returns an error unless the file has the current schema. It changes nothing.
+// checkCurrent returns an error unless the file has the current schema. It changes no data. A backup
+// has no write-ahead log yet.
 func checkCurrent(ctx context.Context, conn *sql.Conn) error {
 	version, err := schemaVersion(ctx, conn)
 	if err != nil {
@@ -220,7 +221,11 @@ func checkCurrent(ctx context.Context, conn *sql.Conn) error {
 	if version != currentVersion() {
 		return fmt.Errorf("it has schema version %d, and this library needs version %d: a service with this version of the library migrates the file when it opens it", version, currentVersion())
 	}
-	return checkTables(ctx, conn)
+	err = checkTables(ctx, conn)
+	if err != nil {
+		return err
+	}
+	return useLog(ctx, conn)
 }
 
 // newModel makes a file beside path that only its owner can read and write. SQLite makes a
