@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -35,6 +36,21 @@ func TestOpenRefusesInvalidOptions(t *testing.T) {
 			assert.NoFileExists(t, "x")
 		})
 	}
+}
+
+// A process that was suspended while it wrote kept others from ending their Open in time.
+func TestOpenReturnsWhenItsContextEndsWhileAnotherProcessWrites(t *testing.T) {
+	path := newPath(t)
+	require.NoError(t, open(t, sqlite.Options{Path: path}).Close(t.Context()))
+	defer sqlite.SetBoot("another boot")() // which Open writes
+	unlock := lock(t, path)
+	defer unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	_, err := sqlite.Open(ctx, sqlite.Options{Path: path})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Less(t, time.Since(begun), 3*time.Second)
 }
 
 func TestOpenRefusesFilesOfOtherPrograms(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
@@ -450,7 +451,7 @@ func schemaVersion(ctx context.Context, conn *sql.Conn) (int, error) {
 // inTransaction runs change in a transaction that has the right to write from its
 // beginning.
 func inTransaction(ctx context.Context, conn *sql.Conn, change func() error) error {
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if err := beginImmediate(ctx, conn); err != nil {
 		return err
 	}
 	err := change()
@@ -462,4 +463,29 @@ func inTransaction(ctx context.Context, conn *sql.Conn, change func() error) err
 		return errors.Join(err, undoErr)
 	}
 	return nil
+}
+
+// beginImmediate waits for the right to write until ctx ends, but for at most openTime. The busy
+// timeout of SQLite would not end with ctx.
+func beginImmediate(ctx context.Context, conn *sql.Conn) error {
+	if err := setBusyTime(ctx, conn, busyTime); err != nil {
+		return err
+	}
+	for end := time.Now().Add(openTime * time.Millisecond); ; {
+		_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+		switch {
+		case err == nil:
+			return setBusyTime(ctx, conn, openTime)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case resultCode(err) != codeBusy || time.Now().After(end):
+			return err
+		}
+	}
+}
+
+// setBusyTime sets the busy timeout of a connection, in milliseconds.
+func setBusyTime(ctx context.Context, conn *sql.Conn, milliseconds int) error {
+	_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", milliseconds))
+	return err
 }
