@@ -123,6 +123,22 @@ func TestAPutInTheCallersTransactionAfterTheFileWasLostFails(t *testing.T) {
 	require.ErrorIs(t, err, sqlite.ErrFileLost)
 }
 
+func TestAPutGoesToItsQueueAfterItsNameWasDroppedWhileTheFileWasAway(t *testing.T) {
+	needsRenaming(t)
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path})
+	insert(t, d, inQueue(t, "gone", "job"))
+	endAndForget(t, d, "gone")
+	require.NoError(t, os.Rename(path, path+".away"))
+	_, err := d.Prune(t.Context(), pruneAll())
+	require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+	require.NoError(t, os.Rename(path+".away", path))
+
+	insert(t, d, inQueue(t, "gone", "second"))
+	assert.Equal(t, []string{"gone"}, queueNames(t, d))
+	endAndForget(t, d, "gone")
+}
+
 // endSpy is a driver that tells when an end could not be written.
 type endSpy struct {
 	*sqlite.Driver

@@ -407,14 +407,15 @@ func (w *writer) transact(batch []*change) error {
 	if err != nil {
 		return w.failed("writing", errors.Join(err, w.rollback()))
 	}
-	if err = w.checkFiles(); err != nil {
-		return w.failed("writing", fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, err))
-	}
 	w.reportDamage(c)
 	if c.keysEnded {
 		w.keys = map[string]int64{}
 	}
 	maps.Copy(w.keys, c.found)
+	if err = w.checkFiles(); err != nil {
+		// The transaction counts once the files are back.
+		return w.failed("writing", fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, err))
+	}
 	return nil
 }
 
