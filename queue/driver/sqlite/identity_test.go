@@ -123,6 +123,34 @@ func TestAPutInTheCallersTransactionAfterTheFileWasLostFails(t *testing.T) {
 	require.ErrorIs(t, err, sqlite.ErrFileLost)
 }
 
+// The locks of SQLite are on this file. A process that opens the database makes another one, and then
+// both wrote at the same time, and one overwrote what the other had put.
+func TestAPutAfterTheIndexOfTheLogWasLostIsRefused(t *testing.T) {
+	needsRenaming(t)
+	path := newPath(t)
+	index := path + "-shm"
+	d := open(t, sqlite.Options{Path: path})
+	insert(t, d, newRecord(t, "first"))
+	require.NoError(t, os.Rename(index, index+".away"))
+	for _, replace := range []func() error{
+		func() error { return nil },
+		func() error { return os.WriteFile(index, nil, 0o600) },
+	} {
+		require.NoError(t, replace())
+		_, err := d.Insert(t.Context(), []*driver.Record{newRecord(t, "refused")})
+		require.ErrorIs(t, err, sqlite.ErrFileLost)
+		require.NotErrorIs(t, err, driver.ErrOutcomeUnknown)
+		err = inTransaction(t, path, func(ctx context.Context) error {
+			_, err := d.Insert(ctx, []*driver.Record{newRecord(t, "refused")})
+			return err
+		})
+		require.ErrorIs(t, err, sqlite.ErrFileLost)
+	}
+	require.NoError(t, os.Rename(index+".away", index))
+	insert(t, d, newRecord(t, "second"))
+	assert.Equal(t, []string{"first", "second"}, list(t, d))
+}
+
 func TestAPutGoesToItsQueueAfterItsNameWasDroppedWhileTheFileWasAway(t *testing.T) {
 	needsRenaming(t)
 	path := newPath(t)

@@ -77,6 +77,9 @@ func (d *Driver) checkTransaction(ctx context.Context, tx *sql.Tx) error {
 	if _, err = d.writer.identity.check(d.path); err != nil {
 		return err
 	}
+	if err = d.writer.identity.checkIndex(d.path); err != nil {
+		return err
+	}
 	if !os.SameFile(d.writer.identity.database, theirs) {
 		return fmt.Errorf("it must be on the file %q (is on %q): %w", d.path, path, driver.ErrForeignTransaction)
 	}

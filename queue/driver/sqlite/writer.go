@@ -318,7 +318,10 @@ func (w *writer) begin(wanted func() bool) error {
 		err = nil
 	}
 	if err == nil {
-		err = w.check()
+		err = w.identity.checkIndex(w.path)
+		if err == nil {
+			err = w.check()
+		}
 		if err != nil {
 			err = errors.Join(err, w.rollback())
 		}
