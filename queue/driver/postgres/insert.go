@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -31,6 +32,39 @@ type newRecord struct {
 	leaseTime time.Duration // of a running record
 	isAdded   bool          // of a plain record, when it was inserted
 	refusal   error
+}
+
+// encodeInserted is encodeNew for a record that Insert adds. It refuses names that are too long.
+func encodeInserted(index int, r *driver.Record) (*newRecord, error) {
+	if err := checkLengths(r); err != nil {
+		return nil, err
+	}
+	return encodeNew(index, r)
+}
+
+// maxName is the maximum length of names. An entry of an index takes 2,704 bytes.
+const maxName = 2600
+
+// checkLengths refuses a record with a name that is too long for an index. Scopes get there when a
+// record may run, which may be in the middle of a claim, or of the end of another job.
+func checkLengths(r *driver.Record) error {
+	rule := fmt.Sprintf("must have at most %d bytes", maxName)
+	var err error
+	check := func(field, value string, length int) {
+		if length > maxName {
+			short := storable(value[:min(100, len(value))]) + "…"
+			err = errors.Join(err, &amboy.InvalidJobError{JobID: r.JobID(), Field: field, Value: short, Rule: rule})
+		}
+	}
+	check("ID", r.JobID(), len(r.Name))
+	check("type", r.Type, len(r.Type))
+	check("unique key", r.UniqueKey, len(r.UniqueKey))
+	for field, scopes := range map[string][]string{"scope": r.RequiredScopes, "enqueue scope": r.EnqueueScopes} {
+		for _, name := range scopes {
+			check(field, name, max(len(use(name, r.JobID())), len(use(name, int64(math.MaxInt64)))))
+		}
+	}
+	return err
 }
 
 // encodeNew encodes a record for insertion.
@@ -87,7 +121,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 		return nil, fmt.Errorf("inserting %d records: %w", len(records), err)
 	}
 	defer done()
-	sorted, errs := table.EncodeSorted(records, encodeNew)
+	sorted, errs := table.EncodeSorted(records, encodeInserted)
 	theirs, err := d.callersTransaction(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
