@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -430,10 +431,14 @@ func partly(doing string, done int, err error) error {
 	return fmt.Errorf("%s, after %d: %w: %w", doing, done, driver.ErrOutcomeUnknown, err)
 }
 
-// isRefused reports whether an error came from the server, which then rolled back.
+// isRefused reports whether an error came from the server, which then rolled back. A pooler reports that
+// its connection to the server is broken with a code of class 08, whatever the server did.
 func isRefused(err error) bool {
 	var refused *pgconn.PgError
-	return errors.As(err, &refused) || errors.Is(err, pgx.ErrTxCommitRollback)
+	if errors.As(err, &refused) {
+		return !strings.HasPrefix(refused.Code, classConnection)
+	}
+	return errors.Is(err, pgx.ErrTxCommitRollback)
 }
 
 // The codes of server errors, from appendix A of its manual.
@@ -447,6 +452,7 @@ const (
 	codeNoPrivilege          = "42501"
 	codeUndefinedTable       = "42P01"
 	codeDiskFull             = "53100"
+	classConnection          = "08"
 )
 
 func codeOf(err error) string {

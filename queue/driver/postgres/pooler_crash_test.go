@@ -1,0 +1,70 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/internal/pgtest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/postgres"
+)
+
+// crashingPooler answers a commit as PgBouncer does if its connection to the server breaks before the
+// answer of the server has come.
+type crashingPooler struct {
+	net.Conn
+	armed   *atomic.Bool
+	crashes atomic.Bool
+	crashed bool
+}
+
+func (c *crashingPooler) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("commit")) && c.armed.CompareAndSwap(true, false) {
+		c.crashes.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *crashingPooler) Read(b []byte) (int, error) {
+	if c.crashed {
+		return 0, io.EOF
+	}
+	n, err := c.Conn.Read(b)
+	if err != nil || !c.crashes.Load() {
+		return n, err
+	}
+	c.crashed = true
+	answer, err := (&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "08P01", Message: "server conn crashed?"}).Encode(nil)
+	return copy(b, answer), err
+}
+
+// The error came as one of the server, and passed for proof that nothing was stored.
+func TestTheOutcomeOfACommitThatAPoolerLostIsUnknown(t *testing.T) {
+	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	require.NoError(t, err)
+	var armed atomic.Bool
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return &crashingPooler{Conn: conn, armed: &armed}, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	d := open(t, postgres.Options{Pool: pool, Schema: pgtest.Schema(t)})
+	insert(t.Context(), t, d, scoped("the first", 0, "first"))
+
+	armed.Store(true)
+	_, err = d.Insert(t.Context(), []*driver.Record{scoped("job", 0, "scope")})
+	require.ErrorContains(t, err, "server conn crashed?")
+	_, getErr := d.Get(t.Context(), "", "job")
+	require.NoError(t, getErr, "it is stored")
+	require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+}
