@@ -20,6 +20,9 @@ const (
 	// endedPause that before one which makes nothing claimable. Changes in between are merged.
 	signalPause = 2 * time.Millisecond
 	endedPause  = 20 * time.Millisecond
+	// sendTime bounds the time that a notification takes, so that a connection which is dead without an
+	// error, for instance because a firewall dropped it, holds up no others for long.
+	sendTime = 5 * time.Second
 	// flushTime bounds the time that Close takes to send the last notification.
 	flushTime = time.Second
 	// firstReconnect and lastReconnect bound the pause between attempts to listen again.
@@ -199,7 +202,12 @@ func (s *signals) sendOne(ctx context.Context) {
 	if !pending {
 		return
 	}
-	_, err := s.d.reader().exec(ctx, s.d.texts[notify], s.channel, s.self+"/"+news(mayClaim))
+	bounded, cancel := context.WithTimeout(ctx, sendTime)
+	defer cancel()
+	_, err := s.d.reader().exec(bounded, s.d.texts[notify], s.channel, s.self+"/"+news(mayClaim))
+	if err != nil && bounded.Err() != nil {
+		s.send(mayClaim) // on another connection
+	}
 	if err != nil && ctx.Err() == nil {
 		logging.Warning(ctx, message.Fields{
 			"message": "could not notify other processes of a change; they notice it when they poll",
