@@ -72,7 +72,13 @@ func startSignals(ctx context.Context, d *Driver) (*signals, error) {
 
 // listen opens the connection that listens.
 func (s *signals) listen(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := pgx.ConnectConfig(ctx, s.d.pool.Config().ConnConfig)
+	config := s.d.pool.Config()
+	if config.BeforeConnect != nil { // it may set a password that expires
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return nil, err
 	}
