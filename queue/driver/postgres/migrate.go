@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -140,6 +141,12 @@ func (d *Driver) migrate(ctx context.Context, dryRun bool) (steps []Migration, e
 		}
 		var taken *Migration
 		taken, err = d.takeStep(ctx)
+		if codeOf(err) == codeLockNotAvailable {
+			if ended := pause(ctx, migrationPause); ended != nil {
+				return steps, errors.Join(ended, err)
+			}
+			continue
+		}
 		if err != nil {
 			return steps, err
 		}
@@ -169,10 +176,19 @@ func (d *Driver) step(version int, schemaExists bool) Migration {
 	return Migration{Version: version + 1, Says: m.says, SQL: d.inSchema(script.String())}
 }
 
-// takeStep takes the next step under a lock, if any is left.
+// A step that changes a table waits for the transactions that use it, and what other processes do with
+// that table waits behind the step. So a step waits for a short time, and is tried again after a pause in
+// which they go on.
+const (
+	migrationWait  = "1s"
+	migrationPause = 2 * time.Second
+)
+
+// takeStep takes the next step under a lock, if any is left. The columns of its first statement are
+// evaluated from left to right.
 func (d *Driver) takeStep(ctx context.Context) (taken *Migration, err error) {
 	err = pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
-		_, failure := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, d.lockKey(lockOfSchema, 0))
+		_, failure := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true), pg_advisory_xact_lock($2)`, migrationWait, d.lockKey(lockOfSchema, 0))
 		if failure != nil {
 			return failure
 		}
