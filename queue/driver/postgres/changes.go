@@ -418,7 +418,24 @@ func (d *Driver) failed(ctx context.Context, err error, mayBeDone bool) error {
 	case d.isClosed():
 		return driver.ErrClosed
 	default:
+		d.leaveReadOnly(err)
 		return explain(err)
+	}
+}
+
+// resetInterval is the minimum interval between resets of the pool.
+const resetInterval = time.Second
+
+// leaveReadOnly closes the connections of the pool if their server takes no writes: after a failover,
+// new connections may lead to the new primary, and those of the pool would stay with a standby.
+func (d *Driver) leaveReadOnly(err error) {
+	if codeOf(err) != codeReadOnly {
+		return
+	}
+	now := time.Now().UnixNano()
+	last := d.reset.Load()
+	if now-last >= int64(resetInterval) && d.reset.CompareAndSwap(last, now) {
+		d.pool.Reset()
 	}
 }
 

@@ -87,6 +87,9 @@ type Driver struct {
 	// known is the last known identity of the database; see ownIdentity.
 	known atomic.Pointer[identity]
 
+	// reset is when the connections of the pool were last closed; see leaveReadOnly.
+	reset atomic.Int64
+
 	floors      *floors
 	signals     *signals
 	subscribers driver.Subscribers
