@@ -256,7 +256,7 @@ func endMany(arg, column, replaced, more string) string {
 				wait_until = e.wait_until, dispatch_by = e.dispatch_by, max_time = e.max_time, error_count = e.error_count,
 				last_error = e.last_error, reason = e.reason, forget_at = e.forget_at, type = e.type, version = e.version, format = e.format,
 				dependency = e.dependency, extra = e.extra, progress = coalesce(e.progress, j.progress), lease_until = NULL, limited = NULL,
-				unique_held = j.unique_held AND (e.place = 7 OR j.unique_until = 'forgotten' OR (j.unique_until = 'failed' AND e.place = 8)),
+				unique_held = j.unique_held AND coalesce(e.place = 7 OR j.unique_until = 'forgotten' OR (j.unique_until = 'failed' AND e.place = 8), false),
 				body = CASE WHEN e.body IS NOT DISTINCT FROM j.body THEN j.body ELSE e.body END
 			FROM e
 			WHERE j.queue = e.queue AND j.job_id = e.job_id AND NOT j.replaced AND j.name IS NOT DISTINCT FROM e.name
@@ -448,7 +448,7 @@ var statementTexts = [statements]string{
 	), u AS (
 		UPDATE {s}.jobs SET place = 6, owner = $4, lease_count = lease_count + 1, mod_time = $3, started = $3,
 			lease_time = $5, lease_until = (SELECT at FROM clock) + $5::bigint,
-			expires = NULL, limited = $6::boolean, unique_held = unique_held AND unique_until <> 'started'
+			expires = NULL, limited = $6::boolean, unique_held = unique_held AND unique_until IS DISTINCT FROM 'started'
 		WHERE seq = ANY(ARRAY(SELECT seq FROM p)) RETURNING *
 	), t AS (
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, 4, 6, count(*) FROM u GROUP BY queue
