@@ -36,6 +36,13 @@ func patienceOf(ctx context.Context) patience {
 	return patient
 }
 
+// isWaitOver reports whether a statement waited for too long: for the driver, or for the server, whose
+// statement timeout may be shorter.
+func isWaitOver(err error) bool {
+	code := codeOf(err)
+	return code == codeLockNotAvailable || code == codeCanceled
+}
+
 // settings returns a statement that applies the patience and planSettings to the transaction.
 func (p patience) settings() string {
 	if p == endless {
@@ -62,7 +69,7 @@ func (l *leasesAround) do(ctx context.Context, items []int) (blocked []int, err 
 		p, search = brief, 0
 	}
 	err = l.change(items, p)
-	if codeOf(err) != codeLockNotAvailable {
+	if !isWaitOver(err) {
 		l.note(all, nil)
 		return nil, err
 	}
@@ -76,7 +83,7 @@ func (l *leasesAround) do(ctx context.Context, items []int) (blocked []int, err 
 			err = l.change(free, brief)
 			if err == nil {
 				items = blocked
-			} else if codeOf(err) != codeLockNotAvailable {
+			} else if !isWaitOver(err) {
 				return nil, err
 			}
 		}
@@ -177,7 +184,7 @@ func (d *Driver) unlessLocked(ctx context.Context, queue int32, change func(p pa
 		return locked, err
 	}
 	err = change(patienceAfter(ctx, last.tries))
-	if codeOf(err) != codeLockNotAvailable {
+	if !isWaitOver(err) {
 		if last.tries > 0 {
 			d.locked.Delete(queue)
 		}

@@ -464,6 +464,7 @@ const (
 	codeSerializationFailure = "40001"
 	codeDeadlock             = "40P01"
 	codeLockNotAvailable     = "55P03"
+	codeCanceled             = "57014" // statement_timeout
 	codeSuspended            = "25P03" // idle_in_transaction_session_timeout
 	codeReadOnly             = "25006"
 	codeNoPrivilege          = "42501"
