@@ -20,6 +20,7 @@ var limitRules = []rule{
 	{"a record that waits for a limit does not delay others", limitWaitsAlone},
 	{"a record waits for its limit and its scopes", limitAndScope},
 	{"each record keeps to its own limit", limitsDiffer},
+	{"a record that no longer waits for a small limit does not hold up those with a larger one", smallLimitLeaves},
 	{"a limit is free after a hand-back, a retry, and an end of a record that does not run", limitFreed},
 	{"a lease that has run out counts until it is recovered", limitOfLease},
 	{"a limit counts the records of its queue", limitOfQueue},
@@ -124,6 +125,28 @@ func limitsDiffer(f *fixture) {
 	f.claimOne("4")
 	f.limitedJobs(5, 5, 9)
 	f.claimOne("5")
+}
+
+func smallLimitLeaves(f *fixture) {
+	for name, leave := range map[string]func(id string){
+		"rescheduled": func(id string) { f.reschedule(id, 1) },
+		"runs later":  func(id string) { f.prioritize(id, -1) },
+		"parked":      func(id string) { f.park(id) },
+		"canceled":    func(id string) { f.cancel(id) },
+		"edited": func(id string) {
+			f.act(driver.Action{Kind: driver.Edit, Edit: &driver.EditedFields{
+				Count: f.get(id).Status.ModificationCount, WaitUntil: new(f.after(1)),
+			}}, id)
+		},
+	} {
+		of := func(n int) []string { return []string{amboy.LimitScope(name, n)} }
+		f.insert(spec{id: name + ", running", scopes: of(2)})
+		f.claimOne(name + ", running")
+		f.insert(spec{id: name + ", small", scopes: of(1)}, spec{id: name + ", large", scopes: of(2)})
+		claimed := jobIDs(f.claim(10)) // a driver may let the large limit pass at once
+		leave(name + ", small")
+		assert.Equal(f, []string{name + ", large"}, append(claimed, jobIDs(f.claim(10))...))
+	}
 }
 
 func limitFreed(f *fixture) {

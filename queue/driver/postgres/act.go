@@ -212,14 +212,19 @@ func (c *changes) reschedule(j *job, at table.Instant, now int64) error {
 
 // setAside removes a record from its place, so that it can be moved to another.
 func (c *changes) setAside(j *job) error {
-	wasReady := j.Place == table.Ready
+	from := j.Place
 	if err := c.move(j, table.Waiting, table.Instant{}, ""); err != nil {
 		return err
 	}
-	if wasReady {
+	switch from {
+	case table.Ready:
 		return c.withdraw(j)
+	case table.ScopeBlocked:
+		// Records that waited behind it may have a larger limit.
+		return c.promote(j.queue, j.DispatchScopes())
+	default:
+		return nil
 	}
-	return nil
 }
 
 func (c *changes) prioritize(j *job, priority int) error {
