@@ -58,7 +58,7 @@ func TestErrorsNowAndThenDoNotPutOffRecoveryForEver(t *testing.T) {
 func TestRecoveryWaitsAfterAnOutage(t *testing.T) {
 	s := newStory(t)
 	s.tell(core.Recovered{Call: only[core.Recover](t, s.started).Call})
-	var cut error = errors.New("cut off")
+	cut := errors.New("cut off")
 	recoveredAt := time.Duration(0)
 	for s.now < time.Minute && recoveredAt == 0 {
 		if s.now >= 30*time.Second {

@@ -52,8 +52,8 @@ func TestTheOutcomeOfACommitThatAPoolerLostIsUnknown(t *testing.T) {
 	require.NoError(t, err)
 	var armed atomic.Bool
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		return &crashingPooler{Conn: conn, armed: &armed}, err
+		conn, dialErr := (&net.Dialer{}).DialContext(ctx, network, address)
+		return &crashingPooler{Conn: conn, armed: &armed}, dialErr
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)

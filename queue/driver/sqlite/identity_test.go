@@ -141,8 +141,8 @@ func TestAPutAfterTheIndexOfTheLogWasLostIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, sqlite.ErrFileLost)
 		require.NotErrorIs(t, err, driver.ErrOutcomeUnknown)
 		err = inTransaction(t, path, func(ctx context.Context) error {
-			_, err := d.Insert(ctx, []*driver.Record{newRecord(t, "refused")})
-			return err
+			_, failure := d.Insert(ctx, []*driver.Record{newRecord(t, "refused")})
+			return failure
 		})
 		require.ErrorIs(t, err, sqlite.ErrFileLost)
 	}

@@ -77,7 +77,8 @@ func (d *Driver) checkTransaction(ctx context.Context, tx *sql.Tx) error {
 	if _, err = d.writer.identity.check(d.path); err != nil {
 		return err
 	}
-	if err = d.writer.identity.checkIndex(d.path); err != nil {
+	err = d.writer.identity.checkIndex(d.path)
+	if err != nil {
 		return err
 	}
 	if !os.SameFile(d.writer.identity.database, theirs) {

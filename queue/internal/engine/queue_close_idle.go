@@ -12,7 +12,7 @@ import (
 // CloseIfIdle implements amboy.IdleCloser. Jobs that another process puts meanwhile stay
 // in the store.
 func (q *Queue) CloseIfIdle(ctx context.Context) (closed bool, err error) {
-	// Put must not wait for the store to say whether the queue is idle.
+	// Put must not wait for a store that looks for jobs of the queue.
 	if !q.puts.TryLock() {
 		return false, nil
 	}
