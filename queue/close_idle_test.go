@@ -174,7 +174,7 @@ func TestAPanicOfAQueuesStatsEndedThePruning(t *testing.T) {
 	})
 }
 
-// Put waited until the store had answered that the queue is idle or not, whatever its context.
+// Put waited until the store had answered CloseIfIdle, whatever its context.
 func TestPutWaitedForCloseIfIdle(t *testing.T) {
 	store := newSpy(newStore(t))
 	q := startEngine(t, store, 1)
