@@ -43,6 +43,8 @@ type Queue struct {
 	keyWarned atomic.Int64
 	// waiters is the number of callers that wait for jobs to end.
 	waiters atomic.Int64
+	// idleChecks counts the requests for a check that is under way; see Engine.drained.
+	idleChecks atomic.Int64
 
 	// replacing holds a channel for the ID of each job that is being replaced; see replace.
 	replacing sync.Map

@@ -215,17 +215,23 @@ func (e *Engine) Park(run *core.Run) {
 	})
 }
 
-// drained checks whether a queue that had nothing to claim is idle.
+// drained checks whether a queue that had nothing to claim, or whose last job here has ended, is
+// idle. If a check is under way, it is repeated once, however many jobs end meanwhile.
 //
 //nolint:contextcheck // It ends with the engine, not with the caller that claimed.
 func (e *Engine) drained(l *core.Line) {
-	if q := e.Queue(l.Queue); q != nil && q.Line == l {
-		e.RunInBackground(func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, DriverTimeout)
-			defer cancel()
-			q.checkIdle(ctx)
-		})
+	q := e.Queue(l.Queue)
+	if q == nil || q.Line != l || q.idleChecks.Add(1) > 1 {
+		return
 	}
+	e.RunInBackground(func(ctx context.Context) {
+		for asked := int64(0); !q.idleChecks.CompareAndSwap(asked, 0); {
+			asked = q.idleChecks.Load()
+			bounded, cancel := context.WithTimeout(ctx, DriverTimeout)
+			q.checkIdle(bounded)
+			cancel()
+		}
+	})
 }
 
 // watch counts the callers that wait until a queue is idle.
