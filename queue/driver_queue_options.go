@@ -79,6 +79,18 @@ type DriverQueueOptions struct {
 // library keep amboy.LockTimeout.
 const DefaultLockTimeout = time.Minute
 
+// checkLockTimeout returns an error for a time that leaves none to renew a lease; nil for 0.
+func checkLockTimeout(timeout time.Duration) error {
+	switch {
+	case timeout < 0:
+		return fmt.Errorf("LockTimeout must not be negative (is %s)", timeout)
+	case timeout > 0 && timeout < time.Millisecond:
+		return fmt.Errorf("LockTimeout must be at least 1ms, or 0 for the default (is %s)", timeout)
+	default:
+		return nil
+	}
+}
+
 const defaultPollInterval = time.Second
 
 // Validate sets the defaults. It returns an error that names every field that is missing
@@ -105,8 +117,8 @@ func (o *DriverQueueOptions) Validate() error {
 	if !o.Format.IsValid() {
 		errs = append(errs, fmt.Errorf("invalid driver queue options: Format must be BSON, BSON2 or JSON (is %d)", o.Format))
 	}
-	if o.LockTimeout < 0 {
-		errs = append(errs, fmt.Errorf("invalid driver queue options: LockTimeout must not be negative (is %s)", o.LockTimeout))
+	if err := checkLockTimeout(o.LockTimeout); err != nil {
+		errs = append(errs, fmt.Errorf("invalid driver queue options: %w", err))
 	}
 	if o.PollInterval < 0 {
 		errs = append(errs, fmt.Errorf("invalid driver queue options: PollInterval must not be negative (is %s)", o.PollInterval))

@@ -537,6 +537,13 @@ func TestLeasesLastAMinuteUnlessTheOptionsAreLegacy(t *testing.T) {
 	require.NoError(t, store.Close(t.Context()))
 }
 
+// The process asked for the time without a pause: a quarter of the lease was 0.
+func TestALeaseOfThreeNanosecondsKeptACoreBusy(t *testing.T) {
+	_, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: newStore(t), NumWorkers: 1, LockTimeout: 3})
+	require.ErrorContains(t, err, "LockTimeout must be at least 1ms, or 0 for the default (is 3ns)")
+	require.ErrorContains(t, (&queue.MongoDBOptions{LockTimeout: 3}).Validate(), "LockTimeout must be at least 1ms")
+}
+
 func TestDriverQueueOptionsAreChecked(t *testing.T) {
 	_, err := queue.NewDriverQueue(queue.DriverQueueOptions{Format: 7, LockTimeout: -1, PollInterval: -1})
 	for _, field := range []string{"Driver must not be nil", "NumWorkers must be at least 1", "Format", "LockTimeout", "PollInterval"} {

@@ -149,13 +149,11 @@ func (o *MongoDBOptions) validateRanges() error {
 	if o.Format != amboy.BSON && o.Format != amboy.BSON2 {
 		errs = append(errs, invalidMongoDB("Format must be BSON or BSON2 (is %s)", o.Format))
 	}
-	for _, field := range []struct {
-		name  string
-		value time.Duration
-	}{{"LockTimeout", o.LockTimeout}, {"WaitInterval", o.WaitInterval}} {
-		if field.value < 0 {
-			errs = append(errs, invalidMongoDB("%s must not be negative (is %s)", field.name, field.value))
-		}
+	if err := checkLockTimeout(o.LockTimeout); err != nil {
+		errs = append(errs, invalidMongoDB("%w", err))
+	}
+	if o.WaitInterval < 0 {
+		errs = append(errs, invalidMongoDB("WaitInterval must not be negative (is %s)", o.WaitInterval))
 	}
 	if o.TTL != 0 && o.TTL < time.Second {
 		errs = append(errs, invalidMongoDB("TTL must be 0 or at least 1s (is %s)", o.TTL))
