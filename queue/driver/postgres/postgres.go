@@ -3,6 +3,9 @@
 // A schema holds any number of queues, and any number of processes may open it. See
 // docs/guides/use-postgresql.md for how to operate it, and docs/internals/postgresql.md for the
 // layout of the tables.
+//
+// IDs, types, unique keys and scopes may have some 2,500 bytes, because they are in indexes. Insert
+// refuses longer ones with an *amboy.InvalidJobError.
 package postgres
 
 import (
@@ -33,7 +36,8 @@ type Options struct {
 	URL string
 	// Pool is an open pool. The caller owns it and must keep it open as long as the driver.
 	// The driver opens one more connection with the same settings, which listens for
-	// notifications.
+	// notifications. If the server takes no writes, as after a failover, the driver resets the pool
+	// (at most once a second), so that new connections may reach the new primary.
 	Pool *pgxpool.Pool
 	// Schema is the name of the PostgreSQL schema that holds the tables. It consists of up to
 	// 50 letters, digits and underscores. Empty means DefaultSchema.
