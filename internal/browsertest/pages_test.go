@@ -21,7 +21,7 @@ import (
 // pictures is the folder for screenshots of all pages; empty for none.
 var pictures = flag.String("pictures", "", "write a screenshot of each page to this folder")
 
-var allLooks = flag.Bool("looks", false, "check the pages in both color schemes at both widths")
+var allLooks = flag.Bool("looks", false, "check the pages in both color schemes at three widths")
 
 // pages lists the pages of the dashboard, with names for their screenshots.
 var pages = []struct{ name, path string }{
