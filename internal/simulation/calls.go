@@ -164,19 +164,17 @@ func (p *process) isRefusedAgain(c *call) bool {
 	return len(runs) == 1 && slices.Contains(p.refused, runs[0])
 }
 
-// recordSuccess records that the store works, as far as the core knows, and reports whether it is
-// back. It counts as back from an outage only if others may have failed to renew their leases.
-func (p *process) recordSuccess(c *call) (isBack bool) {
-	isBack = p.failing
-	if isBack && p.w.now-p.worked > p.w.settings.core.LeaseTime*3/8 {
+// recordStoreState records whether the store works, as far as the core knows. held are the
+// runs that the process had before.
+func (p *process) recordStoreState(err error, held []*run) {
+	if p.failing && err == nil {
 		p.backAt = p.w.now
+		p.checkRenewsNow(held)
 	}
-	p.worked, p.failing = max(p.worked, c.sent), false
-	return isBack
+	p.failing = err != nil
 }
 
-// checkRenewsNow checks that leases are renewed as soon as the store is back. held are the runs that
-// the process had before.
+// checkRenewsNow checks that leases are renewed as soon as the store is back.
 func (p *process) checkRenewsNow(held []*run) {
 	if slices.ContainsFunc(p.open, func(c *call) bool { return c.path == renewPath }) {
 		return
@@ -317,12 +315,10 @@ func (e callEnds) happen(w *World) {
 	p.lostClaims = p.lostClaims || e.err != nil && c.path == claimPath
 	p.prepare(c, answer)
 	held := slices.Clone(p.runs)
-	isBack := e.err == nil && !saysNothing && p.recordSuccess(c) // the core may recover leases at once
 	p.step(answer)
-	if isBack {
-		p.checkRenewsNow(held)
+	if !saysNothing {
+		p.recordStoreState(e.err, held)
 	}
-	p.failing = p.failing || e.err != nil && !saysNothing
 }
 
 // prepare does what a shell does before it passes an answer to the core.
