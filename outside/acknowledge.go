@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -221,14 +222,11 @@ func (r *renewal) endOver(ctx context.Context, places []int) {
 
 func (r *renewal) extend(ctx context.Context, length time.Duration, places []int) {
 	sent := time.Now()
-	leases := make([]driver.Lease, 0, len(places))
+	isLost := make(map[driver.Lease]bool, len(places)) // a job may have several heartbeats
 	for _, i := range places {
-		if l := r.leases[i].Lease; !slices.Contains(leases, l) { // a job may have several heartbeats
-			leases = append(leases, l)
-		}
+		isLost[r.leases[i].Lease] = false
 	}
-	lost, err := r.Dispatcher.leases.Extend(ctx, leases, length)
-	isLost := make(map[driver.Lease]bool, len(lost))
+	lost, err := r.Dispatcher.leases.Extend(ctx, slices.Collect(maps.Keys(isLost)), length)
 	for _, l := range lost {
 		isLost[l] = true
 	}

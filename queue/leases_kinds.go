@@ -25,25 +25,24 @@ type metKinds struct {
 	kinds map[driver.Kind]metKind
 }
 
+// metKind is when a kind was met, and whether outside workers can't run it.
 type metKind struct {
-	met time.Time
-	// until is when a kind that outside workers can't run is tried again; zero for a kind
-	// that they can run.
-	until time.Time
+	at     time.Time
+	isLeft bool
 }
 
 func (m *metKinds) add(kind driver.Kind, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, known := m.kinds[kind]; !known {
-		m.set(kind, metKind{met: now})
+		m.set(kind, metKind{at: now})
 	}
 }
 
 func (m *metKinds) leave(kind driver.Kind, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.set(kind, metKind{met: now, until: now.Add(leftFor)})
+	m.set(kind, metKind{at: now, isLeft: true})
 }
 
 func (m *metKinds) set(kind driver.Kind, met metKind) {
@@ -58,10 +57,10 @@ func (m *metKinds) but(types []string, now time.Time) (others []driver.Kind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for kind, met := range m.kinds {
-		switch {
-		case now.Sub(met.met) > rememberedFor:
+		switch age := now.Sub(met.at); {
+		case age > rememberedFor:
 			delete(m.kinds, kind)
-		case !slices.Contains(types, kind.Type) || now.Before(met.until):
+		case !slices.Contains(types, kind.Type) || met.isLeft && age < leftFor:
 			others = append(others, kind)
 		}
 	}

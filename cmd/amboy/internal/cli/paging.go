@@ -65,8 +65,7 @@ func (p *program) hintNext(cmd *cobra.Command, next string) {
 		}
 	})
 	if times != "" {
-		p.note("more items follow: add --cursor %s with%s, or --all", next, times)
-		return
+		times = " with" + times + ","
 	}
-	p.note("more items follow: add --cursor %s or --all", next)
+	p.note("more items follow: add --cursor %s%s or --all", next, times)
 }
