@@ -118,7 +118,7 @@ func (c *Core) answer(answered Call, err error) *call {
 		c.calls.late[made.kind]--
 	}
 	if err == nil || !made.isRefusedAgain() {
-		c.heardOfStore(err)
+		c.heardOfStore(made, err)
 	}
 	return made
 }
@@ -130,17 +130,33 @@ func (call *call) isRefusedAgain() bool {
 }
 
 // heardOfStore notes whether the store works. When it is back, leases are renewed at
-// once, and recovery waits for a heartbeat, so that other processes can renew theirs.
-func (c *Core) heardOfStore(err error) {
-	back := c.failing && err == nil
+// once, and after an outage recovery waits for a heartbeat, so that other processes can renew
+// theirs. An error now and then, or a call that always fails while others succeed, is no outage: it
+// must not put off recovery again and again.
+func (c *Core) heardOfStore(answered *call, err error) {
+	back, outage := c.failing && err == nil, c.now.Mono-c.worked
 	c.failing = err != nil
-	if back {
+	if err == nil {
+		c.worked = max(c.worked, answered.sent-answered.unnoticed)
+	}
+	if !back {
+		return
+	}
+	if outage > c.shortOutage() {
 		c.recoverFrom = c.now.Mono + c.heartbeat()
 		c.timers.putOff(recoverTimer, c.recoverFrom)
-		c.timers.set(beatTimer, c.now.Mono)
-		c.fire()
 	}
+	if c.owesRecovery {
+		c.owesRecovery = false
+		c.timers.set(recoverTimer, max(c.now.Mono, c.recoverFrom))
+	}
+	c.timers.set(beatTimer, c.now.Mono)
+	c.fire()
 }
+
+// shortOutage is the longest time without a successful call after which recovery does not wait: the
+// leases that others renew with each heartbeat have time left, even if a renewal took a heartbeat.
+func (c *Core) shortOutage() time.Duration { return c.heartbeat() * 3 / 2 }
 
 // giveUpCalls marks calls as late that do not return, so that others can be made.
 func (c *Core) giveUpCalls() {

@@ -105,14 +105,18 @@ type Core struct {
 	// rescanRetries is true if a scan for retries was requested while one was under way.
 	rescanRetries bool
 	failing       bool // the last call of the store failed
-	closing       bool
+	// worked is when the last call was sent that succeeded.
+	worked time.Duration
+	// owesRecovery is true if a recovery was left out because the store failed.
+	owesRecovery bool
+	closing      bool
 	// ending counts the runs that have finished and whose end is not done.
 	ending int
 }
 
 // New returns the core of an engine without queues.
 func New(config Config, now Time) *Core {
-	c := &Core{config: config, now: now, lines: map[string]*Line{}}
+	c := &Core{config: config, now: now, worked: now.Mono, lines: map[string]*Line{}}
 	c.timers.init()
 	c.ends.init()
 	return c

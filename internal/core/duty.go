@@ -21,6 +21,7 @@ func (c *Core) recover() {
 	}
 	if c.failing {
 		// Any call shows whether the store is back.
+		c.owesRecovery = true
 		if !c.calls.busy(cancelCall) {
 			c.do(CheckCancels{c.call(cancelCall, callLimit).Call})
 		}

@@ -105,6 +105,7 @@ func (c *Core) timePassed(now Time) {
 			c.timers.set(recoverTimer, max(now.Mono, c.recoverFrom))
 		}
 		c.doubtFences(drift)
+		c.worked -= max(0, drift) // an outage may have been longer too
 	}
 	c.fire()
 	if !c.due.IsZero() && !c.due.After(now.Wall) {

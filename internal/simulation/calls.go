@@ -164,17 +164,19 @@ func (p *process) isRefusedAgain(c *call) bool {
 	return len(runs) == 1 && slices.Contains(p.refused, runs[0])
 }
 
-// recordStoreState records whether the store works, as far as the core knows. held are the
-// runs that the process had before.
-func (p *process) recordStoreState(err error, held []*run) {
-	if p.failing && err == nil {
+// recordSuccess records that the store works, as far as the core knows, and reports whether it is
+// back. It counts as back from an outage only if others may have failed to renew their leases.
+func (p *process) recordSuccess(c *call) (isBack bool) {
+	isBack = p.failing
+	if isBack && p.w.now-p.worked > p.w.settings.core.LeaseTime*3/8 {
 		p.backAt = p.w.now
-		p.checkRenewsNow(held)
 	}
-	p.failing = err != nil
+	p.worked, p.failing = max(p.worked, c.sent), false
+	return isBack
 }
 
-// checkRenewsNow checks that leases are renewed as soon as the store is back.
+// checkRenewsNow checks that leases are renewed as soon as the store is back. held are the runs that
+// the process had before.
 func (p *process) checkRenewsNow(held []*run) {
 	if slices.ContainsFunc(p.open, func(c *call) bool { return c.path == renewPath }) {
 		return
@@ -315,10 +317,12 @@ func (e callEnds) happen(w *World) {
 	p.lostClaims = p.lostClaims || e.err != nil && c.path == claimPath
 	p.prepare(c, answer)
 	held := slices.Clone(p.runs)
+	isBack := e.err == nil && !saysNothing && p.recordSuccess(c) // the core may recover leases at once
 	p.step(answer)
-	if !saysNothing {
-		p.recordStoreState(e.err, held)
+	if isBack {
+		p.checkRenewsNow(held)
 	}
+	p.failing = p.failing || e.err != nil && !saysNothing
 }
 
 // prepare does what a shell does before it passes an answer to the core.

@@ -233,6 +233,7 @@ func (d *digester) process(p *process) {
 	if !p.alive {
 		return
 	}
+	d.from(p.w.now, max(p.worked, p.w.now-d.w.settings.core.LeaseTime)) // before that, it makes no difference
 	d.from(p.w.now, p.backAt)
 	d.from(p.w.now, max(p.link.noRequests, p.w.now))
 	d.from(p.w.now, max(p.link.noAnswers, p.w.now))
@@ -607,6 +608,9 @@ var fieldWriters = map[string]writer{
 		}
 	},
 	"Core.lookFrom": writeTimer, "Core.retriesFrom": writeTimer,
+	"Core.worked": func(d *digester, v reflect.Value) {
+		d.from(d.mono, max(time.Duration(v.Int()), d.mono-d.w.settings.core.LeaseTime))
+	},
 	"timers.next": writeTimer, "timers.wake": writeTimer,
 	"Run.aheadUntil": writeTimer, "ahead.answered": writeMono,
 	"ends.probe": writeTimer, "ends.turns": nil,

@@ -36,7 +36,8 @@ type process struct {
 
 	refused []*core.Run   // whose end the store refused at first
 	failing bool          // the last call of the core failed
-	backAt  time.Duration // when the first call after that succeeded
+	worked  time.Duration // when the last call was sent that succeeded
+	backAt  time.Duration // when the store was back from an outage
 	renewed time.Duration // when it last began to renew its leases
 
 	claimed, done int // claimed records, and runs that are over
@@ -90,7 +91,7 @@ func (p *process) start() {
 	p.started = w.now
 	p.owner = fmt.Sprintf("p%d.%d", p.index, p.life)
 	p.workers, p.runs, p.retries, p.open, p.wakes = nil, nil, nil, nil, 0
-	p.claimed, p.done, p.lostClaims, p.failing, p.backAt, p.refused = 0, 0, false, false, 0, nil
+	p.claimed, p.done, p.lostClaims, p.failing, p.worked, p.backAt, p.refused = 0, 0, false, false, p.w.now, 0, nil
 	p.unknown = nil
 	p.suspects, p.claimedAt = nil, map[driver.Lease]time.Duration{}
 	p.lines, p.closing, p.toldClosing, p.abandoned, p.spoiled = nil, false, false, false, false
