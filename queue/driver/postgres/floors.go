@@ -21,6 +21,8 @@ const (
 	maxRaiseInterval = time.Second
 	// raiseTime is how long a raise waits for inserts that are under way. Others wait behind it.
 	raiseTime = "20ms"
+	// floorsTime bounds each statement of floors, whose connection may be dead without an error.
+	floorsTime = 5 * time.Second
 )
 
 // line is a line whose floor may be raised.
@@ -113,7 +115,7 @@ func (f *floors) fold() error {
 	for {
 		var read, left int
 		var last int32
-		_, err := f.d.pipeline(f.ctx, func(b *batch) {
+		err := f.send(func(b *batch) {
 			b.query(foldTallies, func(r *row) error {
 				read, left, last = r.int(), r.int(), r.key()
 				return nil
@@ -190,10 +192,17 @@ func (f *floors) next() (l line, fold, more bool) {
 // claims do no harm, because their jobs look ready until they are committed.
 func (f *floors) raise(l line) error {
 	d := f.d
-	_, err := d.pipeline(f.ctx, func(b *batch) {
+	return f.send(func(b *batch) {
 		b.exec(lockLine, raiseTime, d.lockKey(lockOfQueue, l.queue), d.lockKey(lockOfInserts, l.queue), d.lockKey(lockOfPromotions, 0))
 		b.exec(raiseFloor, l.id)
 	})
+}
+
+// send sends statements to the server, as one transaction.
+func (f *floors) send(fill func(*batch)) error {
+	bounded, cancel := context.WithTimeout(f.ctx, floorsTime)
+	defer cancel()
+	_, err := f.d.pipeline(bounded, fill)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
@@ -28,6 +29,11 @@ const (
 	// firstReconnect and lastReconnect bound the pause between attempts to listen again.
 	firstReconnect = 100 * time.Millisecond
 	lastReconnect  = 5 * time.Second
+	// checkInterval is how long the connection that listens may be silent before it is checked, because
+	// it may be dead too, and checkTime bounds the check. listenTime bounds an attempt to listen again.
+	checkInterval = 15 * time.Second
+	checkTime     = 5 * time.Second
+	listenTime    = 10 * time.Second
 )
 
 // signals sends and receives notifications. A change is announced after its commit, in a separate
@@ -38,6 +44,8 @@ type signals struct {
 	d       *Driver
 	self    string
 	channel string
+	// checkEvery is checkInterval, except in tests.
+	checkEvery time.Duration
 
 	mu       sync.Mutex
 	pending  bool
@@ -49,7 +57,7 @@ type signals struct {
 }
 
 func newSignals(d *Driver) *signals {
-	return &signals{d: d, self: rand.Text(), channel: "amboy." + d.opts.Schema, wake: make(chan struct{}, 1)}
+	return &signals{d: d, self: rand.Text(), channel: "amboy." + d.opts.Schema, checkEvery: checkInterval, wake: make(chan struct{}, 1)}
 }
 
 // startSignals starts listening, unless Options.PollOnly is set.
@@ -94,7 +102,7 @@ func (s *signals) listen(ctx context.Context) (*pgx.Conn, error) {
 // one and notifies the subscribers, because notifications may have been lost.
 func (s *signals) receive(ctx context.Context, conn *pgx.Conn) {
 	for ctx.Err() == nil {
-		n, err := conn.WaitForNotification(ctx)
+		n, err := s.next(ctx, conn)
 		if err == nil {
 			from, what, _ := strings.Cut(n.Payload, "/")
 			if from != s.self {
@@ -112,6 +120,24 @@ func (s *signals) receive(ctx context.Context, conn *pgx.Conn) {
 	_ = conn.Close(context.WithoutCancel(ctx))
 }
 
+// next waits for a notification, and checks the connection while none comes.
+func (s *signals) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	for {
+		silent, cancel := context.WithTimeout(ctx, s.checkEvery)
+		n, err := conn.WaitForNotification(silent)
+		cancel()
+		if err == nil || ctx.Err() != nil || !pgconn.Timeout(err) {
+			return n, err
+		}
+		checked, cancel := context.WithTimeout(ctx, checkTime)
+		err = conn.Ping(checked)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
 // listenAgain returns nil when ctx has ended.
 func (s *signals) listenAgain(ctx context.Context, because error) *pgx.Conn {
 	if ctx.Err() == nil {
@@ -125,7 +151,9 @@ func (s *signals) listenAgain(ctx context.Context, because error) *pgx.Conn {
 		if ctx.Err() != nil {
 			return nil
 		}
-		conn, err := s.listen(ctx)
+		bounded, cancel := context.WithTimeout(ctx, listenTime)
+		conn, err := s.listen(bounded)
+		cancel()
 		if err == nil {
 			return conn
 		}
