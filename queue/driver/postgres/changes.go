@@ -16,6 +16,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
@@ -373,10 +374,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// rollbackTime bounds the time that a call may take to roll its transaction back after its context has
-// ended.
-const rollbackTime = time.Second
-
 func (d *Driver) transactOnce(ctx context.Context, p patience, queue int32, run func(*changes) error) (mayBeDone bool, err error) {
 	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: d.beginQuery(p, queue)})
 	if err != nil {
@@ -389,11 +386,7 @@ func (d *Driver) transactOnce(ctx context.Context, p patience, queue int32, run 
 		err = ctx.Err()
 	}
 	if err != nil {
-		// Rollback fails only if the connection is closed, as it is if the server does not
-		// answer; the server then rolls the transaction back.
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
-		defer cancel()
-		_ = tx.Rollback(bounded)
+		pgconnect.Rollback(ctx, tx)
 		return false, err
 	}
 	err = tx.Commit(ctx)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
 // firewall can drop connections without an error: what the server sends no longer arrives.
@@ -93,26 +94,26 @@ func TestAProcessListenedOnADeadConnection(t *testing.T) {
 	var f firewall
 	d := openBehind(t, &f)
 	s := newSignals(d)
-	s.checkEvery = 10 * time.Millisecond
-	conn, err := s.listen(t.Context())
-	require.NoError(t, err)
+	listener := s.listener()
+	listener.CheckEvery = 10 * time.Millisecond
+	require.NoError(t, listener.Open(t.Context()))
 	changed := make(chan driver.Change, 100)
 	t.Cleanup(d.Subscribe(func(c driver.Change) { changed <- c }))
 	ctx, cancel := context.WithCancel(t.Context())
-	s.all.Go(func() { s.receive(ctx, conn) })
+	s.all.Go(func() { listener.Run(ctx) })
 	t.Cleanup(s.all.Wait)
 	t.Cleanup(cancel)
 
 	announced := func() {
 		t.Helper()
-		_, err = d.reader().exec(t.Context(), d.texts[notify], s.channel, "another/"+news(true))
+		_, err := d.reader().exec(t.Context(), d.texts[notify], s.channel, "another/"+news(true))
 		require.NoError(t, err)
 		assert.True(t, (<-changed).MayClaim)
 	}
 	announced()
 	f.drop()
 	d.pool.Reset()
-	assert.NoError(t, endsWithin(t, 4*checkTime, func() error {
+	assert.NoError(t, endsWithin(t, 30*time.Second, func() error {
 		assert.Equal(t, driver.Anywhere, <-changed, "it listens again")
 		return nil
 	}))
@@ -136,7 +137,7 @@ func TestARollbackOnADeadConnectionEndsSoon(t *testing.T) {
 	var f firewall
 	d := openBehind(t, &f)
 	refusal := errors.New("refused")
-	err := endsWithin(t, 10*rollbackTime, func() error {
+	err := endsWithin(t, 10*pgconnect.RollbackTime, func() error {
 		return d.transact(t.Context(), noQueue, func(*changes) error {
 			f.drop()
 			return refusal

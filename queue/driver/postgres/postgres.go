@@ -15,12 +15,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
 // DefaultSchema is the schema of a Driver if Options.Schema is empty.
@@ -145,27 +145,13 @@ func newDriver(opts Options) *Driver {
 	return d
 }
 
-// pingTime bounds the time that the pool takes to check a connection that was idle. Without it, a call
-// spends all its time with the first of several that are dead without an error.
-const pingTime = 2 * time.Second
-
 // connect opens the pool, or uses the caller's.
-func (d *Driver) connect(ctx context.Context) error {
+func (d *Driver) connect(ctx context.Context) (err error) {
 	if d.opts.Pool != nil {
 		d.pool = d.opts.Pool
 		return nil
 	}
-	config, err := pgxpool.ParseConfig(d.opts.URL)
-	if err != nil {
-		return fmt.Errorf("invalid URL: it must be a connection string such as postgres://user@host:5432/database: %w", err)
-	}
-	if config.PingTimeout == 0 {
-		config.PingTimeout = pingTime
-	}
-	if d.opts.PollOnly {
-		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	}
-	d.pool, err = pgxpool.NewWithConfig(ctx, config)
+	d.pool, err = pgconnect.Pool(ctx, d.opts.URL, d.opts.PollOnly)
 	return err
 }
 

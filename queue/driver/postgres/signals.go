@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
 const (
@@ -26,14 +25,6 @@ const (
 	sendTime = 5 * time.Second
 	// flushTime bounds the time that Close takes to send the last notification.
 	flushTime = time.Second
-	// firstReconnect and lastReconnect bound the pause between attempts to listen again.
-	firstReconnect = 100 * time.Millisecond
-	lastReconnect  = 5 * time.Second
-	// checkInterval is how long the connection that listens may be silent before it is checked, because
-	// it may be dead too, and checkTime bounds the check. listenTime bounds an attempt to listen again.
-	checkInterval = 15 * time.Second
-	checkTime     = 5 * time.Second
-	listenTime    = 10 * time.Second
 )
 
 // signals sends and receives notifications. A change is announced after its commit, in a separate
@@ -44,8 +35,6 @@ type signals struct {
 	d       *Driver
 	self    string
 	channel string
-	// checkEvery is checkInterval, except in tests.
-	checkEvery time.Duration
 
 	mu       sync.Mutex
 	pending  bool
@@ -57,7 +46,7 @@ type signals struct {
 }
 
 func newSignals(d *Driver) *signals {
-	return &signals{d: d, self: rand.Text(), channel: "amboy." + d.opts.Schema, checkEvery: checkInterval, wake: make(chan struct{}, 1)}
+	return &signals{d: d, self: rand.Text(), channel: "amboy." + d.opts.Schema, wake: make(chan struct{}, 1)}
 }
 
 // startSignals starts listening, unless Options.PollOnly is set.
@@ -68,98 +57,35 @@ func startSignals(ctx context.Context, d *Driver) (*signals, error) {
 	if d.opts.PollOnly {
 		return s, nil
 	}
-	conn, err := s.listen(ctx)
-	if err != nil {
+	listener := s.listener()
+	if err := listener.Open(ctx); err != nil {
 		stop()
 		return nil, fmt.Errorf("listening for notifications (set Options.PollOnly behind a pooler in transaction mode): %w", err)
 	}
-	s.all.Go(func() { s.receive(running, conn) })
+	s.all.Go(func() { listener.Run(running) })
 	s.all.Go(func() { s.sendAll(running) })
 	return s, nil
 }
 
-// listen opens the connection that listens.
-func (s *signals) listen(ctx context.Context) (*pgx.Conn, error) {
-	config := s.d.pool.Config()
-	if config.BeforeConnect != nil { // it may set a password that expires
-		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
-			return nil, err
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
-	if err != nil {
-		return nil, err
-	}
-	_, err = conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.channel}.Sanitize())
-	if err != nil {
-		_ = conn.Close(context.WithoutCancel(ctx)) // The error of LISTEN is returned.
-		return nil, err
-	}
-	return conn, nil
-}
-
-// receive passes on notifications of other processes. When the connection breaks, it opens another
-// one and notifies the subscribers, because notifications may have been lost.
-func (s *signals) receive(ctx context.Context, conn *pgx.Conn) {
-	for ctx.Err() == nil {
-		n, err := s.next(ctx, conn)
-		if err == nil {
-			from, what, _ := strings.Cut(n.Payload, "/")
+// listener returns a listener that passes on notifications of other processes.
+func (s *signals) listener() *pgconnect.Listener {
+	return &pgconnect.Listener{
+		Pool:     s.d.pool,
+		Channels: []string{s.channel},
+		Notified: func(payload string) {
+			from, what, _ := strings.Cut(payload, "/")
 			if from != s.self {
 				s.d.subscribers.Notify(driver.Change{MayClaim: what != endedNews})
 			}
-			continue
-		}
-		_ = conn.Close(context.WithoutCancel(ctx)) // It is broken, or no longer needed.
-		conn = s.listenAgain(ctx, err)
-		if conn == nil {
-			return
-		}
-		s.d.subscribers.Notify(driver.Anywhere)
-	}
-	_ = conn.Close(context.WithoutCancel(ctx))
-}
-
-// next waits for a notification, and checks the connection while none comes.
-func (s *signals) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	for {
-		silent, cancel := context.WithTimeout(ctx, s.checkEvery)
-		n, err := conn.WaitForNotification(silent)
-		cancel()
-		if err == nil || ctx.Err() != nil || !pgconn.Timeout(err) {
-			return n, err
-		}
-		checked, cancel := context.WithTimeout(ctx, checkTime)
-		err = conn.Ping(checked)
-		cancel()
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-// listenAgain returns nil when ctx has ended.
-func (s *signals) listenAgain(ctx context.Context, because error) *pgx.Conn {
-	if ctx.Err() == nil {
-		logging.Warning(ctx, message.Fields{
-			"message": "lost the connection that listens for notifications; connecting again",
-			"schema":  s.d.opts.Schema,
-			"error":   because.Error(),
-		})
-	}
-	for wait := firstReconnect; ; wait = min(2*wait, lastReconnect) {
-		if ctx.Err() != nil {
-			return nil
-		}
-		bounded, cancel := context.WithTimeout(ctx, listenTime)
-		conn, err := s.listen(bounded)
-		cancel()
-		if err == nil {
-			return conn
-		}
-		if pause(ctx, wait) != nil {
-			return nil
-		}
+		},
+		Lost: func(ctx context.Context, err error) {
+			logging.Warning(ctx, message.Fields{
+				"message": "lost the connection that listens for notifications; connecting again",
+				"schema":  s.d.opts.Schema,
+				"error":   err.Error(),
+			})
+		},
+		Again: func() { s.d.subscribers.Notify(driver.Anywhere) },
 	}
 }
 

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
 // River's topics. The channel of a topic has the name of the schema before it.
@@ -43,9 +43,8 @@ const (
 	pollEvery = time.Second
 	// touchEvery is how often the driver shows that it works its queues.
 	touchEvery = 10 * time.Minute
-	// firstReconnect and lastReconnect bound the pause between attempts to listen again.
-	firstReconnect = 100 * time.Millisecond
-	lastReconnect  = 5 * time.Second
+	// pollTime bounds what a poll does, because its connection may be dead without an error.
+	pollTime = 10 * time.Second
 )
 
 func (d *Driver) channel(topic string) string { return d.schema + "." + topic }
@@ -53,56 +52,20 @@ func (d *Driver) channel(topic string) string { return d.schema + "." + topic }
 // changed notifies the queues of this process.
 func (d *Driver) changed(change driver.Change) { d.subscribers.Notify(change) }
 
-// listen opens the connection that listens.
-func (d *Driver) listen(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := pgx.ConnectConfig(ctx, d.pool.Config().ConnConfig)
-	if err != nil {
-		return nil, err
+func (d *Driver) listener() *pgconnect.Listener {
+	return &pgconnect.Listener{
+		Pool:     d.pool,
+		Channels: []string{d.channel(topicInsert), d.channel(topicControl)},
+		Notified: d.notified,
+		Lost: func(ctx context.Context, err error) {
+			logging.Warning(ctx, message.Fields{
+				"message": "lost the connection that listens for notifications of River; connecting again",
+				"schema":  d.schema,
+				"error":   err.Error(),
+			})
+		},
+		Again: func() { d.changed(driver.Anywhere) },
 	}
-	for _, topic := range []string{topicInsert, topicControl} {
-		_, err = conn.Exec(ctx, "LISTEN "+pgx.Identifier{d.channel(topic)}.Sanitize())
-		if err != nil {
-			_ = conn.Close(context.WithoutCancel(ctx)) // The error of LISTEN is returned.
-			return nil, err
-		}
-	}
-	return conn, nil
-}
-
-// receive passes on notifications. When the connection breaks, it opens another one.
-func (d *Driver) receive(ctx context.Context, conn *pgx.Conn) {
-	for ctx.Err() == nil {
-		n, err := conn.WaitForNotification(ctx)
-		if err == nil {
-			d.notified(n.Payload)
-			continue
-		}
-		_ = conn.Close(context.WithoutCancel(ctx)) // It is broken, or no longer needed.
-		if conn = d.listenAgain(ctx, err); conn == nil {
-			return
-		}
-		d.changed(driver.Anywhere) // notifications may have been lost
-	}
-	_ = conn.Close(context.WithoutCancel(ctx))
-}
-
-// listenAgain returns nil when ctx has ended.
-func (d *Driver) listenAgain(ctx context.Context, because error) *pgx.Conn {
-	if ctx.Err() == nil {
-		logging.Warning(ctx, message.Fields{
-			"message": "lost the connection that listens for notifications of River; connecting again",
-			"schema":  d.schema,
-			"error":   because.Error(),
-		})
-	}
-	for wait := firstReconnect; ctx.Err() == nil; wait = min(2*wait, lastReconnect) {
-		conn, err := d.listen(ctx)
-		if err == nil {
-			return conn
-		}
-		pause(ctx, wait)
-	}
-	return nil
 }
 
 // notified passes on a notification that may concern a queue of the driver. Pauses are read by the
@@ -132,11 +95,13 @@ func (d *Driver) poll(ctx context.Context) {
 		if !pause(ctx, pollEvery-time.Duration(rand.Int64N(int64(pollEvery/10)))) {
 			return
 		}
-		_, err := d.promote(ctx, d.opts.Queues, time.Now())
+		bounded, cancel := context.WithTimeout(ctx, pollTime)
+		_, err := d.promote(bounded, d.opts.Queues, time.Now())
 		if err == nil && time.Since(touched) >= touchEvery {
 			touched = time.Now()
-			err = d.touchQueues(ctx)
+			err = d.touchQueues(bounded)
 		}
+		cancel()
 		if err != nil && ctx.Err() == nil && !failing {
 			logging.Error(ctx, message.Fields{
 				"message": "could not make due jobs of River available; trying again each second",

@@ -30,6 +30,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
@@ -164,7 +165,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	d := &Driver{opts: opts, pool: opts.Pool, stop: func() {}, done: make(chan struct{})}
 	d.beside, err = memory.New(memory.Options{KeepFinished: 1})
 	if err == nil && d.pool == nil {
-		d.pool, err = connect(ctx, opts)
+		d.pool, err = pgconnect.Pool(ctx, opts.URL, opts.PollOnly)
 	}
 	if err == nil {
 		err = d.prepare(ctx)
@@ -174,17 +175,6 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 		return nil, fmt.Errorf("opening River's tables: %w", explain(err))
 	}
 	return d, nil
-}
-
-func connect(ctx context.Context, opts Options) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(opts.URL)
-	if err != nil {
-		return nil, fmt.Errorf("invalid URL: it must be a connection string such as postgres://user@host:5432/database: %w", err)
-	}
-	if opts.PollOnly {
-		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	}
-	return pgxpool.NewWithConfig(ctx, config)
 }
 
 // prepare checks the server and its tables, and starts the goroutines.
@@ -199,17 +189,16 @@ func (d *Driver) prepare(ctx context.Context) error {
 	if err := d.touchQueues(ctx); err != nil {
 		return fmt.Errorf("registering the queues in river_queue: %w", err)
 	}
-	var conn *pgx.Conn
+	listener := d.listener()
 	if !d.opts.PollOnly {
-		var err error
-		if conn, err = d.listen(ctx); err != nil {
+		if err := listener.Open(ctx); err != nil {
 			return fmt.Errorf("listening for notifications (set Options.PollOnly behind a pooler in transaction mode): %w", err)
 		}
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
-	if conn != nil {
-		d.all.Go(func() { d.receive(running, conn) })
+	if !d.opts.PollOnly {
+		d.all.Go(func() { listener.Run(running) })
 	}
 	d.all.Go(func() { d.poll(running) })
 	return nil

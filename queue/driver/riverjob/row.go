@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
 // The states of a row.
@@ -436,7 +438,7 @@ func (d *Driver) transact(ctx context.Context, s selection, edit func(*row)) (ed
 	if err != nil {
 		return nil, false, err
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // It was committed, or another error is returned.
+	defer pgconnect.Rollback(ctx, tx)
 	rows, err := d.lock(ctx, tx, s)
 	if err != nil {
 		return nil, false, err

@@ -1,0 +1,128 @@
+package pgconnect
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// firstReconnect and lastReconnect bound the pause between attempts to listen again, and listenTime
+	// bounds each of them.
+	firstReconnect = 100 * time.Millisecond
+	lastReconnect  = 5 * time.Second
+	listenTime     = 10 * time.Second
+	// checkInterval is how long a connection may be silent before it is checked, and checkTime bounds the
+	// check.
+	checkInterval = 15 * time.Second
+	checkTime     = 5 * time.Second
+)
+
+// Listener receives notifications on a connection of its own. When that breaks, or does not answer after it
+// was silent, the listener opens another one.
+type Listener struct {
+	// Pool has the settings of the connection.
+	Pool     *pgxpool.Pool
+	Channels []string
+	// Notified is called with the payload of each notification.
+	Notified func(payload string)
+	// Lost is called when a connection is lost, and Again when another one listens. Notifications may have
+	// been lost meanwhile.
+	Lost  func(ctx context.Context, err error)
+	Again func()
+	// CheckEvery is how long the connection may be silent before it is checked; 0 means 15 seconds.
+	CheckEvery time.Duration
+
+	conn *pgx.Conn
+}
+
+// Open begins to listen. Run must follow if there is no error.
+func (l *Listener) Open(ctx context.Context) (err error) {
+	l.conn, err = l.listen(ctx)
+	return err
+}
+
+func (l *Listener) listen(ctx context.Context) (*pgx.Conn, error) {
+	config := l.Pool.Config()
+	if config.BeforeConnect != nil { // it may set a password that expires
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	for _, channel := range l.Channels {
+		_, err = conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize())
+		if err != nil {
+			_ = conn.Close(context.WithoutCancel(ctx)) // The error of LISTEN is returned.
+			return nil, err
+		}
+	}
+	return conn, nil
+}
+
+// Run passes on notifications until ctx ends, and closes the connection.
+func (l *Listener) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		n, err := l.next(ctx)
+		if err == nil {
+			l.Notified(n.Payload)
+			continue
+		}
+		_ = l.conn.Close(context.WithoutCancel(ctx)) // It is broken, or no longer needed.
+		if ctx.Err() != nil {
+			return
+		}
+		l.Lost(ctx, err)
+		if !l.reopen(ctx) {
+			return
+		}
+		l.Again()
+	}
+	_ = l.conn.Close(context.WithoutCancel(ctx))
+}
+
+// next waits for a notification, and checks the connection while none comes.
+func (l *Listener) next(ctx context.Context) (*pgconn.Notification, error) {
+	interval := l.CheckEvery
+	if interval == 0 {
+		interval = checkInterval
+	}
+	for {
+		silent, cancel := context.WithTimeout(ctx, interval)
+		n, err := l.conn.WaitForNotification(silent)
+		cancel()
+		if err == nil || ctx.Err() != nil || !pgconn.Timeout(err) {
+			return n, err
+		}
+		checked, cancel := context.WithTimeout(ctx, checkTime)
+		err = l.conn.Ping(checked)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// reopen opens another connection. It reports false if ctx ends before.
+func (l *Listener) reopen(ctx context.Context) bool {
+	for wait := firstReconnect; ctx.Err() == nil; wait = min(2*wait, lastReconnect) {
+		bounded, cancel := context.WithTimeout(ctx, listenTime)
+		conn, err := l.listen(bounded)
+		cancel()
+		if err == nil {
+			l.conn = conn
+			return true
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
