@@ -33,9 +33,11 @@ const maxSchema = 50
 type Options struct {
 	// URL is a connection string such as postgres://user@host/database, with the settings of
 	// pgxpool (for instance pool_max_conns). The driver opens a pool, and closes it when it is
-	// closed. Errors contain no password of the URL.
+	// closed. An idle connection that does not answer within pool_ping_timeout (here 2s by default) is
+	// replaced. Errors contain no password of the URL.
 	URL string
-	// Pool is an open pool. The caller owns it and must keep it open as long as the driver.
+	// Pool is an open pool. The caller owns it and must keep it open as long as the driver. It should
+	// have a PingTimeout, so that calls don't wait for connections that a firewall dropped.
 	// The driver opens one more connection with the same settings, which listens for
 	// notifications. If the server takes no writes, as after a failover, the driver resets the pool
 	// (at most once a second), so that new connections may reach the new primary.
