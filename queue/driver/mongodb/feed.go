@@ -31,7 +31,10 @@ import (
 
 const (
 	// awaitEvents is how long the server waits for events before it returns an empty batch.
-	awaitEvents = 30 * time.Second
+	awaitEvents = 10 * time.Second
+	// answerTime is how much longer an answer of the stream may take. The connection may be dead without an
+	// error, for instance because a firewall dropped it.
+	answerTime = 5 * time.Second
 	// betweenEvents is how long further events are gathered after subscribers were notified.
 	betweenEvents = 10 * time.Millisecond
 	// listenTimeout is how long the first claim waits until the stream is open.
@@ -286,7 +289,9 @@ func (f *feed) open(ctx context.Context, members map[*Driver]interest) (*mongo.C
 	if f.watched != "" {
 		watch = f.db.Collection(f.watched).Watch
 	}
-	stream, err := watch(ctx, f.pipeline(members), opts)
+	bounded, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	stream, err := watch(bounded, f.pipeline(members), opts)
 	if err == nil && f.token == nil {
 		f.token = stream.ResumeToken()
 	}
@@ -402,8 +407,15 @@ func (f *feed) follow(ctx context.Context, stream *mongo.ChangeStream, members m
 
 // next waits for an event. It returns false if there is none because of an error.
 func (f *feed) next(ctx context.Context, stream *mongo.ChangeStream) bool {
-	f.cursor = stream.ID()
-	return stream.Next(ctx)
+	for {
+		f.cursor = stream.ID()
+		bounded, cancel := context.WithTimeout(ctx, awaitEvents+answerTime)
+		found := stream.TryNext(bounded)
+		cancel()
+		if found || stream.Err() != nil || stream.ID() == 0 {
+			return found
+		}
+	}
 }
 
 // end ends a stream. If ctx ended while the stream waited for events, the client has forgotten the

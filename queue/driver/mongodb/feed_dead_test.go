@@ -1,0 +1,105 @@
+package mongodb_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// firewall can drop the connections of change streams without an error.
+type firewall struct {
+	to   options.ContextDialer
+	mu   sync.Mutex
+	open []*filtered
+}
+
+type filtered struct {
+	net.Conn
+	streams, dropped atomic.Bool
+}
+
+func (f *firewall) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := f.to.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open = append(f.open, &filtered{Conn: conn})
+	return f.open[len(f.open)-1], nil
+}
+
+// drop drops the connections of change streams, and reports whether there were any. New ones work.
+func (f *firewall) drop() (dropped bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, conn := range f.open {
+		if conn.streams.Load() {
+			conn.dropped.Store(true)
+			dropped = true
+		}
+	}
+	return dropped
+}
+
+func (c *filtered) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("getMore")) {
+		c.streams.Store(true)
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *filtered) Read(p []byte) (n int, err error) {
+	for {
+		n, err = c.Conn.Read(p)
+		if err != nil || !c.dropped.Load() {
+			return n, err
+		}
+	}
+}
+
+// A process waited for the events of a dead connection until the system gave it up, and noticed the
+// jobs of other processes only when it polled.
+func TestAChangeStreamWaitedOnADeadConnection(t *testing.T) {
+	server, err := mongotest.New(mongotest.Options{InMemory: true})
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	s := newStoreOn(t, server.ClientOptions())
+	f := &firewall{to: server}
+	listening := newStoreOn(t, server.ClientOptions().SetDialer(f))
+	listening.db = s.db
+	told := make(chan string, 100)
+	t.Cleanup(listening.open().Subscribe(func(c driver.Change) {
+		if c.InOneQueue {
+			told <- c.Queue
+		}
+	}))
+	producer := s.open()
+	putAndAwait := func(queue string) {
+		t.Helper()
+		insert(t, producer, newRecord(t, queue, "job"))
+		for timeout := time.After(time.Minute); ; {
+			select {
+			case changed := <-told:
+				if changed == queue {
+					return
+				}
+			case <-timeout:
+				require.FailNow(t, "no process was told of the job", queue)
+			}
+		}
+	}
+	putAndAwait("first")
+	require.True(t, f.drop())
+	putAndAwait("second")
+}
