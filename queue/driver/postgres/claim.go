@@ -13,12 +13,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
-const (
-	// timedAtOnce is the maximum number of due records without scopes that one claim makes ready.
-	timedAtOnce = 1000
-	// claimTries is the maximum number of tries if other claims take the found records.
-	claimTries = 4
-)
+// claimTries is the maximum number of tries if other claims take the found records.
+const claimTries = 4
 
 // Claim implements driver.Driver. A record that can't be decoded is returned without a job, so
 // that it can be parked. If more records are due or expired than it makes ready or takes in a short
@@ -71,6 +67,8 @@ type claim struct {
 	waits   map[int32]time.Duration // of queues that have used up their tokens
 	leftOut bool                    // whether something was locked for long
 	locked  []int32                 // queues that are locked
+	// promotion is closed when the promotion that was under way has ended; nil if none was.
+	promotion <-chan struct{}
 }
 
 func (cl *claim) run(ctx context.Context) error {
@@ -103,6 +101,7 @@ func (cl *claim) run(ctx context.Context) error {
 	switch {
 	case more:
 		cl.next = cl.Now
+		cl.awaitPromotion(ctx)
 	default:
 		err = cl.setNext(ctx)
 		if again := cl.Now.Add(lockedPause); cl.leftOut && (cl.next.IsZero() || again.Before(cl.next)) {
@@ -110,6 +109,17 @@ func (cl *claim) run(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// awaitPromotion waits for the promotion under way if nothing was ready, so that the next claim finds more.
+func (cl *claim) awaitPromotion(ctx context.Context) {
+	if len(cl.given) > 0 || cl.promotion == nil {
+		return
+	}
+	select {
+	case <-cl.promotion:
+	case <-ctx.Done(): // nothing was taken, and the next claim is due
+	}
 }
 
 func (cl *claim) setNext(ctx context.Context) error {

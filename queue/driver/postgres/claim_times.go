@@ -59,39 +59,37 @@ func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
 
 // admitDue makes due records ready, or makes them wait for a scope.
 func (cl *claim) admitDue(ctx context.Context) (more bool, err error) {
-	promoted, scoped, err := cl.promote(ctx, promoteDue)
-	if codeOf(err) == codeLockNotAvailable {
-		cl.leftOut = true
-		promoted, scoped, err = cl.promote(ctx, promoteFree)
-	}
+	more, scoped, err := cl.promote(ctx)
 	if codeOf(err) == codeLockNotAvailable {
 		return false, nil
 	}
 	if err != nil || !scoped {
-		return promoted >= timedAtOnce, err
+		return more, err
 	}
 	// The remaining due records take scopes when they start.
 	moreScoped, leftOut, err := cl.d.byTurns(ctx, firstScopedDue, []any{cl.now}, func(queue int32) (locked bool, err error) {
 		return cl.d.transactUnlessLocked(ctx, queue, func(c *changes) error { return c.admitScoped(queue, cl.now) })
 	})
 	cl.leftOut = cl.leftOut || leftOut
-	return promoted >= timedAtOnce || moreScoped, err
+	return more || moreScoped, err
 }
 
-// promote makes due records ready that take no scopes when they start, and reports whether there are
-// others. The transaction of a caller may hold the row of a line.
-func (cl *claim) promote(ctx context.Context, s statement) (promoted int, scoped bool, err error) {
-	err = cl.d.retrying(ctx, func(ctx context.Context) (bool, error) {
-		return cl.d.pipeline(ctx, func(b *batch) {
-			b.planWithin(brief)
-			b.exec(lockInserts, []int64{cl.d.lockKey(lockOfPromotions, 0)})
-			b.query(s, func(r *row) error {
-				promoted, scoped = r.int(), r.bool()
-				return nil
-			}, cl.now, timedAtOnce)
-		})
-	})
-	return promoted, scoped, err
+// promote makes due records ready that take no scopes when they start, unless that is under way. If there
+// may be more of them, they become ready in the background.
+func (cl *claim) promote(ctx context.Context) (more, scoped bool, err error) {
+	cl.promotion, scoped = cl.d.promoter.join(cl.now)
+	if cl.promotion != nil {
+		return true, scoped, nil
+	}
+	more, scoped, err = cl.d.promote(ctx, promoteDue, cl.now)
+	if codeOf(err) == codeLockNotAvailable {
+		cl.leftOut = true
+		return cl.d.promote(ctx, promoteFree, cl.now)
+	}
+	if err == nil && more {
+		cl.d.promoter.begin(scoped)
+	}
+	return more, scoped, err
 }
 
 func (c *changes) admitScoped(queue int32, now int64) error {

@@ -98,6 +98,7 @@ type Driver struct {
 	reset atomic.Int64
 
 	floors      *floors
+	promoter    *promoter
 	signals     *signals
 	subscribers driver.Subscribers
 
@@ -172,7 +173,7 @@ func (d *Driver) prepare(ctx context.Context) error {
 	if err != nil {
 		return explain(err)
 	}
-	d.floors = newFloors(d)
+	d.floors, d.promoter = newFloors(d), newPromoter(d)
 	d.signals, err = startSignals(ctx, d)
 	return err
 }
@@ -270,6 +271,9 @@ func (d *Driver) free() {
 	}
 	if d.floors != nil {
 		d.floors.close()
+	}
+	if d.promoter != nil {
+		d.promoter.close()
 	}
 	if d.opts.Pool == nil && d.pool != nil {
 		d.pool.Close()

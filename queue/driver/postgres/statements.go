@@ -7,6 +7,7 @@ const (
 	lockQueue statement = iota
 	lockQueueOfCaller
 	lockInserts
+	lockPromotions
 	beginInserts
 	beginShared
 
@@ -291,7 +292,10 @@ var statementTexts = [statements]string{
 	lockQueueOfCaller: `SELECT pg_advisory_xact_lock($1)::text, current_setting('transaction_isolation')`,
 	lockHolders: `SELECT virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint = $1 AND objid::bigint = $2`,
-	lockInserts: `SELECT count(pg_advisory_xact_lock_shared(key)) FROM unnest($1::bigint[]) AS key`,
+	// If the server dies, the records become due again: a claim that has taken some is on the disk after all
+	// that was committed before, so the commit does not wait for the disk.
+	lockPromotions: `SELECT pg_advisory_xact_lock_shared($1)::text, set_config('synchronous_commit', 'off', true)`,
+	lockInserts:    `SELECT count(pg_advisory_xact_lock_shared(key)) FROM unnest($1::bigint[]) AS key`,
 	// The same, and the transaction finds the queues of the records by their index. Without
 	// statistics, the server would read all queues for each Put.
 	beginInserts: `SELECT count(pg_advisory_xact_lock_shared(key)), set_config('enable_seqscan', 'off', true) FROM unnest($1::bigint[]) AS key`,

@@ -20,10 +20,16 @@ import (
 // claimIn claims a record of a queue, and those that have expired, within the time that the core gives a claim.
 func claimIn(t *testing.T, d *postgres.Driver, now time.Time, queue string) driver.Claimed {
 	t.Helper()
+	return claimUpTo(t, d, now, queue, 1)
+}
+
+// claimUpTo is claimIn for several records.
+func claimUpTo(t *testing.T, d *postgres.Driver, now time.Time, queue string, limit int) driver.Claimed {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	claimed, err := d.Claim(ctx, driver.ClaimRequest{
-		Owner: "owner", Queues: []driver.Demand{{Queue: queue, Limit: 1}}, Limit: 1, Now: now, LeaseTime: time.Minute,
+		Owner: "owner", Queues: []driver.Demand{{Queue: queue, Limit: limit}}, Limit: limit, Now: now, LeaseTime: time.Minute,
 	})
 	require.NoError(t, err)
 	return claimed

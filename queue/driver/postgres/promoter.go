@@ -1,0 +1,97 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// promotedAtOnce is the maximum number of due records without scopes that one transaction makes ready.
+	promotedAtOnce = 1000
+	// promotionTime bounds a promotion in the background, whose connection may be dead without an error.
+	promotionTime = 5 * time.Second
+)
+
+// promoter makes due records ready in the background if there are more than one transaction takes. Each
+// such transaction takes longer than a claim, so claims take what is ready meanwhile.
+type promoter struct {
+	d    *Driver
+	ctx  context.Context // ends when the driver is closed
+	stop context.CancelFunc
+	all  sync.WaitGroup
+
+	mu     sync.Mutex
+	now    int64         // of the latest claim
+	scoped bool          // what the latest promotion has found
+	round  chan struct{} // closed when the promotion under way has ended; nil while there is none
+}
+
+func newPromoter(d *Driver) *promoter {
+	p := &promoter{d: d}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	return p
+}
+
+// join returns a channel that is closed when the promotion under way has ended, and whether due records
+// that take scopes were found; nil if none is under way.
+func (p *promoter) join(now int64) (round <-chan struct{}, scoped bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now = now
+	return p.round, p.scoped
+}
+
+// begin starts run if it is not running.
+func (p *promoter) begin(scoped bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.round == nil && p.ctx.Err() == nil {
+		p.round, p.scoped = make(chan struct{}), scoped
+		p.all.Go(p.run)
+	}
+}
+
+// run ends after an error, too: the next claim makes the same call, and returns its error.
+func (p *promoter) run() {
+	for more := true; more; {
+		p.mu.Lock()
+		now := p.now
+		p.mu.Unlock()
+		ctx, cancel := context.WithTimeout(p.ctx, promotionTime)
+		full, scoped, err := p.d.promote(ctx, promoteDue, now)
+		cancel()
+		more = full && err == nil
+
+		p.mu.Lock()
+		close(p.round)
+		p.round, p.scoped = nil, scoped
+		if more {
+			p.round = make(chan struct{})
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *promoter) close() {
+	p.mu.Lock()
+	p.stop()
+	p.mu.Unlock()
+	p.all.Wait()
+}
+
+// promote makes due records ready that take no scopes when they start. It reports whether it took as many
+// as it may, and whether there are others. The transaction of a caller may hold the row of a line.
+func (d *Driver) promote(ctx context.Context, s statement, now int64) (full, scoped bool, err error) {
+	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
+		return d.pipeline(ctx, func(b *batch) {
+			b.planWithin(brief)
+			b.exec(lockPromotions, d.lockKey(lockOfPromotions, 0))
+			b.query(s, func(r *row) error {
+				full, scoped = r.int() >= promotedAtOnce, r.bool()
+				return nil
+			}, now, promotedAtOnce)
+		})
+	})
+	return full, scoped, err
+}
