@@ -64,7 +64,8 @@ func TestErrorsNowAndThenDoNotPutOffRecoveryForEver(t *testing.T) {
 			if _, isClaim := do.(core.Claim); !isClaim {
 				return nil
 			}
-			if claims++; claims%2 == 0 {
+			claims++
+			if claims%2 == 0 {
 				return nil
 			}
 			return errors.New("too slow")
@@ -74,6 +75,14 @@ func TestErrorsNowAndThenDoNotPutOffRecoveryForEver(t *testing.T) {
 	assert.GreaterOrEqual(t, recoveries, 8, "in a minute, with a heartbeat of five seconds")
 }
 
+// awaitRecovery answers all calls until the first recovery, for at most a minute.
+func (s *story) awaitRecovery(step time.Duration) {
+	recoveries := 0
+	for s.now < time.Minute && recoveries == 0 {
+		recoveries = s.answerAll(s.wait(step), reached)
+	}
+}
+
 // In an outage other processes can't renew their leases either.
 func TestRecoveryWaitsAfterAnOutage(t *testing.T) {
 	s := newStory(t)
@@ -81,8 +90,7 @@ func TestRecoveryWaitsAfterAnOutage(t *testing.T) {
 	for s.now < 30*time.Second {
 		s.answerAll(s.wait(100*time.Millisecond), cutOff)
 	}
-	for s.now < time.Minute && s.answerAll(s.wait(100*time.Millisecond), reached) == 0 {
-	}
+	s.awaitRecovery(100 * time.Millisecond)
 	assert.GreaterOrEqual(t, s.now, 35*time.Second, "a heartbeat after the end of the outage")
 	assert.Less(t, s.now, 41*time.Second)
 }
@@ -94,7 +102,6 @@ func TestRecoveryWaitsAfterAnOutageThatASuspensionHides(t *testing.T) {
 	s.answerAll(s.wait(5*time.Second), cutOff)
 	s.skew += time.Hour
 	resumed := s.now
-	for s.now < time.Minute && s.answerAll(s.wait(10*time.Millisecond), reached) == 0 {
-	}
+	s.awaitRecovery(10 * time.Millisecond)
 	assert.GreaterOrEqual(t, s.now, resumed+5*time.Second, "a heartbeat after the end of the outage")
 }

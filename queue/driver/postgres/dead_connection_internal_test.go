@@ -113,7 +113,7 @@ func TestAProcessListenedOnADeadConnection(t *testing.T) {
 	announced()
 	f.drop()
 	d.pool.Reset()
-	assert.NoError(t, endsWithin(t, 30*time.Second, func() error {
+	require.NoError(t, endsWithin(t, 30*time.Second, func() error {
 		assert.Equal(t, driver.Anywhere, <-changed, "it listens again")
 		return nil
 	}))
