@@ -162,7 +162,8 @@ func (l *leasesAround) note(items, blocked []int) {
 	}
 }
 
-// lockedPause is the pause before a claim that left out a locked queue is repeated.
+// lockedPause is the pause before a claim that left out a locked queue is repeated, and the longest wait
+// for a promotion.
 const lockedPause = 250 * time.Millisecond
 
 // lockedQueue is a queue for whose lock, or for a row under it, a call has waited in vain.

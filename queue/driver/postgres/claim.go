@@ -116,8 +116,11 @@ func (cl *claim) awaitPromotion(ctx context.Context) {
 	if len(cl.given) > 0 || cl.promotion == nil {
 		return
 	}
+	timer := time.NewTimer(lockedPause)
+	defer timer.Stop()
 	select {
 	case <-cl.promotion:
+	case <-timer.C: // meanwhile other jobs may have become ready
 	case <-ctx.Done(): // nothing was taken, and the next claim is due
 	}
 }
