@@ -17,6 +17,7 @@ var migrations = []migration{
 	{"scopes with several holders", schemaV3},
 	{"limits of job types", schemaV4},
 	{"work that a transaction leaves", schemaV5},
+	{"the expired jobs of a queue", schemaV6},
 }
 
 // currentVersion is the newest version that this library knows.
@@ -232,4 +233,9 @@ CREATE TABLE {s}.leftovers (
 	PRIMARY KEY (queue, kind, name)
 );
 CREATE INDEX edges_open ON {s}.edges (queue, to_job, from_seq) WHERE state = 0;
+`
+
+// The other index on expires is for the first expired job of all queues.
+const schemaV6 = `
+CREATE INDEX jobs_expires_of_queue ON {s}.jobs (queue, expires) WHERE expires IS NOT NULL;
 `

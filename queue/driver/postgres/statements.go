@@ -461,7 +461,9 @@ var statementTexts = [statements]string{
 	) SELECT CASE WHEN $7 THEN (SELECT due FROM {s}.jobs WHERE due > $3 ORDER BY due LIMIT 1) END,
 		CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= $3 ORDER BY expires LIMIT 1) END,
 		CASE WHEN cardinality($1) = 1 THEN (SELECT min(above) FROM p) ELSE (SELECT above FROM p WHERE p.seq = jobs.seq) END, ` + recordColumns + ` FROM u AS jobs`,
-	firstExpired: `SELECT queue FROM {s}.jobs WHERE expires < $1 AND queue = ANY($2::integer[]) AND queue <> ALL($3::integer[]) ORDER BY expires LIMIT 1`,
+	firstExpired: `SELECT w.queue FROM unnest($2::integer[]) AS w (queue)
+		CROSS JOIN LATERAL (SELECT expires FROM {s}.jobs WHERE queue = w.queue AND expires < $1 ORDER BY expires LIMIT 1) e
+		WHERE w.queue <> ALL($3::integer[]) ORDER BY e.expires LIMIT 1`,
 	// An order by arrival would make the server walk over all jobs, because sorts are off.
 	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY expires LIMIT $3 FOR UPDATE SKIP LOCKED`,
 	// Records that take no scopes when they start become ready.

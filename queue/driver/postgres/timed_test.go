@@ -61,6 +61,34 @@ func TestAnExpiredJobIsFoundWithoutAWalkOverFinishedJobs(t *testing.T) {
 	assert.Less(t, read, *others/10)
 }
 
+// Each claim read all expired jobs of queues whose processes are gone.
+func TestExpiredJobsOfAnAbandonedQueueSlowedEveryClaim(t *testing.T) {
+	const claims = 20
+	conn := connect(t, pgtest.URL(t))
+	schema := pgtest.Schema(t)
+	opts := postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema}
+	d := open(t, opts)
+	expiring := inQueue("abandoned", newRecord("expired"))
+	expiring.TimeInfo.DispatchBy = time.Now().Add(time.Hour)
+	insert(t.Context(), t, d, expiring)
+	preparing := connect(t, opts.URL)
+	multiply(t, preparing, schema, "expired", *others)
+	require.NoError(t, preparing.Close(t.Context())) // what it read is counted then
+	for i := range claims {
+		r := newRecord(fmt.Sprint(i))
+		r.Priority = i % 2 // a claim from a single line looks for expired jobs in another way
+		insert(t.Context(), t, d, r)
+	}
+	before := tuplesRead(t, conn, d, schema, "jobs")
+
+	d = open(t, opts)
+	for range claims {
+		assert.Len(t, claimIn(t, d, time.Now().Add(2*time.Hour), "").Records, 1)
+	}
+	read := (tuplesRead(t, conn, d, schema, "jobs") - before) / claims
+	assert.Less(t, read, 100)
+}
+
 // The time for expired jobs was over after the only one, so another claim followed at once.
 func TestAClaimAskedForAnotherAlthoughItHadLeftNothing(t *testing.T) {
 	conn := connect(t, pgtest.URL(t))

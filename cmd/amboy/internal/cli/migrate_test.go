@@ -29,7 +29,7 @@ func TestMigratePrintsOrTakesTheStepsThatAreLeft(t *testing.T) {
 		SQL     string
 	}
 	require.NoError(t, json.Unmarshal([]byte(asJSON.out), &steps))
-	require.Len(t, steps, 5)
+	require.Len(t, steps, 6)
 	assert.Equal(t, 1, steps[0].Version)
 
 	// The script is what an operator runs who does not trust a program with the schema.
@@ -45,13 +45,13 @@ func TestMigratePrintsOrTakesTheStepsThatAreLeft(t *testing.T) {
 	require.NoError(t, err)
 	taken := migrate()
 	require.Zero(t, taken.code, taken.errOut)
-	assert.Equal(t, "VERSION  STEP\n1        the tables of version 1\n2        the rate of a queue\n3        scopes with several holders\n4        limits of job types\n5        work that a transaction leaves\n", taken.out)
+	assert.Equal(t, "VERSION  STEP\n1        the tables of version 1\n2        the rate of a queue\n3        scopes with several holders\n4        limits of job types\n5        work that a transaction leaves\n6        the expired jobs of a queue\n", taken.out)
 
 	_, err = conn.Exec(t.Context(), "INSERT INTO "+schema+".migrations (version) VALUES (99)")
 	require.NoError(t, err)
 	newer := migrate()
 	assert.Equal(t, 1, newer.code)
-	assert.Contains(t, newer.errOut, "the schema was written by a newer version of this library: it has version 99, and this one knows versions up to 5; update the program")
+	assert.Contains(t, newer.errOut, "the schema was written by a newer version of this library: it has version 99, and this one knows versions up to 6; update the program")
 }
 
 func TestMigrateRefusesBadInput(t *testing.T) {
