@@ -72,6 +72,17 @@ func (f *filterFlags) read() (management.JobFilter, error) {
 	return f.filter, err
 }
 
+// refuseEmpty returns an error if one of some flags was given an empty value, such as that of an unset
+// variable of a script, which would otherwise mean the same as no flag.
+func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if flag := flags.Lookup(name); flag != nil && flag.Changed && hasEmpty(flag.Value) {
+			return usage("--%s must not be empty", name)
+		}
+	}
+	return nil
+}
+
 func hasEmpty(value pflag.Value) bool {
 	if list, ok := value.(pflag.SliceValue); ok {
 		return len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")

@@ -1,0 +1,32 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongodb/amboy/cmd/amboy/internal/cli"
+)
+
+// An unset variable of a script, or a command that failed before a pipe, meant the same as no flag:
+// the command succeeded and did something else, or nothing.
+func TestAFlagWithAnEmptyValueWasIgnored(t *testing.T) {
+	for _, line := range []string{
+		"queues set mail --rate=",
+		"jobs create mail send --args=",
+		"jobs create mail send --args-file=",
+		"jobs create mail send --args-file=-",
+		"jobs create mail send --id=",
+		"jobs create mail send --idempotency-key=",
+		"jobs edit mail a --args=",
+		"jobs edit mail a --priority=1 --revision=",
+		"schedules create mail nightly send --cron=@daily --args-file=-",
+		"schedules change mail nightly --args=",
+		"schedules trigger mail nightly --idempotency-key=",
+	} {
+		got := runIn(t.Context(), newFake(), func(env *cli.Env) { env.Stdin = strings.NewReader("") }, strings.Fields(line)...)
+		assert.Equal(t, 2, got.code, "%s: %s%s", line, got.out, got.errOut)
+		assert.Contains(t, got.errOut, "empty", line)
+	}
+}
