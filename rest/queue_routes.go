@@ -150,14 +150,14 @@ func (s *QueueService) waitForAll(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	leave, err := mayWait(r)
+	waiting, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	leave, err := s.mayWait(r, cancel) //nolint:contextcheck // The life of the server is not that of the request.
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
 	defer leave()
-	waiting, cancel := context.WithTimeout(r.Context(), wait)
-	defer cancel()
 	code := http.StatusRequestTimeout
 	if amboy.Wait(waiting, q) {
 		code = http.StatusOK
@@ -306,7 +306,7 @@ func hasEnded(j amboy.Job) bool {
 }
 
 func (s *QueueService) getJobStatus(w http.ResponseWriter, r *http.Request) {
-	s.answerJobStatus(w, r, func(context.Context, amboy.Queue, amboy.Job) error { return nil })
+	s.answerJobStatus(w, r, func(amboy.Queue, amboy.Job) error { return nil })
 }
 
 func (s *QueueService) waitForJob(w http.ResponseWriter, r *http.Request) {
@@ -315,15 +315,15 @@ func (s *QueueService) waitForJob(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	leave, err := mayWait(r)
+	waiting, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	leave, err := s.mayWait(r, cancel) //nolint:contextcheck // The life of the server is not that of the request.
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
 	defer leave()
-	s.answerJobStatus(w, r, func(ctx context.Context, q amboy.Queue, j amboy.Job) error {
-		waiting, cancel := context.WithTimeout(ctx, wait)
-		defer cancel()
+	s.answerJobStatus(w, r, func(q amboy.Queue, j amboy.Job) error {
 		if !amboy.WaitJob(waiting, j, q) {
 			return &web.Failure{Status: http.StatusRequestTimeout, Text: fmt.Sprintf("job %q has not ended yet", j.ID())}
 		}
@@ -332,7 +332,7 @@ func (s *QueueService) waitForJob(w http.ResponseWriter, r *http.Request) {
 }
 
 // waitFunc waits for a job. Its error becomes the answer.
-type waitFunc func(ctx context.Context, q amboy.Queue, j amboy.Job) error
+type waitFunc func(q amboy.Queue, j amboy.Job) error
 
 // answerJobStatus answers with the status of a job, after waiting.
 func (s *QueueService) answerJobStatus(w http.ResponseWriter, r *http.Request, wait waitFunc) {
@@ -367,7 +367,7 @@ func (s *jobStatus) read(r *http.Request, q amboy.Queue, wait waitFunc) error {
 	if !ok {
 		return amboy.NewJobNotFoundErrorf("job %q does not exist", s.ID)
 	}
-	waited := wait(ctx, q, j)
+	waited := wait(q, j)
 	if now, ok := q.Get(ctx, s.ID); ok {
 		j = now
 	}

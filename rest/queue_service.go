@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/rest/internal/guard"
 )
 
 // QueueServiceOptions configure the queue that a QueueService opens.
@@ -58,6 +59,8 @@ type QueueService struct {
 	// end stops the queue if the service has started it; nil otherwise.
 	end    context.CancelFunc
 	opened bool
+
+	lives guard.Lives // of the servers
 }
 
 // NewQueueService returns a service without a queue. SetQueue sets one, or Open makes one.

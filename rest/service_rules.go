@@ -139,14 +139,21 @@ func mayReveal(r *http.Request, q amboy.Queue, id string) bool {
 	return call != nil && call.guard.MayReveal(r, call.queueName(), id)
 }
 
-// mayWait counts a request that waits, if the service has rules. leave must be called when it
-// no longer waits.
-func mayWait(r *http.Request) (leave func(), err error) {
-	call := callOf(r)
-	if call == nil {
-		return func() {}, nil
+// mayWait counts a request that waits, if the service has rules. It calls stop when the server shuts
+// down. leave must be called when the request no longer waits.
+func (s *QueueService) mayWait(r *http.Request, stop func()) (leave func(), err error) {
+	left := func() {}
+	if call := callOf(r); call != nil {
+		left, err = call.waiting.Enter(call.guard.Client(r))
+		if err != nil {
+			return nil, err
+		}
 	}
-	return call.waiting.Enter(call.guard.Client(r))
+	forget := context.AfterFunc(s.lives.Of(r), stop)
+	return func() {
+		forget()
+		left()
+	}, nil
 }
 
 // allowCreate authorizes putting a job, if the service has rules.

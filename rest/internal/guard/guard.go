@@ -112,7 +112,7 @@ func (g *Guard) MayReveal(r *http.Request, queue, id string) bool {
 func (g *Guard) Client(r *http.Request) string { return (&guarded{Guard: g, request: r}).client() }
 
 // Life returns a context that ends when the server of a request shuts down.
-func (g *Guard) Life(r *http.Request) context.Context { return g.watches.lifeOf(r) }
+func (g *Guard) Life(r *http.Request) context.Context { return g.watches.lives.Of(r) }
 
 // Actor returns the actor of a request, for the audit list.
 func (g *Guard) Actor(r *http.Request) string { return g.opts.Actor(r) }

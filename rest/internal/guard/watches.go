@@ -36,8 +36,8 @@ type watches struct {
 	// byClient counts the watchers of each client.
 	byClient map[string]int
 	byRate   map[time.Duration]*watch
-	// lives are contexts that end when a server shuts down, because a shutdown does not end requests.
-	lives map[*http.Server]context.Context
+
+	lives Lives
 }
 
 // watch yields as Inspector.Watch does, until ctx ends or the server of the request shuts
@@ -151,25 +151,32 @@ func (w *watches) leave(client string, every time.Duration, shared *watch) {
 }
 
 // stoppingOf returns a channel that is closed when the server of a request shuts down.
-func (w *watches) stoppingOf(r *http.Request) <-chan struct{} { return w.lifeOf(r).Done() }
+func (w *watches) stoppingOf(r *http.Request) <-chan struct{} { return w.lives.Of(r).Done() }
 
-// lifeOf returns a context that ends when the server of a request shuts down.
-func (w *watches) lifeOf(r *http.Request) context.Context {
+// Lives are contexts that end when a server shuts down, because a shutdown does not end requests.
+// It is safe for concurrent use. The zero Lives is empty.
+type Lives struct {
+	mu       sync.Mutex
+	byServer map[*http.Server]context.Context
+}
+
+// Of returns a context that ends when the server of a request shuts down.
+func (l *Lives) Of(r *http.Request) context.Context {
 	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if !ok {
 		return context.Background()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	life, known := w.lives[server]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	life, known := l.byServer[server]
 	if !known {
 		var end context.CancelFunc
 		life, end = context.WithCancel(context.Background())
 		server.RegisterOnShutdown(end)
-		if w.lives == nil {
-			w.lives = map[*http.Server]context.Context{}
+		if l.byServer == nil {
+			l.byServer = map[*http.Server]context.Context{}
 		}
-		w.lives[server] = life
+		l.byServer[server] = life
 	}
 	return life
 }
