@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -107,6 +108,51 @@ func TestAttackNamesOfSchedulesAreGuessed(t *testing.T) {
 		missing := sample{target: "/v2/queues/QUEUE/schedules/nobody"}.ask(t, handler, method, mine, nil)
 		assert.Equal(t, http.StatusForbidden, there.status)
 		assert.Equal(t, there.status, missing.status)
+	}
+}
+
+// changes is an Inspector that keeps the latest specification of a schedule.
+type changes struct {
+	tenants
+	latest management.ScheduleSpec
+}
+
+func (c *changes) ChangeSchedule(_ context.Context, queue, _ string, spec management.ScheduleSpec) (management.StoredSchedule, error) {
+	c.latest = spec
+	return nightlyOf(queue), nil
+}
+
+// A client changes a schedule as it has read it.
+func TestAChangeOfAScheduleStoredTheMasksForItsArguments(t *testing.T) {
+	inspector := &changes{}
+	handler := rest.Handler(inspector, everybody(), rest.CreateTypes("resize", "mail"), rest.MaskArgs(func(_ management.JobRef, _ string, args json.RawMessage) json.RawMessage {
+		return bytes.ReplaceAll(args, []byte("secret"), []byte("<hidden>"))
+	}))
+	client, err := rest.NewClient(serve(t, handler), nil)
+	require.NoError(t, err)
+	found, err := client.StoredSchedule(within(t), mine, "nightly")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"password":"<hidden>"}`, string(found.Args))
+	found.Cron = "@hourly"
+	_, err = client.ChangeSchedule(within(t), mine, "nightly", found.ScheduleSpec)
+	require.NoError(t, err)
+	assert.Equal(t, "@hourly", inspector.latest.Cron)
+	assert.Nil(t, inspector.latest.Args, "they stay")
+
+	found.Args = json.RawMessage(`{"password":"new"}`)
+	_, err = client.ChangeSchedule(within(t), mine, "nightly", found.ScheduleSpec)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"password":"new"}`, string(inspector.latest.Args))
+
+	for args, jobType := range map[string]string{
+		`{"password":"<hidden>","width":9}`: found.Type, // a part of them changes
+		`{"password":"<hidden>"}`:           "mail",
+	} {
+		found.Args, found.Type = json.RawMessage(args), jobType
+		_, err = client.ChangeSchedule(within(t), mine, "nightly", found.ScheduleSpec)
+		var refused *rest.ResponseError
+		require.ErrorAs(t, err, &refused, args)
+		assert.Equal(t, http.StatusForbidden, refused.StatusCode)
 	}
 }
 

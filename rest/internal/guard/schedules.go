@@ -1,8 +1,11 @@
 package guard
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/mongodb/amboy/management"
 )
@@ -109,8 +112,61 @@ func (g *guarded) ChangeSchedule(ctx context.Context, queue, name string, spec m
 	if err != nil {
 		return management.StoredSchedule{}, err
 	}
+	if g.opts.MaskArgs != nil && spec.Args != nil {
+		shown, sent := decoded(g.maskSchedule(ctx, old).Args), decoded(spec.Args)
+		switch {
+		case !keepsMask(decoded(old.Args), shown, sent):
+		case spec.Type == old.Type && reflect.DeepEqual(sent, shown):
+			spec.Args = nil // they stay
+		default:
+			return management.StoredSchedule{}, &DeniedError{
+				Access: Access{Action: Schedule, Queue: queue, Type: spec.Type}, Reason: errMasked, Cause: "the service masks some of the arguments",
+			}
+		}
+	}
 	changed, err := manager.ChangeSchedule(g.withActor(ctx), queue, name, spec)
 	return g.maskSchedule(ctx, changed), err
+}
+
+// keepsMask reports whether a request sends a mask back that it has read: a value that is shown in
+// place of the old one. It must not replace what it hides.
+func keepsMask(old, shown, sent any) bool {
+	if reflect.DeepEqual(shown, old) {
+		return false
+	}
+	if reflect.DeepEqual(sent, shown) {
+		return true
+	}
+	switch sent := sent.(type) {
+	case map[string]any:
+		oldFields, _ := old.(map[string]any)
+		shownFields, _ := shown.(map[string]any)
+		for name, value := range sent {
+			field, isShown := shownFields[name]
+			if isShown && keepsMask(oldFields[name], field, value) {
+				return true
+			}
+		}
+	case []any:
+		oldItems, _ := old.([]any)
+		shownItems, _ := shown.([]any)
+		for n := range min(len(oldItems), len(shownItems), len(sent)) {
+			if keepsMask(oldItems[n], shownItems[n], sent[n]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// decoded returns the value of a JSON text; nil if it is not valid.
+func decoded(text json.RawMessage) (value any) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if decoder.Decode(&value) != nil {
+		return nil
+	}
+	return value
 }
 
 func (g *guarded) PauseSchedule(ctx context.Context, queue, name string, paused bool) (management.StoredSchedule, error) {
