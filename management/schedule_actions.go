@@ -348,8 +348,24 @@ func (d scheduleDefinition) described(state, triggered scheduleState, now time.T
 	if len(s.Runs) > 0 {
 		s.Last = &s.Runs[0]
 	}
+	// No runner reads the schedule until the time of its hint, so none could store this error.
+	last := d.Since
+	for _, run := range s.Runs {
+		if !run.Triggered && run.Tick.After(last) {
+			last = run.Tick
+		}
+	}
+	if last.After(now.Add(maxClockError)) {
+		s.Next = d.nextTick(last)
+		if !d.Spec.Paused && s.Error == "" {
+			s.Error = fmt.Sprintf("its last tick, %s, is in the future: no job is put until then. The clock of a process is or was wrong", formatTime(last))
+		}
+	}
 	return s
 }
+
+// maxClockError is how far ahead the clock of a process may be before a schedule shows it.
+const maxClockError = time.Minute
 
 func catchUpOf(spec ScheduleSpec) schedule.CatchUp {
 	if spec.CatchUp == "" {

@@ -527,3 +527,29 @@ func TestNewScheduleRunnerNeedsAnInspectorWithQueues(t *testing.T) {
 	_, err := management.NewScheduleRunner(nil)
 	require.ErrorIs(t, err, management.ErrUnsupported)
 }
+
+// A process whose clock is a day ahead has put the jobs of the next day.
+func TestAScheduleThatWaitsForAWrongClockLookedActive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newScheduleWorld(t, newMemory(t))
+		w.open("acme")
+		w.create("acme", "report", everyMinute())
+		wrong := w.runner()
+		wrong.SetClock(func() time.Time { return time.Now().Add(24 * time.Hour) })
+		_, err := wrong.PutDue(t.Context())
+		require.NoError(t, err)
+		r := w.runner()
+		require.NoError(t, r.Start(t.Context()))
+		defer r.Close(context.Background())
+		time.Sleep(10 * time.Minute)
+		require.Len(t, w.jobs(), 1)
+		s := w.get()
+		assert.Contains(t, s.Error, "in the future")
+		assert.Equal(t, s.Last.Tick.Add(time.Minute), s.Next)
+		page, err := w.inspector.StoredSchedules(t.Context(), management.ScheduleFilter{}, management.PageRequest{})
+		require.NoError(t, err)
+		assert.Equal(t, s.Error, page.Schedules[0].Error)
+		time.Sleep(24 * time.Hour)
+		assert.Empty(t, w.get().Error)
+	})
+}
