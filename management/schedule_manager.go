@@ -119,7 +119,7 @@ type ScheduleRun struct {
 	// Triggered is true if an operator triggered the run, and false if a tick did.
 	Triggered bool `json:"triggered,omitempty"`
 	// Missed is true for the first of the ticks that passed without their jobs, which the schedule
-	// did not catch up with.
+	// did not catch up with, and for a tick whose job was not put because its UniqueKey was taken.
 	Missed bool `json:"missed,omitempty"`
 }
 

@@ -293,7 +293,8 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 			return done, err
 		}
 	}
-	s, err := schedule.New(scheduledQueue{opened, marker, r.now()}, schedule.Options{MaxCatchUp: d.Spec.MaxCatchUp})
+	refused := map[string]bool{}
+	s, err := schedule.New(scheduledQueue{opened, marker, r.now(), refused}, schedule.Options{MaxCatchUp: d.Spec.MaxCatchUp})
 	if err != nil {
 		return done, err
 	}
@@ -311,6 +312,11 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 	}
 	_, err = s.PutDue(ctx) // it logs the error
 	info := s.List()[0]
+	for n, run := range done.runs {
+		if refused[run.JobID] {
+			done.runs[n] = ScheduleRun{Tick: run.Tick, Missed: true}
+		}
+	}
 	if err != nil {
 		for len(done.runs) > 0 && done.runs[len(done.runs)-1].Tick.After(info.Last) {
 			done.runs = done.runs[:len(done.runs)-1]
@@ -339,6 +345,18 @@ type scheduledQueue struct {
 	amboy.Queue
 	amboy.QueueMarker
 	now time.Time
+	// refused contains the IDs of jobs that were not put because others have their unique keys.
+	refused map[string]bool
+}
+
+// Put implements amboy.Queue.
+func (q scheduledQueue) Put(ctx context.Context, j amboy.Job) error {
+	err := q.Queue.Put(ctx, j)
+	var duplicate *amboy.DuplicateJobError
+	if errors.As(err, &duplicate) && duplicate.Reason == amboy.DuplicateUniqueKey && duplicate.ExistingID != j.ID() {
+		q.refused[j.ID()] = true // the scheduler takes it for one that was put
+	}
+	return err
 }
 
 // Now implements amboy.Clock.

@@ -553,3 +553,32 @@ func TestAScheduleThatWaitsForAWrongClockLookedActive(t *testing.T) {
 		assert.Empty(t, w.get().Error)
 	})
 }
+
+// The job of the first tick keeps the key, because the queue is paused.
+func TestATickWhoseUniqueKeyWasTakenShowedAJobThatWasNotPut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newScheduleWorld(t, newMemory(t))
+		paused := true
+		w.open("acme")
+		_, err := w.inspector.SetControl(t.Context(), "acme", management.ControlChange{Paused: &paused})
+		require.NoError(t, err)
+		spec := everyMinute()
+		spec.Type, spec.Outside, spec.UniqueKey = "for others", true, "key"
+		w.create("acme", "report", spec)
+		r := w.runner()
+		require.NoError(t, r.Start(t.Context()))
+		defer r.Close(context.Background())
+		time.Sleep(3*time.Minute + time.Second)
+		require.Equal(t, ticks(1), w.jobs())
+		var shown []string
+		for _, run := range w.get().Runs {
+			if run.JobID != "" {
+				shown = append(shown, run.JobID)
+			} else {
+				assert.True(t, run.Missed)
+			}
+		}
+		assert.Equal(t, ticks(1), shown)
+		assert.Len(t, w.get().Runs, 3)
+	})
+}
