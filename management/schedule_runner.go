@@ -1,6 +1,7 @@
 package management
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -240,7 +241,7 @@ func (r *ScheduleRunner) follow(ctx context.Context, hint scheduleHint, mayBeDon
 		}
 		err = errors.Unwrap(err)
 	}
-	return r.settle(ctx, hint, done, err)
+	return r.settle(ctx, hint, note, done, err)
 }
 
 // errLeave is wrapped by the error of a schedule that another process may be able to run.
@@ -362,8 +363,8 @@ func (q scheduledQueue) Put(ctx context.Context, j amboy.Job) error {
 // Now implements amboy.Clock.
 func (q scheduledQueue) Now() time.Time { return q.now }
 
-// settle stores what was done for a schedule, and replaces its hint.
-func (r *ScheduleRunner) settle(ctx context.Context, hint scheduleHint, done ticksDone, failure error) error {
+// settle stores what was done for a schedule as it was defined, and replaces its hint.
+func (r *ScheduleRunner) settle(ctx context.Context, hint scheduleHint, defined driver.Note, done ticksDone, failure error) error {
 	ctx, cancel := context.WithTimeout(ctx, loop.CallTime)
 	defer cancel()
 	i, now := r.inspector, r.now()
@@ -392,7 +393,16 @@ func (r *ScheduleRunner) settle(ctx context.Context, hint scheduleHint, done tic
 	if err != nil || following.noteKey() == hint.noteKey() {
 		return err
 	}
-	return i.store.Admin().Drop(ctx, scheduleHintKind, hint.noteKey())
+	err = i.store.Admin().Drop(ctx, scheduleHintKind, hint.noteKey())
+	if err != nil {
+		return err
+	}
+	// The next tick of a definition that was stored meanwhile may have had the same hint.
+	latest, found, err := i.note(ctx, scheduleKind, hint.key)
+	if err != nil || found && !bytes.Equal(latest.Value, defined.Value) {
+		return errors.Join(err, i.store.Admin().Keep(ctx, hint.note(now)))
+	}
+	return nil
 }
 
 // scheduleErrorText returns the public text of an error of a schedule.
