@@ -37,8 +37,13 @@ type scheduleDetail struct {
 	Spec     *ScheduleSpec `json:"spec,omitempty"` // without arguments
 }
 
-// recordSchedule records an action on a schedule. spec is nil if the action does not set it.
+// recordSchedule records an action on a schedule. spec is nil if the action does not set it. It does
+// not record an invalid request, whose error may contain arguments.
 func (i *inspector) recordSchedule(ctx context.Context, entry AuditEntry, name string, spec *ScheduleSpec, failure error) error {
+	var invalidArgument *InvalidArgumentError
+	if errors.As(failure, &invalidArgument) {
+		return failure
+	}
 	detail := scheduleDetail{Schedule: cut(name, shownLength)}
 	if spec != nil {
 		shown := *spec
@@ -93,6 +98,20 @@ func (i *inspector) createSchedule(ctx context.Context, queue, name string, spec
 	return made, isNew, err
 }
 
+// withoutArgs returns an error about the job of a stored schedule without the arguments, which the
+// operator who reads it may not see.
+func withoutArgs(err error) error {
+	var wrong *InvalidArgumentError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	hidden := &InvalidArgumentError{Field: wrong.Field, Value: "(not shown)", Rule: wrong.Rule}
+	if wrong.Field == FieldArgs { // the rule contains the error of the decoder
+		hidden.Rule = "must be the arguments of a job of the type of the schedule"
+	}
+	return hidden
+}
+
 func sameSpec(a, b ScheduleSpec) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
@@ -136,10 +155,14 @@ func (i *inspector) ChangeSchedule(ctx context.Context, queue, name string, spec
 		return StoredSchedule{}, fmt.Errorf("changing a schedule: %w", err)
 	}
 	changed, err := i.changeSchedule(ctx, queue, name, func(old ScheduleSpec) (ScheduleSpec, error) {
-		if spec.Type == old.Type && spec.Args == nil && spec.Bytes == nil {
+		keepsArgs := spec.Type == old.Type && spec.Args == nil && spec.Bytes == nil
+		if keepsArgs {
 			spec.Args, spec.Bytes = old.Args, old.Bytes
 		}
 		_, err := i.openToSchedule(ctx, queue, spec)
+		if keepsArgs {
+			err = withoutArgs(err)
+		}
 		return spec, err
 	})
 	if err != nil {
@@ -262,7 +285,7 @@ func (i *inspector) triggerSchedule(ctx context.Context, queue, name, idempotenc
 		return Created{}, err
 	}
 	created := Created{JobRef: JobRef{queue, triggeredID(name, idempotencyKey)}}
-	err = put(ctx, q, d.Spec.NewJob(queue, created.ID), created.ID)
+	err = withoutArgs(put(ctx, q, d.Spec.NewJob(queue, created.ID), created.ID))
 	if amboy.IsDuplicateJobError(err) {
 		isOurs, errGet := i.exists(ctx, created.JobRef)
 		if errGet == nil && isOurs {

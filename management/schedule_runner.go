@@ -305,7 +305,7 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 		if makeErr == nil {
 			done.runs = append(done.runs, ScheduleRun{Tick: tick.UTC(), JobID: id})
 		}
-		return j, makeErr
+		return j, withoutArgs(makeErr)
 	}
 	err = s.Add(d.Name, ticks, makeJob, catchUpOf(d.Spec))
 	if err != nil {
