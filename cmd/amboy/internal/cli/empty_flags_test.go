@@ -30,3 +30,32 @@ func TestAFlagWithAnEmptyValueWasIgnored(t *testing.T) {
 		assert.Contains(t, got.errOut, "empty", line)
 	}
 }
+
+// The command used the service, the store or the settings that it uses without the flag: perhaps
+// those of production, or a file of the user.
+func TestAFlagWithAnEmptyValueMeantAnotherServiceOrStore(t *testing.T) {
+	for _, line := range []string{
+		"queues pause mail --url=",
+		"queues pause mail --token=",
+		"queues pause mail --token-file=",
+		"doctor --store=",
+		"doctor --store=sqlite:no-such-file --collection=",
+		"migrate --database=",
+		"serve --store=",
+		"serve --store=memory --listen=invalid --database=",
+		"serve --store=memory --listen=invalid --config=",
+		"serve --store=memory --listen=invalid --tls-cert= --tls-key=",
+	} {
+		got := runIn(t.Context(), newFake(), func(env *cli.Env) {
+			of := env.Getenv
+			env.Getenv = func(name string) string {
+				if name == "AMBOY_STORE" {
+					return "invalid"
+				}
+				return of(name)
+			}
+		}, strings.Fields(line)...)
+		assert.Equal(t, 2, got.code, "%s: %s%s", line, got.out, got.errOut)
+		assert.Contains(t, got.errOut, "must not be empty", line)
+	}
+}
