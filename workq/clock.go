@@ -25,9 +25,11 @@ type due struct {
 	at    time.Time
 	// late is true if the time has passed, and what happens then could not be written yet.
 	late bool
-	// token is that of the lease, if isTTR is true.
-	token outside.Token
-	index int
+	// token is that of the lease, and timeOuts how many leases had timed out before it, if isTTR is
+	// true.
+	token    outside.Token
+	timeOuts int
+	index    int
 }
 
 // clock keeps the times of jobs. A moment has one time: a later one replaces it.

@@ -336,7 +336,7 @@ func (s *Server) give(j *outside.Job) []byte {
 		s.refuse(j, ttrFailure())
 		return nil
 	}
-	s.clock.set(due{moment: moment{isTTR: true, id: j.ID}, queue: j.Queue, at: now.Add(m.ttr), token: j.Token})
+	s.clock.set(due{moment: moment{isTTR: true, id: j.ID}, queue: j.Queue, at: now.Add(m.ttr), token: j.Token, timeOuts: m.timeOuts})
 	payload := slices.Concat(j.Payload.Bytes, j.Payload.JSON)
 	out := make([]byte, 0, len(payload)+len(name)+len(id)+60)
 	out = append(out, "+OK 1\r\n"...)

@@ -70,12 +70,14 @@ func (s *Server) ttrOver(d due) error {
 	if err != nil {
 		return err
 	}
+	// An earlier try may have stored this number, and failed to hand the job back.
+	timeOuts := d.timeOuts + 1
 	ack := outside.Ack{Token: d.token}
-	if job.attempts() >= job.attemptsAllowed() {
+	if timeOuts+job.Status.Interruptions.Total() >= job.attemptsAllowed() {
 		ack.Fail = ttrFailure()
 	} else {
 		ack.Checkpoint = &outside.Checkpoint{Again: &outside.Release{}}
-		ack.Metadata = map[string]string{attemptsKey: strconv.Itoa(job.timeOuts + 1)}
+		ack.Metadata = map[string]string{attemptsKey: strconv.Itoa(timeOuts)}
 	}
 	err = s.dispatcher.Acknowledge(ctx, ack)[0]
 	if errors.Is(err, outside.ErrLeaseLost) {
@@ -155,7 +157,7 @@ func (s *Server) setTTRs(queueName string, jobs map[string]*stored) error {
 	}
 	for id, j := range leased {
 		if j.Worker == workerName {
-			s.clock.setNew(due{moment: moment{isTTR: true, id: id}, queue: queueName, at: jobs[id].leaseEnds(), token: j.Token})
+			s.clock.setNew(due{moment: moment{isTTR: true, id: id}, queue: queueName, at: jobs[id].leaseEnds(), token: j.Token, timeOuts: jobs[id].timeOuts})
 		}
 	}
 	return nil
