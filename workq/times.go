@@ -25,7 +25,7 @@ func (s *Server) passed(d due) {
 	if err != nil && s.conns.Open().Err() == nil {
 		s.conns.Log("could not end a workq job whose time is over; trying again", err)
 		d.at, d.late = time.Now().Add(retryIn), true
-		s.clock.set(d)
+		s.clock.setNew(d) // not instead of the time of a later lease, or of a later job with the same ID
 	}
 }
 
