@@ -29,7 +29,7 @@ type change struct {
 const maxChangeTries = 3
 
 // apply makes changes of jobs that are claimed, and ignores others. Each job must be named
-// once. It returns the tokens of the leases of the changed jobs.
+// once, or else by different descriptors, of which at most one is right. It returns the tokens of the leases of the changed jobs.
 func (s *Server) apply(ctx context.Context, queueName string, changes []change) (tokens map[string]outside.Token, err error) {
 	tokens = map[string]outside.Token{}
 	for some := range slices.Chunk(changes, pageSize) {
@@ -95,15 +95,15 @@ func (s *Server) ackDequeuedJobs(ctx context.Context, a *wire.PinLaterAckDequeue
 
 func (s *Server) acknowledge(ctx context.Context, request *wire.PinLaterJobAckRequest) error {
 	var changes []change
-	known := map[string]bool{}
+	known := map[descriptor]bool{}
 	add := func(infos []*wire.PinLaterJobAckInfo, ack func(*outside.Job, *wire.PinLaterJobAckInfo) outside.Ack) error {
 		for _, info := range infos {
 			d, err := parseDescriptor(info.JobDescriptor)
 			if err != nil {
 				return err
 			}
-			if id := d.jobID(); !known[id] { // the second would find that the job has ended
-				known[id] = true
+			if !known[d] { // the second would find that the job has ended
+				known[d] = true
 				changes = append(changes, change{d, func(l *outside.Job) outside.Ack { return ack(l, info) }})
 			}
 		}
