@@ -79,8 +79,12 @@ func columns(withArgs bool) string {
 		args = "args::text"
 	}
 	return `id, state::text, kind, queue, attempt, max_attempts, priority, attempted_at, finalized_at, created_at, scheduled_at,
-		` + args + `, attempted_by, errors::text[], tags::text[], unique_key, unique_states::text, metadata::text, clock_timestamp()`
+		` + args + `, ARRAY(SELECT a FROM unnest(attempted_by) a WHERE a IS NOT NULL), errors::text[],
+		ARRAY(SELECT t::text FROM unnest(tags) t WHERE t IS NOT NULL), unique_key, unique_states::text, metadata::text, clock_timestamp()`
 }
+
+// scanRow reads a row. Anything can be there: one row that can't be read would keep all others of its
+// queue from being claimed.
 
 func scanRow(found pgx.CollectableRow) (*row, error) {
 	r := &row{}
@@ -99,9 +103,9 @@ func scanRow(found pgx.CollectableRow) (*row, error) {
 	for _, failure := range failures {
 		r.errors = append(r.errors, decodeError(failure))
 	}
-	r.metadata = map[string]json.RawMessage{}
-	if metadata != nil && json.Unmarshal([]byte(*metadata), &r.metadata) != nil {
-		return nil, fmt.Errorf("the metadata of job %d is not a JSON object", r.id)
+	// Metadata that is no JSON object is as none, and makes room when something is stored.
+	if metadata == nil || json.Unmarshal([]byte(*metadata), &r.metadata) != nil || r.metadata == nil {
+		r.metadata = map[string]json.RawMessage{}
 	}
 	return r, nil
 }
