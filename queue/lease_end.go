@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -166,24 +167,28 @@ func (l *Leases) beginEndOf(ctx context.Context, q *engine.Queue, r *driver.Reco
 	if r.CancelRequested {
 		jobstate.MarkCanceled(j)
 	}
-	endOutside(context.WithoutCancel(ctx), q, j, begun.run, then)
+	endOutside(ctx, q, j, begun.run, then)
 	return begun, err
 }
 
 // endOutside ends a run of an outside worker. A job that is to be retried has its next
-// attempt, if the store is well, before then is called: its worker may ask for it at once.
+// attempt, if the store is well, before then is called: its worker may ask for it at once. Only
+// that ends with ctx.
 func endOutside(ctx context.Context, q *engine.Queue, j amboy.Job, run *core.Run, then func(error)) {
-	q.End(ctx, j, run, func(err error) {
+	q.End(context.WithoutCancel(ctx), j, run, func(err error) {
 		switch {
 		case err != nil:
 		case run.End().Next == nil && j.RetryInfo().ShouldRetry():
+			then := sync.OnceFunc(func() { then(nil) })
+			stop := context.AfterFunc(ctx, then) // the end is stored by now
 			q.Engine.RunInBackground(func(ctx context.Context) {
 				retryAtOnce(ctx, q, j)
-				then(nil)
+				stop()
+				then()
 			})
 			return
 		default:
-			q.AfterWrite(ctx, j, run)
+			q.AfterWrite(context.WithoutCancel(ctx), j, run)
 		}
 		then(err)
 	})

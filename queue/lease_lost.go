@@ -43,7 +43,7 @@ func (l *Leases) endLost(ctx context.Context, r *driver.Record) error {
 	failLost(j)
 	run := &core.Run{Record: r, Lease: driver.LeaseOf(r)}
 	done := q.Engine.Result()
-	endOutside(context.WithoutCancel(ctx), q, j, run, func(err error) { done <- err })
+	endOutside(ctx, q, j, run, func(err error) { done <- err })
 	return q.Engine.WaitForEnd(ctx, run, done)
 }
 
