@@ -269,14 +269,35 @@ func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, 
 		d.takeBack(call, jobs)
 		return nil, time.Time{}, ctx.Err()
 	}
+	jobs = d.withTime(call, jobs)
 	if len(jobs) > 0 {
 		err = nil // the worker gets the others
 	}
 	return jobs, next, err
 }
 
-// takeBack hands back jobs that were described to a worker that does not get them.
+// withTime returns the jobs whose leases have not run out. The store may have taken longer for the
+// claim, or for the end of another job that was claimed with them. It hands the others back, because
+// another worker may have them by now.
+func (d *Dispatcher) withTime(ctx context.Context, jobs []Job) (current []Job) {
+	now := time.Now()
+	var late []Job
+	for _, j := range jobs {
+		if j.LeaseEnds.After(now) {
+			current = append(current, j)
+		} else {
+			late = append(late, j)
+		}
+	}
+	d.takeBack(ctx, late)
+	return current
+}
+
+// takeBack hands back jobs that were described to a worker that does not get them, even if ctx has
+// ended.
 func (d *Dispatcher) takeBack(ctx context.Context, jobs []Job) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
+	defer cancel()
 	var back []queue.LeaseEnd
 	for i := range jobs {
 		l, err := jobs[i].Token.decode()
