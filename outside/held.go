@@ -56,7 +56,7 @@ func (h *held) add(l lease, taken time.Time, maxTime time.Duration) {
 	defer h.d.mu.Unlock()
 	own := &heldLease{lease: l, ends: taken.Add(l.length)}
 	if maxTime > 0 {
-		own.overAt = taken.Add(maxTime)
+		own.overAt = time.Now().Add(maxTime) // the run began between taken and now
 	}
 	h.leases[l.Lease] = own
 	h.schedule(own)
