@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/outside"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 const done = "+OK\r\n"
@@ -93,11 +94,15 @@ func (s *Server) addJob(cmd *command, payload []byte) ([]byte, error) {
 func (s *Server) put(n *newJob, expires time.Time) error {
 	ctx, cancel := s.call()
 	defer cancel()
-	if err := s.jobs.put(ctx, n, expires); err != nil {
-		return err
+	err := s.jobs.put(ctx, n, expires)
+	end := due{moment: moment{id: n.id}, queue: s.jobs.prefix + n.name, at: expires}
+	switch {
+	case err == nil:
+		s.clock.set(end)
+	case errors.Is(err, driver.ErrOutcomeUnknown):
+		s.clock.setNew(end) // there may be a job, or an earlier one with the same ID
 	}
-	s.clock.set(due{moment: moment{id: n.id}, queue: s.jobs.prefix + n.name, at: expires})
-	return nil
+	return err
 }
 
 // runGrace is how much longer than the longest run the job of a run is kept, if its server
