@@ -94,7 +94,12 @@ func (s *Server) addJob(cmd *command, payload []byte) ([]byte, error) {
 func (s *Server) put(n *newJob, expires time.Time) error {
 	ctx, cancel := s.call()
 	defer cancel()
-	err := s.jobs.put(ctx, n, expires)
+	unlock, err := s.ids.lock(ctx, n.id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	err = s.jobs.put(ctx, n, expires)
 	end := due{moment: moment{id: n.id}, queue: s.jobs.prefix + n.name, at: expires}
 	switch {
 	case err == nil:
@@ -439,6 +444,11 @@ func (s *Server) delete(cmd *command) ([]byte, error) {
 // removeByID removes a job and everything that is known of it, if it is the job that the caller
 // means: its ID may have been used again.
 func (s *Server) removeByID(ctx context.Context, queueName, id string, isMeant func(*stored) bool) error {
+	unlock, err := s.ids.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	job, err := s.jobs.get(ctx, queueName, id)
 	switch {
 	case amboy.IsJobNotFoundError(err), err == nil && !isMeant(job):

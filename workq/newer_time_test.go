@@ -7,7 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongodb/amboy/internal/outsidetest"
+	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -26,24 +29,25 @@ func (s *holding) Get(ctx context.Context, queue, id string) (*driver.Record, er
 	return s.Driver.Get(ctx, queue, id)
 }
 
-// A server that could not read a job at the end of its time to live tried again, which replaced the
-// time of a later job with the same ID. That job was never removed.
-func TestTheTimeOfALaterJobWasLostAfterTheStoreFailed(t *testing.T) {
+// A server that could not read a job at the end of its time to run tried again, which replaced the time
+// of a later lease of the job. That lease never timed out.
+func TestTheTimeOfALaterLeaseWasLostAfterTheStoreFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &holding{Driver: outsidetest.Memory(t), release: make(chan struct{})}
 		l := outsidetest.NewPipes()
 		f := start(t, store, noOptions, l, l.Dial)
 		c := f.connect()
-		c.do(add(1, "q", 1000, 1000, ""), ok)
+		c.do(add(1, "q", 3000, 3_600_000, ""), ok)
+		c.do("lease q 0\r\n", job(1, "q", 3000, ""))
 		store.hold.Store(true)
-		time.Sleep(1500 * time.Millisecond) // the server reads the job, in order to remove it
-		c.do(add(1, "q", 1000, 10_000, ""), ok)
+		time.Sleep(4 * time.Second) // the server reads the job, in order to hand it back
+		leased, err := f.dispatcher.Leased(t.Context(), "q", outside.DefaultLease, id(1))
+		require.NoError(t, err)
+		// As another server may do meanwhile.
+		require.NoError(t, f.dispatcher.Acknowledge(t.Context(), outside.Ack{Token: leased[id(1)].Token, Release: &outside.Release{}})[0])
+		c.do("lease q 0\r\n", job(1, "q", 3000, ""))
 		close(store.release)
-		time.Sleep(20 * time.Second)
-		page, err := store.Find(t.Context(), driver.Query{}, driver.PageRequest{Limit: 1})
-		if err != nil || len(page.Records) > 0 {
-			t.Errorf("the job is still stored: %v %v", page.Records, err)
-		}
+		c.do("lease q 10000\r\n", job(1, "q", 3000, ""))
 		f.close()
 	})
 }

@@ -31,6 +31,7 @@ type Server struct {
 	jobs       *jobs
 	dispatcher *outside.Dispatcher
 	clock      *clock
+	ids        idLocks
 	waiters    waiters
 	names      names
 	// calling, buffered, unwritten and listing bound the memory of commands: how many call
@@ -75,6 +76,7 @@ func New(group amboy.QueueGroup, d *outside.Dispatcher, opts Options) (*Server, 
 	}, func(raw *connserver.Conn) { newConn(s, raw).serve() })
 	s.names.most = opts.MaxNames
 	s.waiters.byID = map[string]*waiter{}
+	s.ids.held = map[string]chan struct{}{}
 	s.clock = newClock(s.passed)
 	s.conns.Go(func() { s.clock.run(s.conns.Open()) })
 	s.conns.Go(s.readTimes)

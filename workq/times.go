@@ -33,6 +33,11 @@ func (s *Server) passed(d due) {
 func (s *Server) tooOld(d due) error {
 	ctx, cancel := s.call()
 	defer cancel()
+	unlock, err := s.ids.lock(ctx, d.id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	job, err := s.jobs.get(ctx, d.queue, d.id)
 	if amboy.IsJobNotFoundError(err) {
 		return nil
