@@ -70,7 +70,7 @@ func leaveAlone(r *row, _ error) { *r = row{id: r.id} }
 // changeHeld changes rows under their leases. The error of an item is that of edit, or ErrLeaseLost if
 // its row does not have that lease, or ErrTooLarge if its content can't be stored.
 func changeHeld[T any](ctx context.Context, d *Driver, items []T, leaseOf func(T) driver.Lease, edit func(*row, T) error, repair func(*row, error)) ([]error, error) {
-	byID := map[int64]int{}
+	byID := map[int64][]int{} // several items may name a row, under leases of which at most one is its lease
 	ids := make([]int64, 0, len(items))
 	errs := make([]error, len(items))
 	lost := func(i int) error {
@@ -78,34 +78,40 @@ func changeHeld[T any](ctx context.Context, d *Driver, items []T, leaseOf func(T
 		return fmt.Errorf("record %q of queue %q: %w", lease.Name, lease.Queue, driver.ErrLeaseLost)
 	}
 	for i, item := range items {
-		lease := leaseOf(item)
 		errs[i] = lost(i)
-		id, ok := idOf(lease)
-		if _, again := byID[id]; !ok || again {
+		id, ok := idOf(leaseOf(item))
+		if !ok {
 			continue
 		}
-		byID[id] = i
-		ids = append(ids, id)
+		if byID[id] == nil {
+			ids = append(ids, id)
+		}
+		byID[id] = append(byID[id], i)
 	}
-	tooLarge := map[int64]error{}
+	held := map[int64]int{}
+	tooLarge := map[int]error{}
 	_, err := d.change(ctx, byIDs(ids), func(r *row) {
-		i := byID[r.id]
-		lease := leaseOf(items[i])
-		errs[i] = lost(i)
-		if t := r.lease(); r.queue == lease.Queue && t.owner == lease.Owner && t.count == lease.Count {
-			errs[i] = edit(r, items[i])
+		current := r.lease()
+		held[r.id] = -1
+		for _, i := range byID[r.id] {
+			errs[i] = lost(i)
+			lease := leaseOf(items[i])
+			if held[r.id] < 0 && r.queue == lease.Queue && current.owner == lease.Owner && current.count == lease.Count {
+				held[r.id] = i
+				errs[i] = edit(r, items[i])
+			}
 		}
 	}, func(r *row, cause error) {
 		repair(r, cause)
-		if isUnstorable(cause) {
-			tooLarge[r.id] = fmt.Errorf("%w: %w", driver.ErrTooLarge, cause)
+		if isUnstorable(cause) && held[r.id] >= 0 {
+			tooLarge[held[r.id]] = fmt.Errorf("%w: %w", driver.ErrTooLarge, cause)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	for id, cause := range tooLarge {
-		errs[byID[id]] = cause
+	for i, cause := range tooLarge {
+		errs[i] = cause
 	}
 	return errs, nil
 }
