@@ -29,7 +29,8 @@ type change struct {
 const maxChangeTries = 3
 
 // apply makes changes of jobs that are claimed, and ignores others. Each job must be named
-// once, or else by different descriptors, of which at most one is right. It returns the tokens of the leases of the changed jobs.
+// once, or else by different descriptors, of which at most one is right. It returns the tokens of the leases
+// of the changed jobs.
 func (s *Server) apply(ctx context.Context, queueName string, changes []change) (tokens map[string]outside.Token, err error) {
 	tokens = map[string]outside.Token{}
 	for some := range slices.Chunk(changes, pageSize) {

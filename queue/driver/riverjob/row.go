@@ -85,7 +85,6 @@ func columns(withArgs bool) string {
 
 // scanRow reads a row. Anything can be there: one row that can't be read would keep all others of its
 // queue from being claimed.
-
 func scanRow(found pgx.CollectableRow) (*row, error) {
 	r := &row{}
 	var attempted, finalized, created, scheduled pgtype.Timestamptz
