@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -279,6 +280,21 @@ func TestPeriodsOfUniqueJobs(t *testing.T) {
 	assert.Equal(t, key(hour.Add(-30*time.Minute)), key(hour.Add(29*time.Minute)))
 	assert.NotEqual(t, key(hour.Add(30*time.Minute)), key(hour.Add(29*time.Minute)))
 	assert.Equal(t, key(time.Time{}), key(time.Unix(0, 0)), "both run at once")
+}
+
+// TestUniqueJobsWhoseArgumentsEncodeThemselves uses a type whose methods have pointer receivers, so
+// that encoding/json calls them only for addressable values.
+func TestUniqueJobsWhoseArgumentsEncodeThemselves(t *testing.T) {
+	type payment struct{ Cents big.Int }
+	d := job.Define(newName(), 1, succeed[payment], job.Defaults[payment]{Unique: job.Uniqueness{Args: true}})
+	key := func(cents int64) string {
+		j, err := d.New(payment{*big.NewInt(cents)})
+		require.NoError(t, err)
+		key, _ := amboy.UniqueKeyOf(j)
+		return key
+	}
+	assert.NotEqual(t, key(100), key(200), "different arguments")
+	assert.Equal(t, key(100), key(100), "equal arguments")
 }
 
 // TestStoredFormOfATypedJob pins the stored form.

@@ -50,8 +50,9 @@ func (s *settings) setUnique(u Uniqueness) {
 
 func (u *Uniqueness) isSet() bool { return u.Args || u.Period > 0 || u.Key != "" }
 
-// apply gives a new job its unique key.
-func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, made amboy.ArgsJob) error {
+// apply gives a new job its unique key. args points to its arguments, as when they are stored:
+// otherwise encoding/json would skip the methods of their types that have pointer receivers.
+func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, args any) error {
 	if !u.isSet() {
 		return nil
 	}
@@ -71,9 +72,9 @@ func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, made amboy.ArgsJob) erro
 		}
 	}
 	if u.Args {
-		encoded, err := json.Marshal(made.Args())
+		encoded, err := json.Marshal(args)
 		if err != nil {
-			return &amboy.InvalidJobError{Field: "args", Value: fmt.Sprintf("%T", made.Args()), Rule: "must be encodable as JSON, by which they are compared: " + err.Error()}
+			return &amboy.InvalidJobError{Field: "args", Value: strings.TrimPrefix(fmt.Sprintf("%T", args), "*"), Rule: "must be encodable as JSON, by which they are compared: " + err.Error()}
 		}
 		sum := sha256.Sum256(encoded)
 		parts = append(parts, "args="+base64.RawURLEncoding.EncodeToString(sum[:]))
