@@ -12,9 +12,11 @@ import (
 // returns a *NoResultError with the state and the error of a job that did not succeed, a
 // *WrongTypeError for a job of another definition, an error for which
 // amboy.IsJobNotFoundError is true if the queue does not hold the job, the error of ctx if
-// that ends first, and amboy.ErrQueueClosed if the queue is closed first. Give ctx a
-// deadline to wait for a limited time. If another process ends the job, Wait may return up
-// to a second later.
+// that ends first, and amboy.ErrQueueClosed if the queue is closed first. A queue.Inline, whose
+// time is controlled by its user, does not wait for a job that can't run, for instance because
+// the queue is paused: then the error is a *NoResultError with a state that is not final. Give
+// ctx a deadline to wait for a limited time. If another process ends the job, Wait may return
+// up to a second later.
 func (d *Definition[A]) Wait(ctx context.Context, q amboy.Queue, id string) error {
 	_, err := d.wait(ctx, q, id)
 	return err
@@ -39,10 +41,14 @@ func (d *Definition[A]) wait(ctx context.Context, q amboy.Queue, id string) (amb
 		return nil, err
 	}
 	if !amboy.WaitJob(ctx, j, q) {
-		if err = ctx.Err(); err == nil {
+		err = ctx.Err()
+		if err == nil && !q.Info().Started {
 			err = amboy.ErrQueueClosed
 		}
-		return nil, fmt.Errorf("waiting for job %q of queue %q: %w", id, q.ID(), err)
+		if err != nil {
+			return nil, fmt.Errorf("waiting for job %q of queue %q: %w", id, q.ID(), err)
+		}
+		// The queue has removed the job, or nothing makes the job run, as in a paused queue.Inline.
 	}
 	if j, err = d.getOwn(ctx, q, id); err != nil {
 		return nil, err

@@ -70,3 +70,16 @@ func TestWaitReturnsTheResult(t *testing.T) {
 		q.Close(t.Context())
 	})
 }
+
+// Nothing waits in a queue.Inline, whose time is controlled by its user.
+func TestWaitForAJobOfAPausedInlineQueueSaidThatTheQueueWasClosed(t *testing.T) {
+	q := inline()
+	require.NoError(t, q.Pause(t.Context()))
+	err := nap.PutAndWait(t.Context(), q, 0)
+	var none *job.NoResultError
+	require.ErrorAs(t, err, &none)
+	assert.Equal(t, amboy.StatePending, none.State)
+	q.Close(t.Context())
+	_, err = double.PutAndWait(t.Context(), q, 1)
+	require.ErrorIs(t, err, amboy.ErrQueueClosed)
+}
