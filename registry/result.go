@@ -24,7 +24,7 @@ func encodeResult(j amboy.Job, f amboy.Format) (*Body, error) {
 	if value == nil {
 		return nil, nil
 	}
-	body, err := encode(map[string]any{resultField: value}, f, methodStrings)
+	body, err := encode(map[string]any{resultField: value}, f, typedCodecs)
 	if err != nil {
 		return nil, &EncodeError{JobID: j.ID(), Type: j.Type().Name, Format: f, Field: "result", Value: value, Err: err}
 	}

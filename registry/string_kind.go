@@ -30,7 +30,7 @@ var (
 // so their types' methods are always called.
 func codecsOf(j amboy.Job, f amboy.Format) *bsoncodec.Registry {
 	if _, typed := j.(amboy.ArgsJob); typed {
-		return methodStrings
+		return typedCodecs
 	}
 	return codecsFor(f)
 }
