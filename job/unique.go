@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -50,9 +51,8 @@ func (s *settings) setUnique(u Uniqueness) {
 
 func (u *Uniqueness) isSet() bool { return u.Args || u.Period > 0 || u.Key != "" }
 
-// apply gives a new job its unique key. args points to its arguments, as when they are stored:
-// otherwise encoding/json would skip the methods of their types that have pointer receivers.
-func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, args any) error {
+// apply gives a new job its unique key.
+func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, made amboy.ArgsJob) error {
 	if !u.isSet() {
 		return nil
 	}
@@ -72,13 +72,24 @@ func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, args any) error {
 		}
 	}
 	if u.Args {
-		encoded, err := json.Marshal(args)
+		encoded, err := json.Marshal(addressed(made.Args()))
 		if err != nil {
-			return &amboy.InvalidJobError{Field: "args", Value: strings.TrimPrefix(fmt.Sprintf("%T", args), "*"), Rule: "must be encodable as JSON, by which they are compared: " + err.Error()}
+			return &amboy.InvalidJobError{Field: "args", Value: fmt.Sprintf("%T", made.Args()), Rule: "must be encodable as JSON, by which they are compared: " + err.Error()}
 		}
 		sum := sha256.Sum256(encoded)
 		parts = append(parts, "args="+base64.RawURLEncoding.EncodeToString(sum[:]))
 	}
 	j.SetUniqueKey(strings.Join(parts, " "), until)
 	return nil
+}
+
+// addressed returns a pointer to a copy of a value, as which it is stored: encoding/json calls methods with
+// pointer receivers, such as those of big.Int, only for what has an address.
+func addressed(v any) any {
+	if v == nil {
+		return nil
+	}
+	p := reflect.New(reflect.TypeOf(v))
+	p.Elem().Set(reflect.ValueOf(v))
+	return p.Interface()
 }
