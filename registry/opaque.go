@@ -41,14 +41,15 @@ func isOpaque(t reflect.Type) bool {
 	if known, ok := opaque.Load(t); ok {
 		return known.(bool)
 	}
-	found := !hasEncodedField(t) && encodesItselfElsewhere(reflect.PointerTo(t))
+	found := t.NumField() > 0 && !hasExportedField(t) && encodesItselfElsewhere(reflect.PointerTo(t))
 	opaque.Store(t, found)
 	return found
 }
 
-func hasEncodedField(t reflect.Type) bool {
+// hasExportedField also counts those that the driver is told to leave out.
+func hasExportedField(t reflect.Type) bool {
 	for i := range t.NumField() {
-		if isEncoded(t.Field(i)) {
+		if field := t.Field(i); field.IsExported() || field.Anonymous {
 			return true
 		}
 	}
