@@ -8,6 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
+	mongodriver "go.mongodb.org/mongo-driver/x/mongo/driver"
+	"go.mongodb.org/mongo-driver/x/mongo/driver/topology"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -45,11 +47,20 @@ const (
 // isTransient reports whether the same call may succeed after the error, whether the call
 // was done or not.
 func isTransient(err error) bool {
-	if mongo.IsNetworkError(err) {
+	if mongo.IsNetworkError(err) || hasNoConnection(err) {
 		return true
 	}
 	var failure mongo.ServerError
 	return errors.As(err, &failure) && slices.ContainsFunc(transientCodes, failure.HasErrorCode)
+}
+
+// hasNoConnection reports whether a command failed because its connection could not be made or was
+// lost, or because the pool was cleared while it waited for one. For some of these the client library has no
+// label, and it repeats only reads and retryable writes. The command may still have been sent.
+func hasNoConnection(err error) bool {
+	var connection topology.ConnectionError
+	var pool mongodriver.RetryablePoolError
+	return errors.As(err, &connection) || errors.As(err, &pool) && pool.Retryable()
 }
 
 // isConflict reports whether a call did nothing because it conflicted with another one.
