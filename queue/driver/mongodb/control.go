@@ -130,7 +130,20 @@ func (d *Driver) writeControl(ctx context.Context, queue string, change driver.C
 	return stored, nil
 }
 
+// setControl changes the control document. Many processes may change it at once, as when they start and
+// set the limits of their types.
 func (d *Driver) setControl(ctx context.Context, queue string, change driver.ControlChange) (stored controlDocument, err error) {
+	for round := 1; ; round++ {
+		stored, err = d.tryControl(ctx, queue, change)
+		if !mongo.IsDuplicateKeyError(err) || round == maxRounds || pause(ctx, round) != nil {
+			return stored, err
+		}
+	}
+}
+
+// tryControl fails with a duplicate key if another call has created the document, or has changed the
+// limits of types since this call read them.
+func (d *Driver) tryControl(ctx context.Context, queue string, change driver.ControlChange) (stored controlDocument, err error) {
 	opts := options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)
 	err = attempts(ctx, func() error {
 		filter := field("_id", controlKey(queue))
@@ -144,12 +157,11 @@ func (d *Driver) setControl(ctx context.Context, queue string, change driver.Con
 			if applyErr != nil {
 				return applyErr
 			}
-			// If another call changes them first, the upsert fails with a duplicate key.
 			filter = append(filter, isText("types", before.Types)...)
 			update.setText("types", types)
 		}
 		return d.control.FindOneAndUpdate(ctx, filter, update.document(), opts).Decode(&stored)
-	}, mongo.IsDuplicateKeyError)
+	}, nil)
 	return stored, err
 }
 
