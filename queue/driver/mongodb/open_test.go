@@ -222,3 +222,26 @@ func TestACollectionThatWasDroppedWhileAProcessRanHadNoIndexes(t *testing.T) {
 		assert.Empty(t, condition.Defects)
 	})
 }
+
+// The process may not build indexes: an operator has taken the privilege from it. Only sweeps adopt what
+// a legacy process puts.
+func TestAnIndexThatCouldNotBeBuiltKeptSweepsFromTheirWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d := openOn(t, s, func(o *mongodb.Options) { o.Grouped = false })
+		_, err := claimAs(t.Context(), d, "owner") // it listens from now on
+		require.NoError(t, err)
+		synctest.Wait()
+		const unauthorized = 13
+		s.Fail(mongotest.Failure{Commands: []string{"createIndexes"}, ErrorCode: unauthorized})
+		jobs := s.Collection("work.jobs")
+		require.NoError(t, jobs.Drop(t.Context()))
+		pass(10 * time.Second)
+		legacy := &legacyProcess{store: &store{TB: t, client: s.Connect(), db: s.Database()}, jobs: jobs}
+		legacy.insert("legacy", nil)
+		pass(time.Minute)
+		claimed, err := claimAs(t.Context(), d, "owner")
+		require.NoError(t, err)
+		assert.Contains(t, claimed, "legacy")
+	})
+}

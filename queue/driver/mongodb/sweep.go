@@ -64,14 +64,21 @@ func (d *Driver) sweep(ctx context.Context) {
 	}
 }
 
-// sweepOnce sweeps once. It sends one command, and on replica sets one before and one after it,
-// if there is nothing to do.
+// sweepOnce prepares the indexes if needed, and sweeps once. What is left undone does not wait for an
+// index that can't be built.
 func (d *Driver) sweepOnce(ctx context.Context) error {
-	s := &d.sweeper
-	if err := d.prepareIndexesAgain(ctx); err != nil {
-		s.requestAgain(false, false)
-		return err
+	indexErr := d.prepareIndexesAgain(ctx)
+	err := d.sweepDue(ctx)
+	if indexErr != nil {
+		d.sweeper.requestAgain(false, false)
 	}
+	return errors.Join(indexErr, err)
+}
+
+// sweepDue sweeps once. It sends one command, and on replica sets one before and one after it,
+// if there is nothing to do.
+func (d *Driver) sweepDue(ctx context.Context) error {
+	s := &d.sweeper
 	what, forced := s.begin()
 	s.interval = min(max(2*s.interval, sweepEvery), sweepSeldom)
 	if what.ready || d.avoided.any(d.elapsed()) || !s.hears {
