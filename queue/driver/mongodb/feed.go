@@ -254,6 +254,7 @@ func (f *feed) serve(ctx context.Context, members map[*Driver]interest, widened 
 		err = f.catchUp(ctx, members)
 	default:
 		for d := range widened {
+			d.sweeper.sweepLegacy() // no claim finds what a legacy process has put
 			d.subscribers.Notify(driver.Anywhere)
 		}
 	}
@@ -326,6 +327,7 @@ func (f *feed) catchUp(ctx context.Context, members map[*Driver]interest) error 
 		d.subscribers.Notify(driver.Change{MayClaim: true, Cancels: true})
 		failures = append(failures, d.barrier.refresh(ctx))
 		if f.watched == "" {
+			d.sweeper.sweepLegacy()                          // no claim finds what a legacy process has put
 			failures = append(failures, d.checkIndexes(ctx)) // nobody heard if the collection was dropped
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -580,5 +581,71 @@ func TestLegacyJobsThatCanNotBeAdoptedHidOthers(t *testing.T) {
 		}
 		assert.True(t, claimed["behind"])
 		assert.GreaterOrEqual(t, len(claimed), jobs+1)
+	})
+}
+
+// A process whose workers are all busy does not hear of the jobs that a legacy process puts, and no claim
+// finds them. If another driver of the process is idle, the change stream goes on where it was.
+func TestAJobThatALegacyProcessPutWhileAllWorkersWereBusyNeverRan(t *testing.T) {
+	for name, besideIdle := range map[string]bool{"alone": false, "beside an idle driver": true} {
+		t.Run(name, func(t *testing.T) {
+			withLegacyProcess(t, func(s *legacyTest) {
+				if besideIdle {
+					_, err := claimAs(s.Context(), s.open(own, func(o *mongodb.Options) { o.Collection = "other" }), "idle")
+					require.NoError(s, err)
+				}
+				s.makeBusy()
+				s.legacy.insert("legacy", nil)
+				pass(30 * time.Second) // until the change stream is beyond the job
+				claimed := s.claim()   // now it has idle workers
+				pass(10 * time.Second)
+				maps.Copy(claimed, s.claim())
+				assert.Contains(s, claimed, "legacy")
+			})
+		})
+	}
+}
+
+func TestAJobThatALegacyProcessPutDidNotRunUntilWorkersWereIdle(t *testing.T) {
+	withLegacyProcess(t, func(s *legacyTest) {
+		s.makeBusy()
+		s.legacy.insert("legacy", nil)
+		pass(2 * time.Minute)
+		assert.Contains(s, s.claim(), "legacy")
+	})
+}
+
+// makeBusy makes the driver believe for long enough that it has no idle workers.
+func (s *legacyTest) makeBusy() {
+	s.Helper()
+	const workers = 10
+	for i := range workers {
+		s.insertOne(fmt.Sprint(i), nil)
+	}
+	require.Len(s, s.claim(), workers, "it gets all that it asks for")
+	pass(11 * time.Second)
+}
+
+// The change stream can't go on from where it was, so that the event of a legacy job is lost.
+func TestAJobThatALegacyProcessPutBeforeTheChangeStreamBeganAnewNeverRan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := mongotest.Open(t, mongotest.InMemory())
+		client := d.Connect()
+		opened, err := mongodb.Open(t.Context(), mongodb.Options{Client: client, DB: d.Database(), Collection: "work"})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, opened.Close(context.Background())) })
+		_, err = claimAs(t.Context(), opened, "new")
+		require.NoError(t, err)
+		pass(time.Minute)
+		const historyLost = 286
+		d.Fail(mongotest.Failure{Commands: []string{"aggregate", "getMore"}, ErrorCode: historyLost})
+		pass(time.Minute)
+		s := &store{TB: t, client: client, db: d.Database()}
+		(&legacyProcess{store: s, jobs: d.Collection("work.jobs")}).insert("legacy", nil)
+		d.Heal()
+		pass(time.Minute)
+		claimed, err := claimAs(t.Context(), opened, "new")
+		require.NoError(t, err)
+		assert.Contains(t, claimed, "legacy")
 	})
 }

@@ -164,6 +164,7 @@ func (d *Driver) tellPeers(change driver.Change) {
 // readAnew is called if the driver may have missed changes by others.
 func (d *Driver) readAnew(ctx context.Context) error {
 	d.sweeper.hurry()
+	d.sweeper.sweepLegacy()
 	d.subscribers.Notify(driver.Anywhere)
 	return d.barrier.refresh(ctx)
 }

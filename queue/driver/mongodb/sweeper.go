@@ -175,7 +175,8 @@ func (s *sweeper) begin() (what sweepQuery, forced bool) {
 	for _, t := range []time.Time{s.due, s.takeover, s.routine} {
 		what.everything = what.everything || !t.IsZero() && !now.Before(t)
 	}
-	forced, what.legacy = s.forced || !s.hears, s.legacy || !s.hears
+	routine := !s.hears || !s.routine.IsZero() && !now.Before(s.routine) // nobody tells of legacy jobs
+	forced, what.legacy = s.forced || !s.hears, s.legacy || routine
 	s.forced, s.legacy, s.committedNow = false, false, false
 	what.ready = s.news || !s.hears
 	if what.everything {
