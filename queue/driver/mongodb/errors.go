@@ -34,8 +34,14 @@ const (
 // may still have been done.
 var transientCodes = []int{6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
 
-// maxDocumentSize is the server's limit for the size of a document.
-const maxDocumentSize = 16 << 20
+const (
+	// maxDocumentSize is the server's limit for the size of a document.
+	maxDocumentSize = 16 << 20
+	// maxNewSize is the limit for the size of a document that is put, or that a save makes larger. The rest
+	// is for what is added when the job is claimed, interrupted and retried. An end that does not fit is
+	// shortened: see driver.ShortEnd.
+	maxNewSize = maxDocumentSize - 64<<10
+)
 
 // labelTransient marks an error of a transaction that may be repeated, labelUnknownCommit
 // one of a commit that may have been done.
@@ -186,6 +192,16 @@ func tooLarge(doc *document, size int) error {
 		Field: sizeField,
 		Value: size,
 		Rule:  fmt.Sprintf("must be at most %d bytes, which is the largest document that MongoDB stores", maxDocumentSize),
+	}
+}
+
+// tooLargeToRun returns the error of a record whose document is larger than maxNewSize.
+func tooLargeToRun(doc *document, size int) error {
+	return &amboy.InvalidJobError{
+		JobID: doc.jobID(),
+		Field: sizeField,
+		Value: size,
+		Rule:  fmt.Sprintf("must be at most %d bytes: MongoDB stores %d, and running the job adds to them", maxNewSize, maxDocumentSize),
 	}
 }
 

@@ -267,8 +267,8 @@ func (b *batch) encodeAll(docs []*newDocument) (raws []bson.Raw, left []*newDocu
 		switch {
 		case err != nil:
 			n.refusal = err
-		case len(raw) > maxDocumentSize:
-			n.refusal = tooLarge(n.document, len(raw))
+		case len(raw) > maxNewSize:
+			n.refusal = tooLargeToRun(n.document, len(raw))
 		default:
 			raws, left = append(raws, raw), append(left, n)
 		}

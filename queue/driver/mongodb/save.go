@@ -2,11 +2,13 @@ package mongodb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -42,6 +44,11 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 	if len(raw) > maxDocumentSize {
 		return tooLarge(&document{Record: *r}, len(raw))
 	}
+	if len(raw) > maxNewSize {
+		if err = d.checkGrowth(ctx, r, len(raw)); err != nil {
+			return err
+		}
+	}
 	for _, path := range content {
 		value, absent := bson.Raw(raw).LookupErr(strings.Split(path, ".")...)
 		if absent != nil {
@@ -73,6 +80,22 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 		return amboy.NewJobNotFoundErrorf("there is no record %q", r.Name)
 	}
 	return nil
+}
+
+// checkGrowth refuses a record that is too large to run, unless its document was no smaller before:
+// legacy processes and earlier versions put such documents.
+func (d *Driver) checkGrowth(ctx context.Context, r *driver.Record, size int) error {
+	stored, err := d.jobs.FindOne(ctx, d.named(r.Group, r.Name)).Raw()
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return nil // the save finds out
+	case err != nil:
+		return fmt.Errorf("reading the size of its document: %w", err)
+	case size > len(stored):
+		return tooLargeToRun(&document{Record: *r}, size)
+	default:
+		return nil
+	}
 }
 
 // withKind returns the update for a document that is in the line.
