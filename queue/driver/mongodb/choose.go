@@ -72,6 +72,8 @@ func (c *claim) countLost(ctx context.Context, chosen []*change) (lost int) {
 				"record":     ch.name,
 				"error":      ch.err.Error(),
 			})
+			c.avoided.add(key{ch.queue, ch.name}, nil, c.elapsed()) // otherwise it hides the candidates after it
+			lost++
 		case ch.after == nil:
 			moved++
 			lost++

@@ -58,6 +58,18 @@ func padDocument(t *testing.T, s *store, id string, free int) {
 	require.NoError(t, err)
 }
 
+// The claim of a job whose document can't grow fails. It was the first candidate of each claim.
+func TestAJobThatCouldNotBeClaimedHidOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		insert(t, d, newRecord(t, "q", "large"))
+		padDocument(t, s, "q.large", 0)
+		insert(t, d, newRecord(t, "q", "small"))
+		assert.Equal(t, []string{"q.small"}, names(claim(t, d, request(longOwner, 1, "q"))))
+	})
+}
+
 // Put accepted a job that filled its document, so that nothing could be added to it.
 func TestTheLargestJobWasNeitherClaimedNorRecoveredNorRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
