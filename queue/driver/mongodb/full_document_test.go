@@ -128,3 +128,27 @@ func TestAJobThatIsStoredWithALargeDocumentCanBeSavedButNotGrow(t *testing.T) {
 		require.ErrorAs(t, d.Save(t.Context(), r), &refused)
 	})
 }
+
+// The server refused the next attempt without saying that it was too large, so it was tried for ever.
+func TestANextAttemptThatIsTooLargeWasNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newStoreOf(t, mongotest.Options{InMemory: true}).open()
+		insert(t, d, newRecord(t, "q", "large", func(j *job.ShellJob) {
+			j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), MaxAttempts: new(5)})
+		}))
+		failed := *claim(t, d, request("owner", 1, "q"))[0]
+		lease := driver.LeaseOf(&failed)
+		failed.Status.Completed, failed.Status.InProgress = true, false
+		failed.RetryInfo.NeedsRetry = true
+		errs, err := d.Complete(t.Context(), []driver.Completion{{Lease: lease, Record: &failed}})
+		require.NoError(t, err)
+		require.NoError(t, errs[0])
+		next := failed
+		next.RetryInfo.NeedsRetry, next.RetryInfo.CurrentAttempt = false, 1
+		next.Status = amboy.JobStatusInfo{}
+		next.Metadata = map[string]string{"pad": strings.Repeat("x", 16<<20)}
+		next.Name = driver.RecordName("q", "large", next.RetryInfo)
+		var refused *amboy.InvalidJobError
+		require.ErrorAs(t, d.Retry(t.Context(), &failed, &next), &refused)
+	})
+}

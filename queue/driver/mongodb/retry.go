@@ -338,6 +338,9 @@ func (d *Driver) checkNewScopes(ctx context.Context, old, doc *document) error {
 func (r *retrying) insertHandover(ctx context.Context, old, doc *document) (*document, error) {
 	waiting := r.handoverOf(old, doc)
 	raw, err := r.encode(waiting)
+	if err == nil && len(raw) > maxDocumentSize {
+		err = tooLarge(waiting, len(raw))
+	}
 	if err != nil {
 		return nil, err
 	}
