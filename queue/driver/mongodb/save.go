@@ -45,7 +45,8 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 		return tooLarge(&document{Record: *r}, len(raw))
 	}
 	if len(raw) > maxNewSize {
-		if err = d.checkGrowth(ctx, r, len(raw)); err != nil {
+		err = d.checkGrowth(ctx, r, len(raw))
+		if err != nil {
 			return err
 		}
 	}
