@@ -34,8 +34,8 @@ func TestLimitsOfTypesThatManyProcessesSetAtOnceWereRefused(t *testing.T) {
 		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
 			if c.AppName == slow && c.Name == "findAndModify" {
 				if n := tries.Add(1); n <= others {
-					_, failure := other.Control(context.Background(), "queue", limitType(fmt.Sprint("other", n)))
-					assert.NoError(t, failure)
+					_, otherErr := other.Control(context.Background(), "queue", limitType(fmt.Sprint("other", n)))
+					assert.NoError(t, otherErr)
 				}
 			}
 			return mongotest.Served

@@ -31,7 +31,7 @@ import (
 
 const (
 	// awaitEvents is how long the server waits for events before it returns an empty batch.
-	awaitEvents = 10 * time.Second
+	awaitEvents = 30 * time.Second
 	// answerTime is how much longer an answer of the stream may take. The connection may be dead without an
 	// error, for instance because a firewall dropped it.
 	answerTime = 5 * time.Second

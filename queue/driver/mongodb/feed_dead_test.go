@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -71,35 +72,37 @@ func (c *filtered) Read(p []byte) (n int, err error) {
 // A process waited for the events of a dead connection until the system gave it up, and noticed the
 // jobs of other processes only when it polled.
 func TestAChangeStreamWaitedOnADeadConnection(t *testing.T) {
-	server, err := mongotest.New(mongotest.Options{InMemory: true})
-	require.NoError(t, err)
-	t.Cleanup(server.Close)
-	s := newStoreOn(t, server.ClientOptions())
-	f := &firewall{to: server}
-	listening := newStoreOn(t, server.ClientOptions().SetDialer(f))
-	listening.db = s.db
-	told := make(chan string, 100)
-	t.Cleanup(listening.open().Subscribe(func(c driver.Change) {
-		if c.InOneQueue {
-			told <- c.Queue
-		}
-	}))
-	producer := s.open()
-	putAndAwait := func(queue string) {
-		t.Helper()
-		insert(t, producer, newRecord(t, queue, "job"))
-		for timeout := time.After(time.Minute); ; {
-			select {
-			case changed := <-told:
-				if changed == queue {
-					return
+	synctest.Test(t, func(t *testing.T) {
+		server, err := mongotest.New(mongotest.Options{InMemory: true})
+		require.NoError(t, err)
+		t.Cleanup(server.Close)
+		s := newStoreOn(t, server.ClientOptions())
+		f := &firewall{to: server}
+		listening := newStoreOn(t, server.ClientOptions().SetDialer(f))
+		listening.db = s.db
+		told := make(chan string, 100)
+		t.Cleanup(listening.open().Subscribe(func(c driver.Change) {
+			if c.InOneQueue {
+				told <- c.Queue
+			}
+		}))
+		producer := s.open()
+		putAndAwait := func(queue string) {
+			t.Helper()
+			insert(t, producer, newRecord(t, queue, "job"))
+			for timeout := time.After(time.Minute); ; {
+				select {
+				case changed := <-told:
+					if changed == queue {
+						return
+					}
+				case <-timeout:
+					require.FailNow(t, "no process was told of the job", queue)
 				}
-			case <-timeout:
-				require.FailNow(t, "no process was told of the job", queue)
 			}
 		}
-	}
-	putAndAwait("first")
-	require.True(t, f.drop())
-	putAndAwait("second")
+		putAndAwait("first")
+		require.True(t, f.drop())
+		putAndAwait("second")
+	})
 }

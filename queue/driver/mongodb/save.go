@@ -41,14 +41,9 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 	if err != nil {
 		return fmt.Errorf("encoding the record: %w", err)
 	}
-	if len(raw) > maxDocumentSize {
-		return tooLarge(&document{Record: *r}, len(raw))
-	}
-	if len(raw) > maxNewSize {
-		err = d.checkGrowth(ctx, r, len(raw))
-		if err != nil {
-			return err
-		}
+	err = d.checkSize(ctx, r, len(raw))
+	if err != nil {
+		return err
 	}
 	for _, path := range content {
 		value, absent := bson.Raw(raw).LookupErr(strings.Split(path, ".")...)
@@ -83,9 +78,15 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 	return nil
 }
 
-// checkGrowth refuses a record that is too large to run, unless its document was no smaller before:
-// legacy processes and earlier versions put such documents.
-func (d *Driver) checkGrowth(ctx context.Context, r *driver.Record, size int) error {
+// checkSize refuses a record that is too large to run, unless its document was no smaller before: legacy
+// processes and earlier versions put such documents.
+func (d *Driver) checkSize(ctx context.Context, r *driver.Record, size int) error {
+	switch {
+	case size <= maxNewSize:
+		return nil
+	case size > maxDocumentSize:
+		return tooLarge(&document{Record: *r}, size)
+	}
 	stored, err := d.jobs.FindOne(ctx, d.named(r.Group, r.Name)).Raw()
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments):
@@ -94,9 +95,8 @@ func (d *Driver) checkGrowth(ctx context.Context, r *driver.Record, size int) er
 		return fmt.Errorf("reading the size of its document: %w", err)
 	case size > len(stored):
 		return tooLargeToRun(&document{Record: *r}, size)
-	default:
-		return nil
 	}
+	return nil
 }
 
 // withKind returns the update for a document that is in the line.
