@@ -26,8 +26,9 @@ type crashingPooler struct {
 	crashed bool
 }
 
+// Write looks for the statement, and not for the name of a setting.
 func (c *crashingPooler) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte("commit")) && c.armed.CompareAndSwap(true, false) {
+	if bytes.Contains(b, []byte("commit\x00")) && c.armed.CompareAndSwap(true, false) {
 		c.crashes.Store(true)
 	}
 	return c.Conn.Write(b)
