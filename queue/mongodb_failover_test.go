@@ -27,7 +27,7 @@ func TestAJobWhoseClaimWasRolledBackRunsElsewhere(t *testing.T) {
 		q := onMongoDB(t, d, 1, nil)
 		put(t, q, j)
 
-		client, err := mongo.Connect(t.Context(), d.ClientOptions().SetAppName(dying).SetServerSelectionTimeout(time.Second))
+		client, err := mongo.Connect(t.Context(), d.ClientOptions().SetAppName(dying))
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
 		other, err := mongodb.Open(t.Context(), mongodb.Options{Client: client, DB: d.Database(), Collection: "queue"})
