@@ -63,8 +63,7 @@ type handler func(ctx context.Context, args []string) error
 func (p *program) run(handle handler) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		p.started = true
-		// Without these flags a command would use another service, store or identity.
-		err := refuseEmpty(cmd.Flags(), "url", "token", "token-file", "store", "database", "collection", "config", "tls-cert", "tls-key")
+		err := refuseEmpty(cmd.Flags())
 		if err != nil {
 			return err
 		}

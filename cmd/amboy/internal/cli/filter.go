@@ -72,10 +72,16 @@ func (f *filterFlags) read() (management.JobFilter, error) {
 	return f.filter, err
 }
 
-// refuseEmpty returns an error if one of some flags was given an empty value, such as that of an unset
-// variable of a script, which would otherwise mean the same as no flag.
-func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
-	for _, name := range names {
+// neverEmpty are flags whose empty value, such as that of an unset variable of a script, would mean the
+// same as no flag: another service, store or identity, or something else than was meant.
+var neverEmpty = []string{
+	"url", "token", "token-file", "store", "database", "collection", "config", "tls-cert", "tls-key",
+	"args", "args-file", "id", "idempotency-key", "revision", "rate",
+}
+
+// refuseEmpty returns an error if one of the flags neverEmpty was given an empty value.
+func refuseEmpty(flags *pflag.FlagSet) error {
+	for _, name := range neverEmpty {
 		if flag := flags.Lookup(name); flag != nil && flag.Changed && hasEmpty(flag.Value) {
 			return usage("--%s must not be empty", name)
 		}

@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/mongodb/amboy/management"
 )
@@ -41,11 +40,8 @@ func (p *program) createJob() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("args", "args-file")
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, names []string) error {
 		job.Queue, job.Type = names[0], names[1]
-		if err := refuseEmpty(flags, "id", "idempotency-key"); err != nil {
-			return err
-		}
 		var err error
-		if job.Args, err = p.readArgs(flags, args, argsFile); err != nil {
+		if job.Args, err = p.readArgs(args, argsFile); err != nil {
 			return err
 		}
 		created, err := inspector.CreateJob(ctx, job)
@@ -63,14 +59,10 @@ func (p *program) createJob() *cobra.Command {
 	return cmd
 }
 
-// readArgs reads the arguments of a job from the values of the flags --args and --args-file; nil if
-// neither is given.
-func (p *program) readArgs(flags *pflag.FlagSet, args, file string) (json.RawMessage, error) {
-	err := refuseEmpty(flags, "args", "args-file")
-	if err != nil {
-		return nil, err
-	}
+// readArgs reads the arguments of a job; nil if there are none.
+func (p *program) readArgs(args, file string) (json.RawMessage, error) {
 	content := []byte(args)
+	var err error
 	switch file {
 	case "":
 	case "-":

@@ -32,11 +32,8 @@ func (p *program) editJob() *cobra.Command {
 	flags.BoolVar(&edit.DryRun, "dry-run", false, "change nothing, and show what would change")
 	cmd.MarkFlagsMutuallyExclusive("args", "args-file")
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, names []string) error {
-		if err := refuseEmpty(flags, "revision"); err != nil {
-			return err
-		}
 		var err error
-		if edit.Args, err = p.readArgs(flags, args, argsFile); err != nil {
+		if edit.Args, err = p.readArgs(args, argsFile); err != nil {
 			return err
 		}
 		if flags.Changed("priority") {

@@ -181,9 +181,6 @@ func (p *program) setQueue() *cobra.Command {
 		if cmd.Flags().Changed("workers") {
 			change.Workers = &workers
 		}
-		if err := refuseEmpty(cmd.Flags(), "rate"); err != nil {
-			return err
-		}
 		if err := setRate(&change, rate, burst); err != nil {
 			return err
 		}

@@ -196,7 +196,7 @@ func (p *program) apply(cmd *cobra.Command, f *scheduleFlags, spec *management.S
 		spec.Outside = f.spec.Outside
 	}
 	var err error
-	spec.Args, err = p.readArgs(cmd.Flags(), f.args, f.argsFile)
+	spec.Args, err = p.readArgs(f.args, f.argsFile)
 	spec.Bytes = nil
 	return err
 }
@@ -283,9 +283,6 @@ func (p *program) triggerSchedule() *cobra.Command {
 	}
 	key := cmd.Flags().String("idempotency-key", "", "a key that makes a repetition of this command do nothing")
 	cmd.RunE = p.withSchedules(func(ctx context.Context, schedules management.ScheduleManager, args []string) error {
-		if err := refuseEmpty(cmd.Flags(), "idempotency-key"); err != nil {
-			return err
-		}
 		created, err := schedules.TriggerSchedule(ctx, args[0], args[1], *key)
 		if err != nil {
 			return fmt.Errorf("triggering a schedule: %w", err)
