@@ -170,7 +170,7 @@ func (d *Definition[A]) apply(s *settings, j *typed[A], q amboy.Queue) (err erro
 	if err != nil {
 		return err
 	}
-	return s.unique.apply(&j.typedBase, q, j)
+	return s.unique.apply(&j.typedBase, q, j, &j.Arguments)
 }
 
 // Put makes a job, puts it in a queue and returns its ID. Delays count from amboy.Now of

@@ -68,7 +68,7 @@ func newOutsideFor(q amboy.Queue, t amboy.JobType, payload Payload, opts []Optio
 		err = s.apply(&j.typedBase, q)
 	}
 	if err == nil {
-		err = s.unique.apply(&j.typedBase, q, j)
+		err = s.unique.apply(&j.typedBase, q, j, j.Args())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making a job of type %q: %w", t.Name, withJobID(err, s.id))

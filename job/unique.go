@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -51,8 +50,9 @@ func (s *settings) setUnique(u Uniqueness) {
 
 func (u *Uniqueness) isSet() bool { return u.Args || u.Period > 0 || u.Key != "" }
 
-// apply gives a new job its unique key.
-func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, made amboy.ArgsJob) error {
+// apply gives a new job its unique key. stored is what its arguments are stored from: encoding/json calls
+// methods with pointer receivers, as those of big.Int, only for what has an address.
+func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, made amboy.ArgsJob, stored any) error {
 	if !u.isSet() {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, made amboy.ArgsJob) erro
 		}
 	}
 	if u.Args {
-		encoded, err := json.Marshal(addressed(made.Args()))
+		encoded, err := json.Marshal(stored)
 		if err != nil {
 			return &amboy.InvalidJobError{Field: "args", Value: fmt.Sprintf("%T", made.Args()), Rule: "must be encodable as JSON, by which they are compared: " + err.Error()}
 		}
@@ -81,15 +81,4 @@ func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, made amboy.ArgsJob) erro
 	}
 	j.SetUniqueKey(strings.Join(parts, " "), until)
 	return nil
-}
-
-// addressed returns a pointer to a copy of a value, as which it is stored: encoding/json calls methods with
-// pointer receivers, such as those of big.Int, only for what has an address.
-func addressed(v any) any {
-	if v == nil {
-		return nil
-	}
-	p := reflect.New(reflect.TypeOf(v))
-	p.Elem().Set(reflect.ValueOf(v))
-	return p.Interface()
 }

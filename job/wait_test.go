@@ -75,11 +75,10 @@ func TestWaitReturnsTheResult(t *testing.T) {
 func TestWaitForAJobOfAPausedInlineQueueSaidThatTheQueueWasClosed(t *testing.T) {
 	q := inline()
 	require.NoError(t, q.Pause(t.Context()))
-	err := nap.PutAndWait(t.Context(), q, 0)
+	err := nap.PutAndWait(t.Context(), q, 0, job.ID("nap"))
 	var none *job.NoResultError
 	require.ErrorAs(t, err, &none)
 	assert.Equal(t, amboy.StatePending, none.State)
 	q.Close(t.Context())
-	_, err = double.PutAndWait(t.Context(), q, 1)
-	require.ErrorIs(t, err, amboy.ErrQueueClosed)
+	require.ErrorIs(t, nap.Wait(t.Context(), q, "nap"), amboy.ErrQueueClosed)
 }
