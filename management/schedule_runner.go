@@ -355,7 +355,7 @@ func (q scheduledQueue) Put(ctx context.Context, j amboy.Job) error {
 	err := q.Queue.Put(ctx, j)
 	var duplicate *amboy.DuplicateJobError
 	if errors.As(err, &duplicate) && duplicate.Reason == amboy.DuplicateUniqueKey && duplicate.ExistingID != j.ID() {
-		q.refused[j.ID()] = true // the scheduler takes it for one that was put
+		q.refused[j.ID()] = true // the scheduler counts it as put
 	}
 	return err
 }

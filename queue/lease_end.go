@@ -179,12 +179,12 @@ func endOutside(ctx context.Context, q *engine.Queue, j amboy.Job, run *core.Run
 		switch {
 		case err != nil:
 		case run.End().Next == nil && j.RetryInfo().ShouldRetry():
-			then := sync.OnceFunc(func() { then(nil) })
-			stop := context.AfterFunc(ctx, then) // the end is stored by now
+			answer := sync.OnceFunc(func() { then(nil) })
+			stop := context.AfterFunc(ctx, answer) // the end is stored by now
 			q.Engine.RunInBackground(func(ctx context.Context) {
 				retryAtOnce(ctx, q, j)
 				stop()
-				then()
+				answer()
 			})
 			return
 		default:

@@ -41,12 +41,12 @@ func isOpaque(t reflect.Type) bool {
 	if known, ok := opaque.Load(t); ok {
 		return known.(bool)
 	}
-	found := t.NumField() > 0 && !hasExportedField(t) && encodesItselfElsewhere(reflect.PointerTo(t))
+	found := t.NumField() > 0 && !hasExportedField(t) && encodesAsText(reflect.PointerTo(t))
 	opaque.Store(t, found)
 	return found
 }
 
-// hasExportedField also counts those that the driver is told to leave out.
+// hasExportedField also counts fields with the tag "-".
 func hasExportedField(t reflect.Type) bool {
 	for i := range t.NumField() {
 		if field := t.Field(i); field.IsExported() || field.Anonymous {
@@ -56,8 +56,8 @@ func hasExportedField(t reflect.Type) bool {
 	return false
 }
 
-// encodesItselfElsewhere reports whether a type has methods for text or JSON, but not for BSON.
-func encodesItselfElsewhere(t reflect.Type) bool {
+// encodesAsText reports whether a type has methods for text or JSON, but not for BSON.
+func encodesAsText(t reflect.Type) bool {
 	return !encodesItself(t) &&
 		(t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) || t.Implements(reflect.TypeFor[json.Marshaler]()))
 }

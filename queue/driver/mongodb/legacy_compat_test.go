@@ -585,7 +585,7 @@ func TestLegacyJobsThatCanNotBeAdoptedHidOthers(t *testing.T) {
 }
 
 // A process whose workers are all busy does not hear of the jobs that a legacy process puts, and no claim
-// finds them. If another driver of the process is idle, the change stream goes on where it was.
+// finds them. If another driver of the process is idle, the change stream continues.
 func TestAJobThatALegacyProcessPutWhileAllWorkersWereBusyNeverRan(t *testing.T) {
 	for name, besideIdle := range map[string]bool{"alone": false, "beside an idle driver": true} {
 		t.Run(name, func(t *testing.T) {
@@ -626,7 +626,7 @@ func (s *legacyTest) makeBusy() {
 	pass(11 * time.Second)
 }
 
-// The change stream can't go on from where it was, so that the event of a legacy job is lost.
+// The change stream can't be resumed, so the event of a legacy job is lost.
 func TestAJobThatALegacyProcessPutBeforeTheChangeStreamBeganAnewNeverRan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := mongotest.Open(t, mongotest.InMemory())

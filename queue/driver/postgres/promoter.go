@@ -33,8 +33,8 @@ func newPromoter(d *Driver) *promoter {
 	return p
 }
 
-// join returns a channel that is closed when the promotion under way has ended, and whether due records
-// that take scopes were found; nil if none is under way.
+// join returns a channel that is closed when the promotion under way has ended, nil if there is none, and
+// whether due records that take scopes were found.
 func (p *promoter) join(now int64) (round <-chan struct{}, scoped bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
