@@ -127,7 +127,7 @@ func TestADeadConnectionKeptFloorsFromBeingRaised(t *testing.T) {
 	d := openBehind(t, &f)
 	require.NoError(t, d.floors.fold())
 	f.drop()
-	err := endsWithin(t, 4*floorsTime, d.floors.fold)
+	err := endsWithin(t, 4*backgroundTime, d.floors.fold)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 

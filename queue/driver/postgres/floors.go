@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -21,8 +20,6 @@ const (
 	maxRaiseInterval = time.Second
 	// raiseTime is how long a raise waits for inserts that are under way. Others wait behind it.
 	raiseTime = "20ms"
-	// floorsTime bounds each statement of floors, whose connection may be dead without an error.
-	floorsTime = 5 * time.Second
 )
 
 // line is a line whose floor may be raised.
@@ -30,18 +27,15 @@ type line struct{ id, queue int32 }
 
 // floors raises the floors of lines and adds up tallies, in one goroutine.
 type floors struct {
-	d    *Driver
-	ctx  context.Context // ends when the driver is closed
-	stop context.CancelFunc
+	d *Driver
+	background
 
-	mu     sync.Mutex
 	raises map[int32]raises // by line
 	asked  map[line]bool
 	busy   bool
 	// tallies is the number of rows that this driver has added to the table of tallies since
 	// it last added them up.
 	tallies int
-	all     sync.WaitGroup
 
 	from int32 // the queue with which the next fold begins; used by run
 }
@@ -65,7 +59,7 @@ func (r raises) follow(blocked bool) raises {
 
 func newFloors(d *Driver) *floors {
 	f := &floors{d: d, raises: map[int32]raises{}, asked: map[line]bool{}}
-	f.ctx, f.stop = context.WithCancel(context.Background())
+	f.init()
 	return f
 }
 
@@ -200,15 +194,8 @@ func (f *floors) raise(l line) error {
 
 // send sends statements to the server, as one transaction.
 func (f *floors) send(fill func(*batch)) error {
-	bounded, cancel := context.WithTimeout(f.ctx, floorsTime)
+	bounded, cancel := context.WithTimeout(f.ctx, backgroundTime)
 	defer cancel()
 	_, err := f.d.pipeline(bounded, fill)
 	return err
-}
-
-func (f *floors) close() {
-	f.mu.Lock()
-	f.stop()
-	f.mu.Unlock()
-	f.all.Wait()
 }

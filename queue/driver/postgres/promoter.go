@@ -1,27 +1,16 @@
 package postgres
 
-import (
-	"context"
-	"sync"
-	"time"
-)
+import "context"
 
-const (
-	// promotedAtOnce is the maximum number of due records without scopes that one transaction makes ready.
-	promotedAtOnce = 1000
-	// promotionTime bounds a promotion in the background, whose connection may be dead without an error.
-	promotionTime = 5 * time.Second
-)
+// promotedAtOnce is the maximum number of due records without scopes that one transaction makes ready.
+const promotedAtOnce = 1000
 
 // promoter makes due records ready in the background if there are more than one transaction takes. Each
 // such transaction takes longer than a claim, so claims take what is ready meanwhile.
 type promoter struct {
-	d    *Driver
-	ctx  context.Context // ends when the driver is closed
-	stop context.CancelFunc
-	all  sync.WaitGroup
+	d *Driver
+	background
 
-	mu     sync.Mutex
 	now    int64         // of the latest claim
 	scoped bool          // what the latest promotion has found
 	round  chan struct{} // closed when the promotion under way has ended; nil while there is none
@@ -29,7 +18,7 @@ type promoter struct {
 
 func newPromoter(d *Driver) *promoter {
 	p := &promoter{d: d}
-	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.init()
 	return p
 }
 
@@ -58,7 +47,7 @@ func (p *promoter) run() {
 		p.mu.Lock()
 		now := p.now
 		p.mu.Unlock()
-		ctx, cancel := context.WithTimeout(p.ctx, promotionTime)
+		ctx, cancel := context.WithTimeout(p.ctx, backgroundTime)
 		full, scoped, err := p.d.promote(ctx, promoteDue, now)
 		cancel()
 		more = full && err == nil
@@ -71,13 +60,6 @@ func (p *promoter) run() {
 		}
 		p.mu.Unlock()
 	}
-}
-
-func (p *promoter) close() {
-	p.mu.Lock()
-	p.stop()
-	p.mu.Unlock()
-	p.all.Wait()
 }
 
 // promote makes due records ready that take no scopes when they start. It reports whether it took as many
