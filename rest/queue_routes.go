@@ -150,9 +150,7 @@ func (s *QueueService) waitForAll(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	waiting, cancel := context.WithTimeout(r.Context(), wait)
-	defer cancel()
-	leave, err := s.mayWait(r, cancel) //nolint:contextcheck // The life of the server is not that of the request.
+	waiting, leave, err := s.mayWait(r, wait)
 	if err != nil {
 		refuse(w, r, err)
 		return
@@ -315,9 +313,7 @@ func (s *QueueService) waitForJob(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	waiting, cancel := context.WithTimeout(r.Context(), wait)
-	defer cancel()
-	leave, err := s.mayWait(r, cancel) //nolint:contextcheck // The life of the server is not that of the request.
+	waiting, leave, err := s.mayWait(r, wait)
 	if err != nil {
 		refuse(w, r, err)
 		return

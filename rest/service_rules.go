@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/mongodb/grip/message"
 
@@ -139,19 +140,21 @@ func mayReveal(r *http.Request, q amboy.Queue, id string) bool {
 	return call != nil && call.guard.MayReveal(r, call.queueName(), id)
 }
 
-// mayWait counts a request that waits, if the service has rules. It calls stop when the server shuts
-// down. leave must be called when the request no longer waits.
-func (s *QueueService) mayWait(r *http.Request, stop func()) (leave func(), err error) {
+// mayWait returns the context of a request that waits for up to a time, which ends when the server shuts
+// down. It counts the request, if the service has rules. leave must be called when it no longer waits.
+func (s *QueueService) mayWait(r *http.Request, wait time.Duration) (waiting context.Context, leave func(), err error) {
 	left := func() {}
 	if call := callOf(r); call != nil {
 		left, err = call.waiting.Enter(call.guard.Client(r))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	forget := context.AfterFunc(s.lives.Of(r), stop)
-	return func() {
+	waiting, cancel := context.WithTimeout(r.Context(), wait)
+	forget := context.AfterFunc(s.lives.Of(r), cancel) //nolint:contextcheck // The life of the server is not that of the request.
+	return waiting, func() {
 		forget()
+		cancel()
 		left()
 	}, nil
 }
