@@ -157,7 +157,7 @@ func (s *QueueService) waitForAll(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	code := http.StatusRequestTimeout
-	if amboy.Wait(waiting, q) {
+	if amboy.Wait(waiting, q) { //nolint:contextcheck // It also ends with the server.
 		code = http.StatusOK
 	}
 	web.WriteJSON(w, r, code, s.status(r.Context()))
@@ -307,6 +307,7 @@ func (s *QueueService) getJobStatus(w http.ResponseWriter, r *http.Request) {
 	s.answerJobStatus(w, r, func(amboy.Queue, amboy.Job) error { return nil })
 }
 
+//nolint:contextcheck // The wait also ends with the server.
 func (s *QueueService) waitForJob(w http.ResponseWriter, r *http.Request) {
 	wait, err := timeout(r)
 	if err != nil {

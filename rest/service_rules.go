@@ -151,7 +151,7 @@ func (s *QueueService) mayWait(r *http.Request, wait time.Duration) (waiting con
 		}
 	}
 	waiting, cancel := context.WithTimeout(r.Context(), wait)
-	forget := context.AfterFunc(s.lives.Of(r), cancel) //nolint:contextcheck // The life of the server is not that of the request.
+	forget := context.AfterFunc(s.lives.Of(r), cancel)
 	return waiting, func() {
 		forget()
 		cancel()
