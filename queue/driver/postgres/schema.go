@@ -18,6 +18,8 @@ var migrations = []migration{
 	{"limits of job types", schemaV4},
 	{"work that a transaction leaves", schemaV5},
 	{"the expired jobs of a queue", schemaV6},
+	{"the running jobs to be canceled", schemaV7},
+	{"claims that write no index", schemaV8},
 }
 
 // currentVersion is the newest version that this library knows.
@@ -238,4 +240,14 @@ CREATE INDEX edges_open ON {s}.edges (queue, to_job, from_seq) WHERE state = 0;
 // The other index on expires is for the first expired job of all queues.
 const schemaV6 = `
 CREATE INDEX jobs_expires_of_queue ON {s}.jobs (queue, expires) WHERE expires IS NOT NULL;
+`
+
+// It replaces jobs_cancel, which the next step drops: an index that has the owner makes each claim write all
+// indexes. To drop it in the same transaction would keep reads waiting while the new one is made.
+const schemaV7 = `
+CREATE INDEX jobs_canceled ON {s}.jobs (seq) WHERE cancel;
+`
+
+const schemaV8 = `
+DROP INDEX {s}.jobs_cancel;
 `
