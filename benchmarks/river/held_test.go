@@ -14,6 +14,7 @@ var (
 	hold     = flag.Duration("hold", 20*time.Second, "how long TestHeldSnapshot holds its snapshot")
 	readers  = flag.Duration("readers", 0, "how long each of three overlapping readers then holds one")
 	holdRate = flag.Int("hold.rate", 500, "the number of jobs that TestHeldSnapshot puts in a second")
+	holdDue  = flag.Duration("hold.due", 0, "how long after it was put each of these jobs is due")
 )
 
 // claims is the cost of the claim statement, by the server's pg_stat_statements.
@@ -70,13 +71,17 @@ func sleep(ctx context.Context, d time.Duration) {
 // steadily puts jobs at a rate. each is called after every batch, and ends it by returning false.
 func steadily(ctx context.Context, tb testing.TB, s system, rate int, each func(put int) bool) (put int) {
 	tb.Helper()
+	var at time.Time
 	batch := max(1, rate/50)
 	tick := time.NewTicker(time.Second * time.Duration(batch) / time.Duration(rate))
 	defer tick.Stop()
 	for began := time.Now(); ; <-tick.C {
 		// A tick that was missed is made up for.
 		for due := int(time.Since(began).Seconds() * float64(rate)); put < due; put += batch {
-			check(tb, s.put(ctx, batch, time.Time{}))
+			if *holdDue > 0 {
+				at = time.Now().Add(*holdDue)
+			}
+			check(tb, s.put(ctx, batch, at))
 		}
 		if !each(put) {
 			return put

@@ -20,7 +20,8 @@ const claimTries = 4
 // that it can be parked. If more records are due or expired than it makes ready or takes in a short
 // time, the rest is left for another claim, which Next requests at once.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
-	cl := &claim{d: d, ClaimRequest: req, now: req.Now.UnixNano(), except: make([]string, len(req.Except))}
+	now := req.Now.UnixNano()
+	cl := &claim{d: d, ClaimRequest: req, now: now, look: d.due.begin(now), except: make([]string, len(req.Except))}
 	for i, kind := range req.Except {
 		cl.except[i] = storable(kind.Key())
 	}
@@ -59,6 +60,7 @@ type claim struct {
 	driver.ClaimRequest
 	d       *Driver
 	now     int64
+	look    look
 	except  []string
 	queues  []queueKey // the existing queues of the request, in its order
 	demands []driver.Demand
@@ -146,6 +148,7 @@ func (cl *claim) takeAlone(ctx context.Context) (done bool, err error) {
 	if err != nil || len(taken) == 0 {
 		return false, err
 	}
+	cl.d.due.end(cl.look, cl.now) // it has found none
 	cl.given = taken
 	return true, nil
 }
@@ -185,30 +188,28 @@ func (cl *claim) takeArgs(portions []portion, alone bool, bucket any) []any {
 	if portions[0].limited {
 		limited = true
 	}
-	return []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone, bucket}
+	return []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone, bucket, cl.look.from}
 }
 
 // takes returns a function that reads the rows of the statement take, and one that must be called
 // after the last row.
 func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read func(*row) error, finish func(context.Context, querier) error) {
-	lowest := map[int32]int64{} // distance of the first job of each line from its floor
+	passed := map[int32]int64{} // places that were skipped in each line
 	read = func(r *row) error {
 		if next := table.Earliest(r.time(), r.time()); alone {
 			cl.next = next // if the claim is complete
 		}
-		above := r.integer()
+		places := r.integer()
 		s := &stored{}
 		s.read(r)
-		if first, seen := lowest[s.line]; !seen || above < first {
-			lowest[s.line] = above
-		}
+		passed[s.line] = places
 		*taken = append(*taken, s)
 		return nil
 	}
 	finish = func(ctx context.Context, on querier) error {
 		cl.d.floors.tallied(1)
 		for _, p := range portions {
-			cl.d.floors.passed(line{p.line, p.queue}, lowest[p.line])
+			cl.d.floors.passed(line{p.line, p.queue}, passed[p.line])
 		}
 		slices.SortFunc(*taken, func(s, t *stored) int { return s.Compare(&t.Job) })
 		return cl.d.resolve(ctx, on, jobsOf(*taken))

@@ -7,20 +7,28 @@ import (
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
-// times reports whether a record is due or has expired, when the next one is or does, and whether
+// times reports since when a record is due, whether one has expired, when the next one is or does, and whether
 // a transaction left work for later ones.
 type times struct {
-	isDue, hasExpired, isLeft bool
-	due, expires              table.Instant
+	dueSince           table.Instant
+	hasExpired, isLeft bool
+	due, expires       table.Instant
 }
 
-func timesOf(r *row) times { return times{r.bool(), r.bool(), r.bool(), r.time(), r.time()} }
+func timesOf(r *row) times { return times{r.time(), r.bool(), r.bool(), r.time(), r.time()} }
 
 func (cl *claim) times(ctx context.Context) (t times, err error) {
 	err = cl.d.readPlanned(ctx, nextTimes, func(r *row) error {
 		t = timesOf(r)
 		return nil
-	}, cl.now)
+	}, cl.now, cl.look.from)
+	if err == nil {
+		first := cl.now
+		if t.dueSince.Valid {
+			first = t.dueSince.Int64
+		}
+		cl.d.due.end(cl.look, first)
+	}
 	return t, err
 }
 
@@ -40,7 +48,7 @@ func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
 			return false, false, err
 		}
 	}
-	if t.isDue {
+	if t.dueSince.Valid {
 		moreDue, err := cl.admitDue(ctx)
 		if err != nil {
 			return false, false, err
@@ -54,21 +62,18 @@ func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
 		}
 		more = more || moreExpired
 	}
-	return more, t.isDue, nil
+	return more, t.dueSince.Valid, nil
 }
 
 // admitDue makes due records ready, or makes them wait for a scope.
 func (cl *claim) admitDue(ctx context.Context) (more bool, err error) {
 	more, scoped, err := cl.promote(ctx)
-	if codeOf(err) == codeLockNotAvailable {
-		return false, nil
-	}
 	if err != nil || !scoped {
 		return more, err
 	}
 	// The remaining due records take scopes when they start.
-	moreScoped, leftOut, err := cl.d.byTurns(ctx, firstScopedDue, []any{cl.now}, func(queue int32) (locked bool, err error) {
-		return cl.d.transactUnlessLocked(ctx, queue, func(c *changes) error { return c.admitScoped(queue, cl.now) })
+	moreScoped, leftOut, err := cl.d.byTurns(ctx, firstScopedDue, []any{cl.now, cl.look.from}, func(queue int32) (locked bool, err error) {
+		return cl.d.transactUnlessLocked(ctx, queue, func(c *changes) error { return c.admitScoped(queue, cl.look) })
 	})
 	cl.leftOut = cl.leftOut || leftOut
 	return more || moreScoped, err
@@ -77,23 +82,19 @@ func (cl *claim) admitDue(ctx context.Context) (more bool, err error) {
 // promote makes due records ready that take no scopes when they start, unless that is under way. If there
 // may be more of them, they become ready in the background.
 func (cl *claim) promote(ctx context.Context) (more, scoped bool, err error) {
-	cl.promotion, scoped = cl.d.promoter.join(cl.now)
+	cl.promotion, scoped = cl.d.promoter.join(cl.look)
 	if cl.promotion != nil {
 		return true, scoped, nil
 	}
-	more, scoped, err = cl.d.promote(ctx, promoteDue, cl.now)
-	if codeOf(err) == codeLockNotAvailable {
-		cl.leftOut = true
-		return cl.d.promote(ctx, promoteFree, cl.now)
-	}
+	more, scoped, err = cl.d.promote(ctx, cl.look)
 	if err == nil && more {
 		cl.d.promoter.begin(scoped)
 	}
 	return more, scoped, err
 }
 
-func (c *changes) admitScoped(queue int32, now int64) error {
-	due, err := c.jobs(findDue, now, queue, changedAtOnce)
+func (c *changes) admitScoped(queue int32, l look) error {
+	due, err := c.jobs(findDue, l.now, queue, changedAtOnce, l.from)
 	for _, j := range due {
 		if err != nil {
 			return err

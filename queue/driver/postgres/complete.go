@@ -35,8 +35,9 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	errs := make([]error, len(completions))
 	isDone := make([]bool, len(completions))
 	endings := newEndings(completions, errs, isDone)
+	due := firstDue(nextOf(endings))
 	if theirs != nil {
-		err = d.completeIn(ctx, theirs, endings, errs, isDone)
+		err = d.completeIn(ctx, theirs, endings, errs, isDone, due)
 		if err != nil {
 			return nil, fmt.Errorf("completing %d records in the caller's transaction, which must be rolled back: %w", len(completions), err)
 		}
@@ -70,6 +71,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		}
 	}
 	if len(completions) > 0 {
+		d.noteLate(due)
 		d.changed(newsOf(endings))
 	}
 	return errs, nil
@@ -83,6 +85,16 @@ func newsOf(endings []*ending) (news driver.Change) {
 		}
 	}
 	return news
+}
+
+// nextOf returns the next attempts.
+func nextOf(endings []*ending) (all []*newRecord) {
+	for _, e := range endings {
+		if e != nil && e.next != nil {
+			all = append(all, e.next)
+		}
+	}
+	return all
 }
 
 // newEndings encodes the records of ended attempts. It sets isDone for records that can't be
@@ -119,7 +131,7 @@ func leftOf(endings []*ending, isDone []bool) []*group {
 }
 
 // completeIn ends attempts in the caller's transaction.
-func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*ending, errs []error, isDone []bool) error {
+func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*ending, errs []error, isDone []bool, due table.Instant) error {
 	done, err := d.begin(ctx)
 	if err != nil {
 		return err
@@ -135,7 +147,7 @@ func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*endi
 		}
 	}
 	if err == nil {
-		err = d.signals.sendIn(ctx, theirs, newsOf(endings).MayClaim)
+		err = d.signals.sendIn(ctx, theirs, newsOf(endings).MayClaim, due)
 	}
 	return err
 }

@@ -122,13 +122,14 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	}
 	defer done()
 	sorted, errs := table.EncodeSorted(records, encodeInserted)
+	due := firstDue(sorted)
 	theirs, err := d.callersTransaction(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
 	}
 	all := runsOf(sorted)
 	for i, some := range all {
-		if err = d.insertRun(ctx, theirs, some); err == nil {
+		if err = d.insertRun(ctx, theirs, some, due); err == nil {
 			for _, n := range some {
 				errs[n.index] = n.refusal
 			}
@@ -144,6 +145,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 		break
 	}
 	if theirs == nil && len(sorted) > 0 {
+		d.noteLate(due)
 		d.changed(driver.InQueuesOf(sorted, func(n *newRecord) string { return n.queueName }))
 	}
 	return errs, nil
@@ -173,8 +175,9 @@ func runsOf(all []*newRecord) (runs [][]*newRecord) {
 	return runs
 }
 
-// insertRun inserts a run, in the caller's transaction if that is not nil.
-func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecord) error {
+// insertRun inserts a run, in the caller's transaction if that is not nil. due is when the first of all records is
+// due.
+func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecord, due table.Instant) error {
 	on := theirs
 	if on == nil {
 		on = d.reader()
@@ -184,7 +187,7 @@ func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecor
 	}
 	switch {
 	case some[0].isPlain() && theirs != nil:
-		return d.insertPlainIn(ctx, theirs, some)
+		return d.insertPlainIn(ctx, theirs, some, due)
 	case some[0].isPlain() && len(some) == 1:
 		return d.shared.insert(ctx, some[0])
 	case some[0].isPlain():
@@ -201,12 +204,12 @@ func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecor
 		if err != nil {
 			return err
 		}
-		return d.signals.sendIn(ctx, theirs, true)
+		return d.signals.sendIn(ctx, theirs, true, due)
 	default:
 		err := d.transact(ctx, some[0].queue, func(c *changes) error { return c.insertAll(some) })
 		if errors.Is(err, errLineGone) {
 			d.forgetIDs()
-			return d.insertRun(ctx, nil, some)
+			return d.insertRun(ctx, nil, some, due)
 		}
 		return err
 	}
@@ -308,7 +311,7 @@ func setAdded(some []*newRecord) func(*row) error {
 	}
 }
 
-func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newRecord) error {
+func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newRecord, due table.Instant) error {
 	if _, err := theirs.exec(ctx, d.texts[lockInserts], d.insertLocks(some)); err != nil {
 		return err
 	}
@@ -322,7 +325,7 @@ func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newR
 		}
 	}
 	if err == nil {
-		err = d.signals.sendIn(ctx, theirs, true)
+		err = d.signals.sendIn(ctx, theirs, true, due)
 	}
 	return err
 }

@@ -99,6 +99,7 @@ type Driver struct {
 
 	floors      *floors
 	promoter    *promoter
+	due         dueFloor
 	signals     *signals
 	subscribers driver.Subscribers
 

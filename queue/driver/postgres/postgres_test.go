@@ -55,11 +55,8 @@ func insert(ctx context.Context, t *testing.T, d *postgres.Driver, records ...*d
 
 func claim(t *testing.T, d *postgres.Driver, limit int) []*driver.Record {
 	t.Helper()
-	claimed, err := d.Claim(t.Context(), driver.ClaimRequest{
-		Owner: "owner", Queues: []driver.Demand{{Limit: limit}}, Limit: limit, Now: time.Now(), LeaseTime: time.Minute,
-	})
-	require.NoError(t, err)
-	return claimed.Records
+	claimed, _ := claimAt(t, d, limit, time.Now())
+	return claimed
 }
 
 func idsOf(records []*driver.Record) (ids []string) {
@@ -101,7 +98,7 @@ func TestMigrationsAreTakenOnce(t *testing.T) {
 	late := opts
 	late.SkipMigrations = true
 	_, err = postgres.Open(t.Context(), late)
-	require.ErrorContains(t, err, "the schema has version 0, and this library needs version 8; run its migrations", "the dry run has changed nothing")
+	require.ErrorContains(t, err, "the schema has version 0, and this library needs version 9; run its migrations", "the dry run has changed nothing")
 
 	taken := make(chan []postgres.Migration)
 	for range 4 {

@@ -11,7 +11,7 @@ type promoter struct {
 	d *Driver
 	background
 
-	now    int64         // of the latest claim
+	look   look          // of the latest claim
 	scoped bool          // what the latest promotion has found
 	round  chan struct{} // closed when the promotion under way has ended; nil while there is none
 }
@@ -24,10 +24,10 @@ func newPromoter(d *Driver) *promoter {
 
 // join returns a channel that is closed when the promotion under way has ended, nil if there is none, and
 // whether due records that take scopes were found.
-func (p *promoter) join(now int64) (round <-chan struct{}, scoped bool) {
+func (p *promoter) join(l look) (round <-chan struct{}, scoped bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.now = now
+	p.look = l
 	return p.round, p.scoped
 }
 
@@ -45,10 +45,10 @@ func (p *promoter) begin(scoped bool) {
 func (p *promoter) run() {
 	for more := true; more; {
 		p.mu.Lock()
-		now := p.now
+		l := p.look
 		p.mu.Unlock()
 		ctx, cancel := context.WithTimeout(p.ctx, backgroundTime)
-		full, scoped, err := p.d.promote(ctx, promoteDue, now)
+		full, scoped, err := p.d.promote(ctx, l)
 		cancel()
 		more = full && err == nil
 
@@ -63,16 +63,16 @@ func (p *promoter) run() {
 }
 
 // promote makes due records ready that take no scopes when they start. It reports whether it took as many
-// as it may, and whether there are others. The transaction of a caller may hold the row of a line.
-func (d *Driver) promote(ctx context.Context, s statement, now int64) (full, scoped bool, err error) {
+// as it may, and whether there are others.
+func (d *Driver) promote(ctx context.Context, l look) (full, scoped bool, err error) {
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		return d.pipeline(ctx, func(b *batch) {
-			b.planWithin(brief)
+			b.plan()
 			b.exec(lockPromotions, d.lockKey(lockOfPromotions, 0))
-			b.query(s, func(r *row) error {
+			b.query(promoteDue, func(r *row) error {
 				full, scoped = r.int() >= promotedAtOnce, r.bool()
 				return nil
-			}, now, promotedAtOnce)
+			}, l.now, promotedAtOnce, l.from)
 		})
 	})
 	return full, scoped, err

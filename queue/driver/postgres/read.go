@@ -282,6 +282,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 
 func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err error) {
 	timed, read := [2][]int32{}, [2]int{} // due and expired
+	l := d.due.begin(now.UnixNano())
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		timed, read = [2][]int32{}, [2]int{}
 		return d.pipeline(ctx, func(b *batch) {
@@ -291,11 +292,11 @@ func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err
 				timed[kind] = append(timed[kind], queue)
 				read[kind] += r.int()
 				return nil
-			}, now.UnixNano(), workAtOnce)
+			}, l.now, workAtOnce, l.from)
 			b.query(nextTimes, func(r *row) error {
 				work.Next = timesOf(r).next()
 				return nil
-			}, now.UnixNano())
+			}, l.now, l.from)
 		})
 	})
 	if err == nil {

@@ -20,6 +20,7 @@ var migrations = []migration{
 	{"the expired jobs of a queue", schemaV6},
 	{"the running jobs to be canceled", schemaV7},
 	{"claims that write no index", schemaV8},
+	{"jobs that become ready late", schemaV9},
 }
 
 // currentVersion is the newest version that this library knows.
@@ -250,4 +251,13 @@ CREATE INDEX jobs_canceled ON {s}.jobs (seq) WHERE cancel;
 
 const schemaV8 = `
 DROP INDEX {s}.jobs_cancel;
+ALTER TABLE {s}.jobs ADD COLUMN late bigint;
+ALTER TABLE {s}.lines ADD COLUMN late_low bigint NOT NULL DEFAULT 0;
+`
+
+// A job that becomes ready behind the floor of its line is late, and has the next arrival number as of then.
+// Claims look for late jobs first, from lines.late_low on. If the floor went back to such a job instead, claims
+// would read all jobs that have ended since it was put.
+const schemaV9 = `
+CREATE INDEX jobs_late ON {s}.jobs (line, late, seq) WHERE late IS NOT NULL;
 `

@@ -305,11 +305,11 @@ func (c *changes) move(j *job, p table.Place, due table.Instant, key string) err
 	return c.admitToLine(j)
 }
 
-// admitToLine lowers the floor of a ready job's line to the job.
+// admitToLine makes claims find a ready job that is behind the floor of its line.
 func (c *changes) admitToLine(j *job) error {
 	if j.Place != table.Ready {
 		return nil
 	}
-	_, err := c.exec(lowerFloor, j.Seq, max(j.line, -j.line))
+	_, err := c.exec(setLate, j.Seq)
 	return err
 }

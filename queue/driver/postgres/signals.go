@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 const (
@@ -39,6 +42,7 @@ type signals struct {
 	mu       sync.Mutex
 	pending  bool
 	mayClaim bool
+	late     table.Instant // when the first of the records is due that became visible after their times
 
 	wake chan struct{}
 	stop context.CancelFunc
@@ -74,9 +78,14 @@ func (s *signals) listener() *pgconnect.Listener {
 		Channels: []string{s.channel},
 		Notified: func(payload string) {
 			from, what, _ := strings.Cut(payload, "/")
-			if from != s.self {
-				s.d.subscribers.Notify(driver.Change{MayClaim: what != endedNews})
+			if from == s.self {
+				return
 			}
+			what, due, isLate := strings.Cut(what, "/")
+			if isLate {
+				s.d.due.lower(timeOf(due))
+			}
+			s.d.subscribers.Notify(driver.Change{MayClaim: what != endedNews})
 		},
 		Lost: func(ctx context.Context, err error) {
 			logging.Warning(ctx, message.Fields{
@@ -85,7 +94,10 @@ func (s *signals) listener() *pgconnect.Listener {
 				"error":   err.Error(),
 			})
 		},
-		Again: func() { s.d.subscribers.Notify(driver.Anywhere) },
+		Again: func() {
+			s.d.due.lower(math.MinInt64)
+			s.d.subscribers.Notify(driver.Anywhere)
+		},
 	}
 }
 
@@ -103,12 +115,21 @@ func (s *signals) send(mayClaim bool) {
 	}
 }
 
-func (s *signals) take() (pending, mayClaim bool) {
+// announceLate makes the next notification name a record that became visible after its time.
+func (s *signals) announceLate(due int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pending, mayClaim = s.pending, s.mayClaim
-	s.pending, s.mayClaim = false, false
-	return pending, mayClaim
+	if !s.late.Valid || due < s.late.Int64 {
+		s.late = table.Instant{Int64: due, Valid: true}
+	}
+}
+
+func (s *signals) take() (pending, mayClaim bool, late table.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pending, mayClaim, late = s.pending, s.mayClaim, s.late
+	s.pending, s.mayClaim, s.late = false, false, table.Instant{}
+	return pending, mayClaim, late
 }
 
 func (s *signals) sendAll(ctx context.Context) {
@@ -158,14 +179,17 @@ func (s *signals) pause() time.Duration {
 // sendOne sends the pending announcements as one notification. If that fails, other processes
 // notice the change when they poll.
 func (s *signals) sendOne(ctx context.Context) {
-	pending, mayClaim := s.take()
+	pending, mayClaim, late := s.take()
 	if !pending {
 		return
 	}
 	bounded, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
-	_, err := s.d.reader().exec(bounded, s.d.texts[notify], s.channel, s.self+"/"+news(mayClaim))
+	_, err := s.d.reader().exec(bounded, s.d.texts[notify], s.channel, s.self+"/"+news(mayClaim, late))
 	if err != nil && bounded.Err() != nil {
+		if late.Valid {
+			s.announceLate(late.Int64)
+		}
 		s.send(mayClaim) // on another connection
 	}
 	if err != nil && ctx.Err() == nil {
@@ -178,23 +202,37 @@ func (s *signals) sendOne(ctx context.Context) {
 }
 
 // news returns the text of a notification without its sender.
-func news(mayClaim bool) string {
+func news(mayClaim bool, late table.Instant) string {
+	text := endedNews
 	if mayClaim {
-		return "claim"
+		text = "claim"
 	}
-	return endedNews
+	if late.Valid {
+		text += "/" + strconv.FormatInt(late.Int64, 10)
+	}
+	return text
+}
+
+// timeOf reads a time of a notification. All due records are looked for if it can't be read.
+func timeOf(text string) int64 {
+	at, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return math.MinInt64
+	}
+	return at
 }
 
 // endedNews announces changes that make nothing claimable.
 const endedNews = "ended"
 
 // sendIn sends a notification with the commit of the caller's transaction. It names no sender,
-// because this process has no other way to notice the commit.
-func (s *signals) sendIn(ctx context.Context, on querier, mayClaim bool) error {
+// because this process has no other way to notice the commit. late is when the first record of the transaction
+// is due, which may be before the commit.
+func (s *signals) sendIn(ctx context.Context, on querier, mayClaim bool, late table.Instant) error {
 	if s.d.opts.PollOnly {
 		return nil
 	}
-	_, err := on.exec(ctx, s.d.texts[notifyIn], s.channel, "/"+news(mayClaim))
+	_, err := on.exec(ctx, s.d.texts[notifyIn], s.channel, "/"+news(mayClaim, late))
 	return err
 }
 

@@ -36,7 +36,7 @@ const (
 	findLatest
 	findSeq
 	moveJob
-	lowerFloor
+	setLate
 	takeLease
 	setLimited
 	logLease
@@ -75,7 +75,6 @@ const (
 	firstExpired
 	findExpired
 	promoteDue
-	promoteFree
 	firstScopedDue
 	findDue
 	countLimited
@@ -272,20 +271,15 @@ func endMany(arg, column, replaced, more string) string {
 		) SELECT ord, (SELECT ` + limitsRunning + ` FROM {s}.queues q WHERE q.id = u.queue) FROM u`
 }
 
-// promoteWhere returns the statement that makes due records ready that take no scopes when they start, and
-// reports whether others are among the first due ones: to look for them among all would take long. more is a further table, and condition a condition on the records.
-func promoteWhere(more, condition string) string {
-	return `WITH ` + more + `d AS (
-		SELECT seq, place FROM {s}.jobs WHERE due <= $1 AND scopes IS NULL` + condition + ` ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
-	), u AS (
-		UPDATE {s}.jobs j SET place = 4, due = NULL, line = abs(line) FROM d WHERE j.seq = d.seq
-		RETURNING j.line, j.seq, j.queue, d.place AS was
-	), t AS (
-		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, was, 4, count(*) FROM u GROUP BY queue, was
-	), f AS (
-		UPDATE {s}.lines l SET low = m.low FROM (SELECT line, min(seq) AS low FROM u GROUP BY line) m WHERE l.id = m.line AND l.low > m.low
-	) SELECT count(*), EXISTS (SELECT 1 FROM (SELECT scopes FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT 2 * $2) f WHERE scopes IS NOT NULL) FROM d`
-}
+// isPassed is the condition that the claims of a line l begin after a record j of it, and lateNow the column late
+// that it needs once it is ready.
+const (
+	isPassed = `CASE WHEN j.late IS NULL THEN j.seq < l.low ELSE j.late < l.late_low END`
+	lateNow  = `CASE WHEN ` + isPassed + ` THEN (SELECT nextval('{s}.arrivals')) ELSE j.late END`
+)
+
+// placesPassed is the number of places that a claim skips at most before the first records p of a line.
+const placesPassed = `greatest(min(late_above), min(above))`
 
 var statementTexts = [statements]string{
 	lockQueue:         `SELECT pg_advisory_xact_lock($1)::text`,
@@ -353,7 +347,7 @@ var statementTexts = [statements]string{
 			expires = CASE WHEN $1::smallint < 5 THEN dispatch_by END, line = CASE WHEN $1::smallint IN (4, 6, 8) THEN abs(line) ELSE -abs(line) END,
 			limited = CASE WHEN $1::smallint = 6 THEN limited END
 		WHERE seq = $4`,
-	lowerFloor: `UPDATE {s}.lines SET low = $1 WHERE id = $2 AND low > $1`,
+	setLate: `UPDATE {s}.jobs j SET late = ` + lateNow + ` FROM {s}.lines l WHERE j.seq = $1 AND l.id = j.line AND ` + isPassed + ``,
 	takeLease: `UPDATE {s}.jobs SET owner = $1, lease_count = $2, mod_time = $3, lease_time = $4, started = $5,
 			lease_until = ` + serverNow + ` + $4::bigint,
 			limited = nullif((SELECT ` + limitsRunning + ` FROM {s}.queues q WHERE q.id = jobs.queue), false)
@@ -419,7 +413,7 @@ var statementTexts = [statements]string{
 	readMark:   `SELECT reason, forget_at FROM {s}.jobs WHERE seq = $1`,
 
 	nextTimes: `SELECT
-		(SELECT due FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT 1) IS NOT NULL,
+		(SELECT due FROM {s}.jobs WHERE due >= $2 AND due <= $1 ORDER BY due LIMIT 1),
 		(SELECT expires FROM {s}.jobs WHERE expires < $1 ORDER BY expires LIMIT 1) IS NOT NULL,
 		EXISTS (SELECT 1 FROM {s}.leftovers),
 		(SELECT due FROM {s}.jobs WHERE due > $1 ORDER BY due LIMIT 1),
@@ -431,24 +425,33 @@ var statementTexts = [statements]string{
 		JOIN {s}.queues q ON q.id = w.queue AND NOT q.paused
 		JOIN {s}.lines l ON l.queue = w.queue AND l.kind <> ALL($4::text[])
 		CROSS JOIN LATERAL (SELECT json_agg(seq) AS seqs FROM (
-			SELECT seq FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= $3)
-			ORDER BY seq LIMIT w.wanted) s) r
+			SELECT seq FROM (SELECT seq FROM {s}.jobs WHERE line = l.id AND late >= l.late_low AND place = 4
+				AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY late, seq LIMIT w.wanted) late
+			UNION ALL SELECT seq FROM (SELECT seq FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4
+				AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted) others) s) r
 		WHERE r.seqs IS NOT NULL`,
 	// The rows are found by an array, which makes the server use the index, whatever number of
 	// rows it expects. Expired records are skipped. If $7 is true, no probe was made: nothing is
 	// taken unless the line is alone in its queue and no time has come. If $8 is given, nothing is taken
-	// unless that is still the bucket of the queue.
-	take: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), p AS (
-		SELECT j.seq, j.above FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
+	// unless that is still the bucket of the queue. No record was due before $9. Late records were put before the others.
+	take: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), w AS MATERIALIZED (
+		SELECT l.id, l.low, l.late_low, w.wanted FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
 		JOIN {s}.lines l ON l.id = w.line
 		JOIN {s}.queues q ON q.id = l.queue
-		CROSS JOIN LATERAL (SELECT seq, seq - l.low AS above FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4
-			AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted FOR UPDATE SKIP LOCKED) j
 		WHERE ($8::bigint IS NULL OR q.bucket = $8) AND (NOT $7::boolean OR NOT q.paused AND q.max_running = 0 AND q.rate IS NULL AND q.type_limits IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)
-			AND (SELECT due FROM {s}.jobs WHERE due <= $3 ORDER BY due LIMIT 1) IS NULL
+			AND (SELECT due FROM {s}.jobs WHERE due >= $9 AND due <= $3 ORDER BY due LIMIT 1) IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE expires < $3 AND queue = l.queue)
 			AND NOT EXISTS (SELECT 1 FROM {s}.leftovers))
+	), late AS MATERIALIZED (
+		SELECT id, j.seq, j.above FROM w CROSS JOIN LATERAL (SELECT seq, late - w.late_low AS above FROM {s}.jobs
+			WHERE line = w.id AND late >= w.late_low AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= $3)
+			ORDER BY late, seq LIMIT w.wanted FOR UPDATE SKIP LOCKED) j
+	), p AS (
+		SELECT id, seq, above AS late_above, NULL::bigint AS above FROM late
+		UNION ALL SELECT id, j.seq, NULL, j.above FROM w CROSS JOIN LATERAL (SELECT seq, seq - w.low AS above FROM {s}.jobs
+			WHERE line = w.id AND seq >= w.low AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= $3)
+			ORDER BY seq LIMIT w.wanted - (SELECT count(*) FROM late WHERE late.id = w.id) FOR UPDATE SKIP LOCKED) j
 	), u AS (
 		UPDATE {s}.jobs SET place = 6, owner = $4, lease_count = lease_count + 1, mod_time = $3, started = $3,
 			lease_time = $5, lease_until = (SELECT at FROM clock) + $5::bigint,
@@ -460,31 +463,36 @@ var statementTexts = [statements]string{
 		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $5, at, array_agg(seq) FROM u, clock GROUP BY at
 	) SELECT CASE WHEN $7 THEN (SELECT due FROM {s}.jobs WHERE due > $3 ORDER BY due LIMIT 1) END,
 		CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= $3 ORDER BY expires LIMIT 1) END,
-		CASE WHEN cardinality($1) = 1 THEN (SELECT min(above) FROM p) ELSE (SELECT above FROM p WHERE p.seq = jobs.seq) END, ` + recordColumns + ` FROM u AS jobs`,
+		CASE WHEN cardinality($1) = 1 THEN (SELECT ` + placesPassed + ` FROM p) ELSE (SELECT ` + placesPassed + ` FROM p WHERE id = jobs.line) END, ` + recordColumns + ` FROM u AS jobs`,
 	firstExpired: `SELECT w.queue FROM unnest($2::integer[]) AS w (queue)
 		CROSS JOIN LATERAL (SELECT expires FROM {s}.jobs WHERE queue = w.queue AND expires < $1 ORDER BY expires LIMIT 1) e
 		WHERE w.queue <> ALL($3::integer[]) ORDER BY e.expires LIMIT 1`,
 	// An order by arrival would make the server walk over all jobs, because sorts are off.
 	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY expires LIMIT $3 FOR UPDATE SKIP LOCKED`,
-	// Records that take no scopes when they start become ready.
-	promoteDue: promoteWhere("", ""),
-	// The same without those of lines that are locked. All of the first records may be of such lines.
-	promoteFree: promoteWhere(`free AS MATERIALIZED (
-		SELECT id FROM {s}.lines WHERE id IN (SELECT abs(line) FROM (SELECT line FROM {s}.jobs WHERE due <= $1 AND scopes IS NULL ORDER BY due LIMIT 100 * $2) first)
-		FOR NO KEY UPDATE SKIP LOCKED
-	), `, ` AND abs(line) IN (SELECT id FROM free)`),
-	firstScopedDue: `SELECT queue FROM {s}.jobs WHERE due <= $1 AND scopes IS NOT NULL AND queue <> ALL($2::integer[]) ORDER BY due LIMIT 1`,
-	findDue:        `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE due <= $1 AND queue = $2 AND scopes IS NOT NULL ORDER BY due LIMIT $3 FOR UPDATE`,
+	// Records that take no scopes when they start become ready. Whether others are due is looked up among the
+	// first ones: among all it would take long.
+	promoteDue: `WITH d AS (
+		SELECT seq, place FROM {s}.jobs WHERE due >= $3 AND due <= $1 AND scopes IS NULL ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
+	), u AS (
+		UPDATE {s}.jobs j SET place = 4, due = NULL, line = abs(line), late = ` + lateNow + `
+		FROM d, {s}.lines l WHERE j.seq = d.seq AND l.id = abs(j.line)
+		RETURNING j.queue, d.place AS was
+	), t AS (
+		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, was, 4, count(*) FROM u GROUP BY queue, was
+	) SELECT count(*), EXISTS (SELECT 1 FROM (SELECT scopes FROM {s}.jobs WHERE due >= $3 AND due <= $1 ORDER BY due LIMIT 2 * $2) f WHERE scopes IS NOT NULL) FROM d`,
+	firstScopedDue: `SELECT queue FROM {s}.jobs WHERE due >= $2 AND due <= $1 AND scopes IS NOT NULL AND queue <> ALL($3::integer[]) ORDER BY due LIMIT 1`,
+	findDue:        `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE due >= $4 AND due <= $1 AND queue = $2 AND scopes IS NOT NULL ORDER BY due LIMIT $3 FOR UPDATE`,
 	countLimited:   `SELECT count(*) FROM {s}.jobs WHERE queue = $1 AND limited`,
 	limitedOfType:  `SELECT type, count(*) FROM {s}.jobs WHERE queue = $1 AND limited GROUP BY type`,
 
 	// The columns are evaluated from left to right.
 	lockLine: planSettings + `, set_config('lock_timeout', $1, true), set_config('synchronous_commit', 'off', true),
 		pg_advisory_xact_lock($2)::text, pg_advisory_xact_lock($3)::text, pg_advisory_xact_lock($4)::text`,
-	raiseFloor: `UPDATE {s}.lines l SET low = f.low FROM (SELECT coalesce(
-			(SELECT seq FROM {s}.jobs WHERE line = $1 AND seq >= (SELECT low FROM {s}.lines WHERE id = $1) AND place = 4 ORDER BY seq LIMIT 1),
-			(SELECT last_value + 1 FROM {s}.arrivals)) AS low) f
-		WHERE l.id = $1 AND l.low < f.low`,
+	raiseFloor: `WITH former AS MATERIALIZED (SELECT low, late_low FROM {s}.lines WHERE id = $1), f AS MATERIALIZED (SELECT
+			coalesce((SELECT seq FROM {s}.jobs WHERE line = $1 AND seq >= (SELECT low FROM former) AND place = 4 ORDER BY seq LIMIT 1), last_value + 1) AS low,
+			coalesce((SELECT late FROM {s}.jobs WHERE line = $1 AND late >= (SELECT late_low FROM former) AND place = 4 ORDER BY late, seq LIMIT 1), last_value + 1) AS late_low
+			FROM {s}.arrivals)
+		UPDATE {s}.lines l SET low = f.low, late_low = f.late_low FROM f WHERE l.id = $1 AND (l.low < f.low OR l.late_low < f.late_low)`,
 
 	findTarget:     `SELECT seq, place, dependents FROM {s}.jobs WHERE queue = $1 AND job_id = $2 AND NOT replaced FOR UPDATE`,
 	insertEdge:     `INSERT INTO {s}.edges (queue, to_job, from_seq, state) VALUES ($1, $2, $3, $4)`,
@@ -501,13 +509,11 @@ var statementTexts = [statements]string{
 		UPDATE {s}.jobs j SET open_edges = false, failed = (SELECT json_agg(to_job)::text FROM {s}.edges WHERE from_seq = j.seq AND state = 1),
 			place = CASE WHEN NOT d.plain THEN j.place WHEN j.wait_until > $2 THEN 1 ELSE 4 END,
 			due = CASE WHEN d.plain AND j.wait_until > $2 THEN j.wait_until ELSE j.due END,
-			line = CASE WHEN d.plain AND (j.wait_until > $2) IS NOT TRUE THEN abs(j.line) ELSE j.line END
-		FROM d WHERE j.seq = d.seq RETURNING j.seq, j.queue, j.line, j.place, d.place AS was, d.plain
+			line = CASE WHEN d.plain AND (j.wait_until > $2) IS NOT TRUE THEN abs(j.line) ELSE j.line END,
+			late = CASE WHEN d.plain AND (j.wait_until > $2) IS NOT TRUE THEN ` + lateNow + ` ELSE j.late END
+		FROM d, {s}.lines l WHERE j.seq = d.seq AND l.id = abs(j.line) RETURNING j.seq, j.queue, j.place, d.place AS was, d.plain
 	), t AS (
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, was, place, count(*) FROM u WHERE plain GROUP BY queue, was, place
-	), f AS (
-		UPDATE {s}.lines l SET low = m.low FROM (SELECT line, min(seq) AS low FROM u WHERE place = 4 AND plain GROUP BY line) m
-		WHERE l.id = m.line AND l.low > m.low
 	) SELECT seq FROM u WHERE was = 0 AND NOT plain ORDER BY seq`,
 	leaveEdges: `UPDATE {s}.edges SET state = 2 WHERE from_seq = $1 AND state = 0`,
 	moveEdges:  `UPDATE {s}.edges SET from_seq = $1 WHERE from_seq = $2`,
@@ -545,7 +551,7 @@ var statementTexts = [statements]string{
 	setWaitUntil: `UPDATE {s}.jobs SET wait_until = $1, since = NULL WHERE seq = $2`,
 	setExtra:     `UPDATE {s}.jobs SET extra = $1 WHERE seq = $2`,
 	setReason:    `UPDATE {s}.jobs SET reason = $1 WHERE seq = $2`,
-	restartJob: `UPDATE {s}.jobs SET seq = nextval('{s}.arrivals'), place = 0, line = -$1::integer, owner = '', started = NULL, ended = NULL,
+	restartJob: `UPDATE {s}.jobs SET seq = nextval('{s}.arrivals'), late = NULL, place = 0, line = -$1::integer, owner = '', started = NULL, ended = NULL,
 			dispatch_by = NULL, forget_at = NULL, error_count = 0, last_error = NULL, reason = NULL, open_edges = $2, failed = $3,
 			progress = NULL, extra = $4, unique_held = $5 WHERE seq = $6 RETURNING seq`,
 	lastSeq:   `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {s}.arrivals`,
@@ -601,6 +607,8 @@ var statementTexts = [statements]string{
 	countTypes: `SELECT q.name, c.type, c.place::bigint, sum(c.n)::bigint FROM (
 			SELECT j.queue, j.type, j.place, count(*) AS n FROM {s}.lines l JOIN {s}.jobs j ON j.line = l.id AND j.seq >= l.low
 				WHERE j.place = 4 GROUP BY 1, 2, 3
+			UNION ALL SELECT j.queue, j.type, j.place, count(*) AS n FROM {s}.lines l JOIN {s}.jobs j ON j.line = l.id AND j.late >= l.late_low
+				WHERE j.place = 4 GROUP BY 1, 2, 3
 			UNION ALL SELECT queue, type, place, count(*) FROM {s}.jobs WHERE line < 0 AND place < 8 GROUP BY 1, 2, 3
 			UNION ALL SELECT queue, type, place, count(*) FROM {s}.jobs
 				WHERE place = 6 AND seq IN (SELECT unnest(seqs) FROM {s}.leases) GROUP BY 1, 2, 3
@@ -609,11 +617,13 @@ var statementTexts = [statements]string{
 		SELECT w.name, min(greatest(f.created, f.wait_until)) FROM w JOIN (
 			SELECT l.queue, h.created, h.wait_until FROM w JOIN {s}.lines l ON l.queue = w.id
 			CROSS JOIN LATERAL (SELECT created, wait_until FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4 ORDER BY seq LIMIT 1) h
+			UNION ALL SELECT l.queue, h.created, h.wait_until FROM w JOIN {s}.lines l ON l.queue = w.id
+			CROSS JOIN LATERAL (SELECT created, wait_until FROM {s}.jobs WHERE line = l.id AND late >= l.late_low AND place = 4 ORDER BY late, seq LIMIT 1) h
 			UNION ALL SELECT queue, created, wait_until FROM
 				(SELECT queue, place, created, wait_until FROM {s}.jobs WHERE due <= $2 ORDER BY due LIMIT $3) d WHERE place = 1
 		) f ON f.queue = w.id GROUP BY w.name`,
 	// The queues of the first due and expired records.
-	readTimed: `SELECT 0::bigint, queue, count(*) FROM (SELECT queue FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2) d GROUP BY queue
+	readTimed: `SELECT 0::bigint, queue, count(*) FROM (SELECT queue FROM {s}.jobs WHERE due >= $3 AND due <= $1 ORDER BY due LIMIT $2) d GROUP BY queue
 		UNION ALL SELECT 1, queue, count(*) FROM (SELECT queue FROM {s}.jobs WHERE expires < $1 ORDER BY expires LIMIT $2) e GROUP BY queue`,
 	readWork: `SELECT name, ready, expired, retrying FROM (
 			SELECT q.name,

@@ -45,7 +45,7 @@ func TestMigratePrintsOrTakesTheStepsThatAreLeft(t *testing.T) {
 	require.NoError(t, err)
 	taken := migrate()
 	require.Zero(t, taken.code, taken.errOut)
-	assert.Equal(t, "VERSION  STEP\n1        the tables of version 1\n2        the rate of a queue\n3        scopes with several holders\n4        limits of job types\n5        work that a transaction leaves\n6        the expired jobs of a queue\n7        the running jobs to be canceled\n8        claims that write no index\n", taken.out)
+	assert.Equal(t, "VERSION  STEP\n1        the tables of version 1\n2        the rate of a queue\n3        scopes with several holders\n4        limits of job types\n5        work that a transaction leaves\n6        the expired jobs of a queue\n7        the running jobs to be canceled\n8        claims that write no index\n9        jobs that become ready late\n", taken.out)
 
 	_, err = conn.Exec(t.Context(), "INSERT INTO "+schema+".migrations (version) VALUES (99)")
 	require.NoError(t, err)
