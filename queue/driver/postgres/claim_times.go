@@ -68,6 +68,10 @@ func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
 // admitDue makes due records ready, or makes them wait for a scope.
 func (cl *claim) admitDue(ctx context.Context) (more bool, err error) {
 	more, scoped, err := cl.promote(ctx)
+	if codeOf(err) == codeLockNotAvailable {
+		cl.leftOut = true
+		return false, nil
+	}
 	if err != nil || !scoped {
 		return more, err
 	}

@@ -163,39 +163,16 @@ func TestManyDueJobsOfALockedQueueKeepNoDueJobsOfOthersWaiting(t *testing.T) {
 		r.TimeInfo.WaitUntil = now.Add(-time.Hour)
 		return inQueue(queue, r)
 	}
-	for name, test := range map[string]struct {
-		job  func(id string) *driver.Record
-		lock func(t *testing.T, d *postgres.Driver, conn *pgx.Conn, schema string)
-	}{
-		"by a job with scopes in an open transaction": {
-			func(id string) *driver.Record { return scoped(id, 0, "scope of "+id) },
-			func(t *testing.T, d *postgres.Driver, _ *pgx.Conn, _ string) {
-				t.Helper()
-				insert(postgres.WithTx(t.Context(), beginTx(t)), t, d, inQueue("locked", scoped("in it", 0, "scope")))
-			},
-		},
-		"by the row of a line": {
-			newRecord,
-			func(t *testing.T, _ *postgres.Driver, conn *pgx.Conn, schema string) {
-				t.Helper()
-				execute(t, conn, "UPDATE "+schema+".lines SET low = 1000000000") // as if claims had passed the jobs
-				_, err := beginTx(t).Exec(t.Context(), "SELECT FROM "+schema+".lines l JOIN "+schema+".queues q ON q.id = l.queue WHERE q.name = 'locked' FOR UPDATE OF l")
-				require.NoError(t, err)
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d, schema := openEmpty(t)
-			var all []*driver.Record
-			for i := range due {
-				all = append(all, dueIn("locked", test.job(fmt.Sprint(i))))
-			}
-			insert(t.Context(), t, d, all...)
-			other := dueIn("other", newRecord("other"))
-			other.TimeInfo.WaitUntil = now.Add(-time.Minute)
-			insert(t.Context(), t, d, other)
-			test.lock(t, d, connect(t, pgtest.URL(t)), schema)
-			assert.Equal(t, []string{"other"}, idsOf(claimIn(t, d, now, "other").Records))
-		})
+	d, _ := openEmpty(t)
+	var all []*driver.Record
+	for i := range due {
+		id := fmt.Sprint(i)
+		all = append(all, dueIn("locked", scoped(id, 0, "scope of "+id)))
 	}
+	insert(t.Context(), t, d, all...)
+	other := dueIn("other", newRecord("other"))
+	other.TimeInfo.WaitUntil = now.Add(-time.Minute)
+	insert(t.Context(), t, d, other)
+	insert(postgres.WithTx(t.Context(), beginTx(t)), t, d, inQueue("locked", scoped("in it", 0, "scope")))
+	assert.Equal(t, []string{"other"}, idsOf(claimIn(t, d, now, "other").Records))
 }
