@@ -148,7 +148,7 @@ func (cl *claim) takeAlone(ctx context.Context) (done bool, err error) {
 	if err != nil || len(taken) == 0 {
 		return false, err
 	}
-	cl.d.due.end(cl.look, cl.now) // it has found none
+	cl.d.due.end(cl.look, table.Instant{})
 	cl.given = taken
 	return true, nil
 }

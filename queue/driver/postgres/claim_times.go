@@ -23,11 +23,7 @@ func (cl *claim) times(ctx context.Context) (t times, err error) {
 		return nil
 	}, cl.now, cl.look.from)
 	if err == nil {
-		first := cl.now
-		if t.dueSince.Valid {
-			first = t.dueSince.Int64
-		}
-		cl.d.due.end(cl.look, first)
+		cl.d.due.end(cl.look, t.dueSince)
 	}
 	return t, err
 }

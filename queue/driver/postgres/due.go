@@ -44,8 +44,8 @@ func (f *dueFloor) begin(now int64) look {
 	return l
 }
 
-// end raises the floor to the first record that a look has found, or its time if it found none.
-func (f *dueFloor) end(l look, first int64) {
+// end raises the floor to the first record that a look has found, or to its time if it found none.
+func (f *dueFloor) end(l look, first table.Instant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if l.from == math.MinInt64 {
@@ -53,7 +53,10 @@ func (f *dueFloor) end(l look, first int64) {
 	}
 	if l.lowered == f.lowered {
 		// The time of a claim may be ahead of that at which records are inserted.
-		f.floor = min(first, behind(l.now), behind(time.Now().UnixNano()))
+		f.floor = min(behind(l.now), behind(time.Now().UnixNano()))
+		if first.Valid {
+			f.floor = min(f.floor, first.Int64)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // Claims no longer look at the time of the job when its transaction is committed.
@@ -55,20 +56,21 @@ func TestAJobWhoseTransactionWasOpenUntilAfterItsTimeIsFoundAtOnce(t *testing.T)
 
 func TestTheFloorOfDueJobsFollowsWhatClaimsFind(t *testing.T) {
 	now := time.Now().UnixNano()
+	at := func(due int64) table.Instant { return table.Instant{Int64: due, Valid: true} }
 	f := &dueFloor{}
 	first := f.begin(now)
 	assert.Negative(t, first.from, "all due jobs are looked for at first")
-	f.end(first, now-int64(time.Hour))
+	f.end(first, at(now-int64(time.Hour)))
 	assert.Equal(t, now-int64(time.Hour), f.begin(now).from, "a job that stays due")
-	f.end(f.begin(now), now)
+	f.end(f.begin(now), table.Instant{})
 	assert.Equal(t, behind(now), f.begin(now).from)
 	assert.Equal(t, behind(now-int64(time.Hour)), f.begin(now-int64(time.Hour)).from, "the clock was set back")
 
-	f.end(f.begin(now+int64(time.Hour)), now+int64(time.Hour))
+	f.end(f.begin(now+int64(time.Hour)), table.Instant{})
 	assert.Less(t, f.begin(now+int64(time.Hour)).from, now+int64(time.Minute), "a claim of a time to come")
 
 	before := f.begin(now)
 	f.lower(now - int64(time.Minute))
-	f.end(before, now)
+	f.end(before, table.Instant{})
 	assert.Equal(t, now-int64(time.Minute), f.begin(now).from, "the look began before")
 }

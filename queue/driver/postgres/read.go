@@ -283,6 +283,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err error) {
 	timed, read := [2][]int32{}, [2]int{} // due and expired
 	l := d.due.begin(now.UnixNano())
+	var t times
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		timed, read = [2][]int32{}, [2]int{}
 		return d.pipeline(ctx, func(b *batch) {
@@ -294,12 +295,14 @@ func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err
 				return nil
 			}, l.now, workAtOnce, l.from)
 			b.query(nextTimes, func(r *row) error {
-				work.Next = timesOf(r).next()
+				t = timesOf(r)
 				return nil
 			}, l.now, l.from)
 		})
 	})
 	if err == nil {
+		d.due.end(l, t.dueSince)
+		work.Next = t.next()
 		err = d.read(ctx, readWork, func(r *row) error {
 			work.Queues = append(work.Queues, driver.QueueWork{Queue: r.text(), Ready: r.bool(), Expired: r.bool(), Retrying: r.bool()})
 			return nil
