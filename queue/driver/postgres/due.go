@@ -62,8 +62,12 @@ func (f *dueFloor) end(l look, first table.Instant) {
 
 func behind(now int64) int64 { return now - int64(dueMargin) }
 
-// lower lowers the floor to a record that has become visible after its time.
+// lower lowers the floor to a record that may have become visible after its time. It does nothing if no look
+// that is under way raises the floor above it.
 func (f *dueFloor) lower(due int64) {
+	if due >= behind(time.Now().UnixNano()) {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lowered++

@@ -69,7 +69,13 @@ func TestTheFloorOfDueJobsFollowsWhatClaimsFind(t *testing.T) {
 	f.end(f.begin(now+int64(time.Hour)), table.Instant{})
 	assert.Less(t, f.begin(now+int64(time.Hour)).from, now+int64(time.Minute), "a claim of a time to come")
 
+	f.lower(now - int64(time.Hour))
 	before := f.begin(now)
+	f.lower(now + int64(time.Hour))
+	f.end(before, table.Instant{})
+	assert.Equal(t, behind(now), f.begin(now).from, "jobs that are not late don't keep it low")
+
+	before = f.begin(now)
 	f.lower(now - int64(time.Minute))
 	f.end(before, table.Instant{})
 	assert.Equal(t, now-int64(time.Minute), f.begin(now).from, "the look began before")
