@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -38,8 +39,6 @@ func (b *batch) query(s statement, each func(*row) error, args ...any) {
 
 // pipeline sends several statements in one round trip, as one transaction.
 func (d *Driver) pipeline(ctx context.Context, fill func(*batch)) (mayBeDone bool, err error) {
-	b := &batch{d: d}
-	fill(b)
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return false, err
@@ -49,8 +48,33 @@ func (d *Driver) pipeline(ctx context.Context, fill func(*batch)) (mayBeDone boo
 	if err != nil {
 		return false, err
 	}
+	b := &batch{d: d}
+	if d.mustReplan(conn.Conn()) {
+		b.sent.Queue(discardPlans)
+	}
+	fill(b)
 	err = conn.SendBatch(ctx, &b.sent).Close()
 	return err != nil && !isRefused(err) && !pgconn.SafeToRetry(err), err
+}
+
+// replanEvery is how long a connection keeps the plans of its prepared statements. If a table was small when a
+// plan was made, it seemed cheap to read all of it, and the server keeps the plan until it has analyzed the table
+// again, which can take a minute: meanwhile each call would read all jobs of a burst.
+const replanEvery = 5 * time.Second
+
+// discardPlans makes the server plan the prepared statements of a connection again when they are used.
+const discardPlans = "DISCARD PLANS"
+
+// mustReplan reports whether the plans of a connection are old, and takes note that they are discarded.
+func (d *Driver) mustReplan(conn *pgx.Conn) bool {
+	const key = "amboy.plans"
+	data := conn.PgConn().CustomData()
+	since, known := data[key].(time.Time)
+	if d.opts.PollOnly || known && time.Since(since) < d.replanEvery {
+		return false
+	}
+	data[key] = time.Now()
+	return known
 }
 
 // changeOnce makes a change with one statement.

@@ -379,7 +379,12 @@ func (d *Driver) transactOnce(ctx context.Context, p patience, queue int32, run 
 	if err != nil {
 		return false, err
 	}
-	err = d.attempt(&changes{ctx: ctx, on: pgxQuerier{tx}, d: d, now: time.Now().UnixNano()}, run)
+	if d.mustReplan(tx.Conn()) {
+		_, err = tx.Exec(ctx, discardPlans)
+	}
+	if err == nil {
+		err = d.attempt(&changes{ctx: ctx, on: pgxQuerier{tx}, d: d, now: time.Now().UnixNano()}, run)
+	}
 	if err == nil {
 		// The connection is in order. The change is decided by the context's state now, and
 		// not after the commit was sent.

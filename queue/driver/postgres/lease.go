@@ -397,14 +397,14 @@ func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress d
 	if err != nil {
 		return fail(d.failed(ctx, err, false))
 	}
-	var n int64
+	var changed []int64
 	if found {
-		n, err = d.changeOnce(ctx, setProgress, encoded, queue.id, lease.Name, idOfName(queue.name, lease.Name), lease.Owner, lease.Count)
+		changed, err = changeWithin(ctx, d, endless, setProgress, (*row).integer, encoded, queue.id, lease.Name, idOfName(queue.name, lease.Name), lease.Owner, lease.Count)
 		if err != nil {
 			return fail(err)
 		}
 	}
-	if n == 0 {
+	if len(changed) == 0 {
 		return fmt.Errorf("setting the progress: %w", table.LeaseLost(lease))
 	}
 	return nil

@@ -72,6 +72,46 @@ func TestTheCostOfAPutDoesNotDependOnOtherQueues(t *testing.T) {
 	assert.Less(t, perPut, queues/10)
 }
 
+// The server makes a plan once. If the table of jobs was small then, a claim, a renewal or an end read all jobs
+// of a burst, once for each of its own jobs, until the server had analyzed the table.
+func TestPlansOfASmallTableReadAllJobsAfterABurst(t *testing.T) {
+	const cycles = 10
+	conn := connect(t, pgtest.URL(t))
+	schema := pgtest.Schema(t)
+	d := open(t, postgres.Options{URL: pgtest.URL(t) + "&pool_max_conns=1&application_name=" + schema, Schema: schema})
+	postgres.SetReplanEvery(d, 0)
+	execute(t, conn, "ALTER TABLE "+schema+".jobs SET (autovacuum_enabled = off)")
+	execute(t, conn, "VACUUM ANALYZE "+schema+".jobs")
+	run := func(name string) {
+		t.Helper()
+		insert(t.Context(), t, d, newRecord(name), scoped("scoped "+name, 0, "scope"))
+		var leases []driver.Lease
+		var completions []driver.Completion
+		for _, r := range claim(t, d, 2) {
+			require.NoError(t, d.SetProgress(t.Context(), driver.LeaseOf(r), driver.Progress{}))
+			leases = append(leases, driver.LeaseOf(r))
+			r.Status.Completed = true
+			completions = append(completions, driver.Completion{Lease: driver.LeaseOf(r), Record: r})
+		}
+		require.Len(t, leases, 2)
+		_, err := d.Extend(t.Context(), leases, time.Minute)
+		require.NoError(t, err)
+		_, err = d.CancelRequests(t.Context(), "owner")
+		require.NoError(t, err)
+		errs, err := d.Complete(t.Context(), completions)
+		require.NoError(t, errors.Join(append(errs, err)...))
+	}
+	run("first")
+	multiply(t, conn, schema, "first", *others)
+	execute(t, conn, "UPDATE "+schema+".lines SET low = (SELECT last_value + 1 FROM "+schema+".arrivals)")
+	for i := range cycles {
+		run(fmt.Sprint(i))
+	}
+	perCycle := tuplesRead(t, conn, d, schema, "jobs") / cycles
+	t.Logf("%d rows and index entries read a cycle", perCycle)
+	assert.Less(t, perCycle, *others/4, "a tenth of them by the test")
+}
+
 // multiply adds copies of a job.
 func multiply(t *testing.T, conn *pgx.Conn, schema, id string, n int) {
 	t.Helper()

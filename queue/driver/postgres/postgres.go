@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -94,6 +95,8 @@ type Driver struct {
 	// known is the last known identity of the database; see ownIdentity.
 	known atomic.Pointer[identity]
 
+	replanEvery time.Duration // set by tests
+
 	// reset is when the connections of the pool were last closed; see leaveReadOnly.
 	reset atomic.Int64
 
@@ -137,7 +140,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 
 // newDriver returns a driver that is not connected.
 func newDriver(opts Options) *Driver {
-	d := &Driver{opts: opts, lockBase: map[string]int64{}, calls: newCalls(), done: make(chan struct{})}
+	d := &Driver{opts: opts, replanEvery: replanEvery, lockBase: map[string]int64{}, calls: newCalls(), done: make(chan struct{})}
 	for _, kind := range []string{lockOfQueue, lockOfInserts, lockOfPromotions, lockOfSchema} {
 		d.lockBase[kind] = lockBase(opts.Schema, kind)
 	}

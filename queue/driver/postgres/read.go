@@ -143,17 +143,14 @@ func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, e
 // CancelRequests implements driver.Driver.
 func (d *Driver) CancelRequests(ctx context.Context, owner string) ([]driver.Lease, error) {
 	var jobs []*job
-	err := d.reading(ctx, func(ctx context.Context, on querier) error {
-		err := on.query(ctx, d.texts[readCanceled], func(r *row) error {
-			j := &job{queue: r.key(), Job: table.Job{Name: r.text(), ID: r.text(), Owner: r.text(), Count: r.int()}}
-			jobs = append(jobs, j)
-			return nil
-		}, storable(owner))
-		if err != nil {
-			return err
-		}
-		return d.resolve(ctx, on, jobs)
-	})
+	err := d.readPlanned(ctx, readCanceled, func(r *row) error {
+		j := &job{queue: r.key(), Job: table.Job{Name: r.text(), ID: r.text(), Owner: r.text(), Count: r.int()}}
+		jobs = append(jobs, j)
+		return nil
+	}, storable(owner))
+	if err == nil {
+		err = d.reading(ctx, func(ctx context.Context, on querier) error { return d.resolve(ctx, on, jobs) })
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading which records of owner %q are to be canceled: %w", owner, err)
 	}

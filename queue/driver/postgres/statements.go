@@ -408,7 +408,7 @@ var statementTexts = [statements]string{
 	setSince:        `UPDATE {s}.jobs SET since = $1 WHERE seq = $2`,
 	dropStaleLeases: `DELETE FROM {s}.leases l USING unnest($1::bigint[], $2::bigint[]) AS s (until, id) WHERE l.until = s.until AND l.id = s.id`,
 	setProgress: `UPDATE {s}.jobs SET progress = $1 WHERE queue = $2 AND owner = $5 AND lease_count = $6 AND place = 6
-		AND ((name IS NOT NULL AND name = $3) OR (NOT replaced AND job_id = $4 AND name IS NULL))`,
+		AND ((name IS NOT NULL AND name = $3) OR (NOT replaced AND job_id = $4 AND name IS NULL)) RETURNING seq`,
 	markCancel: `UPDATE {s}.jobs SET cancel = true, reason = $1, forget_at = $2 WHERE seq = $3`,
 	readMark:   `SELECT reason, forget_at FROM {s}.jobs WHERE seq = $1`,
 
