@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +28,15 @@ const (
 	patient patience = "1s"
 	brief   patience = "50ms"
 )
+
+// sortByLease sorts items by their leases. Calls that change the same running jobs lock their rows in this
+// order: in different orders, two of them would wait for each other until their patience ends.
+func sortByLease(items []int, leaseOf func(item int) driver.Lease) {
+	slices.SortStableFunc(items, func(a, b int) int {
+		l, m := leaseOf(a), leaseOf(b)
+		return cmp.Or(strings.Compare(l.Queue, m.Queue), strings.Compare(l.Name, m.Name))
+	})
+}
 
 // patienceOf returns the patience of a call: it must leave time for what follows a wait in vain.
 func patienceOf(ctx context.Context) patience {
@@ -64,6 +75,7 @@ type leasesAround struct {
 // and returns those. It changes what it can early, but does not give up a row early: another call of
 // this driver may hold it while that waits for a row that is blocked, which can take its patience.
 func (l *leasesAround) do(ctx context.Context, items []int) (blocked []int, err error) {
+	sortByLease(items, l.leaseOf)
 	all, p, search := items, patienceOf(ctx), searchTime(ctx)
 	if l.wereBlocked(items) {
 		p, search = brief, 0

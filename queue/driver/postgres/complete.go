@@ -63,6 +63,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		}
 	}
 	for _, group := range leftOf(endings, isDone) {
+		sortByLease(group.items, func(i int) driver.Lease { return endings[i].lease })
 		err := d.eachOf(ctx, true, group.queue, group.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
 			return c.complete(queue, endings[i])
 		})

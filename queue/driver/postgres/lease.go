@@ -117,6 +117,7 @@ func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]er
 	errs, isDone := make([]error, len(handBacks)), make([]bool, len(handBacks))
 	groups := byQueue(len(handBacks), func(i int) (string, bool) { return handBacks[i].Lease.Queue, true })
 	for n, g := range groups {
+		sortByLease(g.items, func(i int) driver.Lease { return handBacks[i].Lease })
 		err := d.eachOf(ctx, true, g.queue, g.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
 			return c.release(queue, handBacks[i])
 		})
