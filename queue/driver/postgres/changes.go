@@ -179,7 +179,7 @@ func (c *changes) flush() error {
 	}
 	c.moved = nil
 	_, err := c.exec(addTallies, queues, was, now, n)
-	c.d.floors.tallied(len(queues))
+	c.d.floors.tallied(queues...)
 	return err
 }
 

@@ -207,9 +207,11 @@ func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read f
 		return nil
 	}
 	finish = func(ctx context.Context, on querier) error {
-		cl.d.floors.tallied(1)
 		for _, p := range portions {
-			cl.d.floors.passed(line{p.line, p.queue}, passed[p.line])
+			if places, some := passed[p.line]; some {
+				cl.d.floors.tallied(p.queue)
+				cl.d.floors.passed(line{p.line, p.queue}, places)
+			}
 		}
 		slices.SortFunc(*taken, func(s, t *stored) int { return s.Compare(&t.Job) })
 		return cl.d.resolve(ctx, on, jobsOf(*taken))

@@ -247,7 +247,7 @@ func (d *Driver) completePlain(ctx context.Context, p patience, endings []*endin
 	if err != nil || len(c.index) == 0 {
 		return err
 	}
-	d.floors.tallied(1)
+	d.floors.tallied(c.leaseColumns.queue...)
 	ended, err := changeWithin(ctx, d, p, endPlain, endedOf, c.args()...)
 	for _, e := range ended {
 		c.setEnded(e, endings, isDone)
@@ -261,7 +261,7 @@ func (d *Driver) completePlainIn(ctx context.Context, theirs querier, endings []
 	if err != nil || len(c.index) == 0 {
 		return err
 	}
-	d.floors.tallied(1)
+	d.floors.tallied(c.leaseColumns.queue...)
 	return theirs.query(ctx, d.texts[endPlain], func(r *row) error {
 		c.setEnded(endedOf(r), endings, isDone)
 		return nil
@@ -345,7 +345,7 @@ func (d *Driver) completeReplaced(ctx context.Context, p patience, endings []*en
 		return d.failed(ctx, err, false)
 	}
 	next := columnsOf(all)
-	d.floors.tallied(2)
+	d.floors.tallied(c.leaseColumns.queue...)
 	var done []int
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		done = nil

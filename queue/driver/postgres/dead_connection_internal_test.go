@@ -126,9 +126,9 @@ func TestADeadConnectionKeptFloorsFromBeingRaised(t *testing.T) {
 	t.Parallel()
 	var f firewall
 	d := openBehind(t, &f)
-	require.NoError(t, d.floors.fold())
+	require.NoError(t, d.floors.foldLeft())
 	f.drop()
-	err := endsWithin(t, 4*backgroundTime, d.floors.fold)
+	err := endsWithin(t, 4*backgroundTime, d.floors.foldLeft)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 

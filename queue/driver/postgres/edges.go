@@ -82,7 +82,7 @@ func (c *changes) endEdges(queue int32, id string, state int, after int64) error
 	if err != nil {
 		return err
 	}
-	c.d.floors.tallied(1)
+	c.d.floors.tallied(queue)
 	for _, seq := range scoped {
 		j, err := c.job(findSeq, seq)
 		if err == nil && j.Place == table.Waiting {

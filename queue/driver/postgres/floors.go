@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -34,10 +36,13 @@ type floors struct {
 	asked  map[line]bool
 	busy   bool
 	// tallies is the number of rows that this driver has added to the table of tallies since
-	// it last added them up.
+	// it last added them up, and changed contains their queues. left is true if those that others have left
+	// are to be added up, too.
 	tallies int
+	changed map[int32]struct{}
+	left    bool
 
-	from int32 // the queue with which the next fold begins; used by run
+	from int32 // the queue with which the next foldLeft begins; used by run
 }
 
 // raises is when a line may be raised again, and the interval before that.
@@ -58,7 +63,7 @@ func (r raises) follow(blocked bool) raises {
 }
 
 func newFloors(d *Driver) *floors {
-	f := &floors{d: d, raises: map[int32]raises{}, asked: map[line]bool{}}
+	f := &floors{d: d, raises: map[int32]raises{}, asked: map[line]bool{}, changed: map[int32]struct{}{}}
 	f.init()
 	return f
 }
@@ -92,26 +97,59 @@ const (
 	talliesAtOnce = 5000
 )
 
-// tallied records that rows were added to the table of tallies.
-func (f *floors) tallied(rows int) {
+// tallied records that a statement has added a row for each of some queues to the table of tallies.
+func (f *floors) tallied(queues ...int32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.tallies += rows
+	for i, queue := range queues {
+		if i == 0 || queue != queues[i-1] {
+			f.changed[queue] = struct{}{}
+			f.tallies++
+		}
+	}
 	if f.tallies >= manyTallies && f.ctx.Err() == nil {
 		f.begin()
 	}
 }
 
-// fold adds up tallies queue by queue, and begins at the queue where the last call ended. It goes on
-// as long as a statement at least halves the number of its rows: many queues with one row each can't
-// become fewer.
-func (f *floors) fold() error {
+// talliedByOthers requests that the tallies be added up that other processes have left.
+func (f *floors) talliedByOthers() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left = true
+	if f.ctx.Err() == nil {
+		f.begin()
+	}
+}
+
+// fold adds up tallies of the given queues. Rows that would hardly become fewer stay as they are.
+func (f *floors) fold(queues []int32) error {
 	for {
 		var read, left int
+		err := f.send(func(b *batch) {
+			b.plan()
+			b.query(foldTallies, func(r *row) error {
+				read, left = r.int(), r.int()
+				return nil
+			}, talliesAtOnce, queues)
+		})
+		if err != nil || read < talliesAtOnce || left > read/2 {
+			return err
+		}
+	}
+}
+
+// foldLeft adds up tallies in the order of their queues, and begins at the queue where the last call ended.
+// It reads rows that are added up, and leaves them as they are. It goes on as long as a statement at least
+// halves the number of the others.
+func (f *floors) foldLeft() error {
+	for {
+		var read, left, seen int
 		var last int32
 		err := f.send(func(b *batch) {
-			b.query(foldTallies, func(r *row) error {
-				read, left, last = r.int(), r.int(), r.key()
+			b.plan()
+			b.query(foldLeft, func(r *row) error {
+				read, left, seen, last = r.int(), r.int(), r.int(), r.key()
 				return nil
 			}, talliesAtOnce, f.from)
 		})
@@ -119,7 +157,7 @@ func (f *floors) fold() error {
 			return err
 		}
 		switch {
-		case read < talliesAtOnce:
+		case seen < talliesAtOnce:
 			f.from = 0
 			return nil
 		case last == f.from: // it has more rows than one statement reads
@@ -127,7 +165,7 @@ func (f *floors) fold() error {
 		default:
 			f.from = last
 		}
-		if left > read/2 {
+		if read == 0 || left > read/2 {
 			return nil
 		}
 	}
@@ -135,18 +173,8 @@ func (f *floors) fold() error {
 
 // run handles the requests, and ends when there are none.
 func (f *floors) run() {
-	for {
-		l, fold, more := f.next()
-		var err error
-		switch {
-		case !more:
-			return
-		case fold:
-			err = f.fold()
-		default:
-			err = f.raise(l)
-			f.raised(l, codeOf(err) == codeLockNotAvailable)
-		}
+	for handle := f.next(); handle != nil; handle = f.next() {
+		err := handle()
 		// If inserts or changes take too long, a later claim requests the raise again.
 		if err != nil && codeOf(err) != codeLockNotAvailable && f.ctx.Err() == nil {
 			logging.Warning(f.ctx, message.Fields{
@@ -166,19 +194,30 @@ func (f *floors) raised(l line, blocked bool) {
 	delete(f.asked, l)
 }
 
-func (f *floors) next() (l line, fold, more bool) {
+// next returns a function that handles the next request; nil if there is none.
+func (f *floors) next() (handle func() error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.tallies >= manyTallies {
+		queues := slices.Collect(maps.Keys(f.changed))
 		f.tallies = 0
-		return line{}, true, true
+		clear(f.changed)
+		return func() error { return f.fold(queues) }
 	}
-	for l = range f.asked {
+	if f.left {
+		f.left = false
+		return f.foldLeft
+	}
+	for l := range f.asked {
 		delete(f.asked, l)
-		return l, false, true
+		return func() error {
+			err := f.raise(l)
+			f.raised(l, codeOf(err) == codeLockNotAvailable)
+			return err
+		}
 	}
 	f.busy = false
-	return line{}, false, false
+	return nil
 }
 
 // raise raises a floor to the first ready job of its line. Its locks exclude everything that could

@@ -293,12 +293,13 @@ func (d *Driver) insertPlain(ctx context.Context, begin statement, some []*newRe
 	for _, n := range some {
 		n.isAdded = false // an earlier try may have set it
 	}
+	c := columnsOf(some)
 	mayBeDone, err = d.pipeline(ctx, func(b *batch) {
 		b.exec(begin, d.insertLocks(some))
-		b.query(insertJobs, setAdded(some), columnsOf(some).args()...)
+		b.query(insertJobs, setAdded(some), c.args()...)
 	})
 	if err == nil {
-		d.floors.tallied(1)
+		d.floors.tallied(c.queue...)
 	}
 	return mayBeDone, err
 }

@@ -207,7 +207,7 @@ const (
 // set back, leases that were taken before begin now.
 func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
 	recovered := 0
-	d.floors.tallied(manyTallies) // what other processes have left
+	d.floors.talliedByOthers()
 	err := d.reading(ctx, func(ctx context.Context, _ querier) error {
 		_, err := d.readIdentity(ctx)
 		return err

@@ -23,6 +23,7 @@ const (
 	resetBucket
 	addTallies
 	foldTallies
+	foldLeft
 
 	findLine
 	insertLine
@@ -211,6 +212,20 @@ func insertPlain(condition string) string {
 // tallied returns the numbers of records that came to a place, and, negated, that left it.
 const tallied = `(SELECT queue, now AS place, n FROM {s}.tallies UNION ALL SELECT queue, was, -n FROM {s}.tallies WHERE was IS NOT NULL) t`
 
+// fold returns a statement that adds up the tallies of the queues of a table m, some rows at once, and returns
+// the number of these rows and of those that are left of them. Rows that another process is adding up are
+// skipped.
+func fold(m, result string) string {
+	return `WITH ` + m + `, d AS (
+		DELETE FROM {s}.tallies WHERE ctid = ANY(ARRAY(
+			SELECT t.ctid FROM m JOIN {s}.tallies t ON t.queue = m.queue LIMIT $1 FOR UPDATE OF t SKIP LOCKED)) RETURNING queue, was, now, n
+	), f AS (
+		INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, sum(n) FROM (
+			SELECT queue, now AS place, n FROM d UNION ALL SELECT queue, was, -n FROM d WHERE was IS NOT NULL) moved
+		GROUP BY queue, place HAVING sum(n) <> 0 RETURNING queue
+	) SELECT (SELECT count(*) FROM d), (SELECT count(*) FROM f)` + result
+}
+
 // The leases of the arguments, and how a record with one of them is found by an index.
 const (
 	givenLeases = `e AS (SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[])
@@ -313,15 +328,14 @@ var statementTexts = [statements]string{
 	// The clock of the server was set back since the bucket was written.
 	resetBucket: `UPDATE {s}.queues SET bucket = ` + serverNow + ` WHERE id = $1 AND bucket > ` + serverNow + ` + $2`,
 	addTallies:  `INSERT INTO {s}.tallies (queue, was, now, n) SELECT * FROM unnest($1::integer[], $2::smallint[], $3::smallint[], $4::bigint[])`,
-	// Rows that another process is adding up are skipped.
-	foldTallies: `WITH d AS (
-		DELETE FROM {s}.tallies WHERE ctid = ANY(ARRAY(
-			SELECT ctid FROM {s}.tallies WHERE queue >= $2 ORDER BY queue LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING queue, was, now, n
-	), f AS (
-		INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, sum(n) FROM (
-			SELECT queue, now AS place, n FROM d UNION ALL SELECT queue, was, -n FROM d WHERE was IS NOT NULL) moved
-		GROUP BY queue, place HAVING sum(n) <> 0 RETURNING queue
-	) SELECT count(*), (SELECT count(*) FROM f), coalesce(max(queue), 0)::bigint FROM d`,
+	// Those of the queues whose rows become half as many.
+	foldTallies: fold(`m AS MATERIALIZED (
+		SELECT queue FROM {s}.tallies WHERE queue = ANY($2::integer[]) GROUP BY queue HAVING count(*) >= 2 * count(DISTINCT now)
+	)`, ""),
+	// Those of the queues that are not added up, among the first rows.
+	foldLeft: fold(`w AS MATERIALIZED (SELECT queue, was, now FROM {s}.tallies WHERE queue >= $2 ORDER BY queue LIMIT $1), m AS MATERIALIZED (
+		SELECT queue FROM w GROUP BY queue HAVING count(*) > count(DISTINCT now) OR count(was) > 0
+	)`, `, (SELECT count(*) FROM w), (SELECT coalesce(max(queue), 0)::bigint FROM w)`),
 
 	findLine:   `SELECT id FROM {s}.lines WHERE queue = $1 AND priority = $2 AND kind = $3 AND scoped = $4`,
 	kindOfLine: `SELECT kind FROM {s}.lines WHERE id = $1`,
