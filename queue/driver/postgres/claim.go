@@ -65,6 +65,7 @@ type claim struct {
 	queues  []queueKey // the existing queues of the request, in its order
 	demands []driver.Demand
 	given   []*stored
+	probed  *probing // the first one, before it is used
 	next    time.Time
 	waits   map[int32]time.Duration // of queues that have used up their tokens
 	leftOut bool                    // whether something was locked for long
@@ -86,11 +87,15 @@ func (cl *claim) run(ctx context.Context) error {
 	if done, err := cl.takeAlone(ctx); done || err != nil {
 		return err
 	}
-	more, isDue, err := cl.passTime(ctx)
+	t, err := cl.timesAndReady(ctx)
 	if err != nil {
 		return err
 	}
-	if isDue && !more && len(cl.given) == 0 { // the due records are ready now
+	more, err := cl.passTime(ctx, t)
+	if err != nil {
+		return err
+	}
+	if t.dueSince.Valid && !more && len(cl.given) == 0 { // the due records are ready now
 		done, takeErr := cl.takeAlone(ctx)
 		if done || takeErr != nil {
 			return takeErr
@@ -105,7 +110,10 @@ func (cl *claim) run(ctx context.Context) error {
 		cl.next = cl.Now
 		cl.awaitPromotion(ctx)
 	default:
-		err = cl.setNext(ctx)
+		// Otherwise what was read before is true: a record that was put since then is announced.
+		if cl.next = t.next(); t.isPast() {
+			err = cl.setNext(ctx)
+		}
 		if again := cl.Now.Add(lockedPause); cl.leftOut && (cl.next.IsZero() || again.Before(cl.next)) {
 			cl.next = again
 		}

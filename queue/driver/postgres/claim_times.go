@@ -31,34 +31,58 @@ func (cl *claim) times(ctx context.Context) (t times, err error) {
 // next returns when a claim may find more; zero for never.
 func (t times) next() time.Time { return table.Earliest(t.due, t.expires) }
 
-// passTime makes due records of all queues ready, handles what transactions left, and claims the expired records of the
-// requested queues. It reports whether there may be more of them, and whether any were due.
-func (cl *claim) passTime(ctx context.Context) (more, isDue bool, err error) {
-	t, err := cl.times(ctx)
-	if err != nil {
-		return false, false, err
+// isPast reports whether a claim changes something before it takes ready records.
+func (t times) isPast() bool { return t.dueSince.Valid || t.hasExpired || t.isLeft }
+
+// timesAndReady reads the times, and the ready records in the same round trip: most often no time has come.
+func (cl *claim) timesAndReady(ctx context.Context) (t times, err error) {
+	err = cl.d.retrying(ctx, func(ctx context.Context) (bool, error) {
+		p := cl.newProbing(make([][]*stored, len(cl.queues)), cl.Limit)
+		mayBeDone, err := cl.d.pipeline(ctx, func(b *batch) {
+			b.plan()
+			b.query(nextTimes, func(r *row) error {
+				t = timesOf(r)
+				return nil
+			}, cl.now, cl.look.from)
+			if len(p.all) > 0 {
+				b.query(probe, p.read, p.queues, p.wanted, cl.now, cl.except)
+			}
+		})
+		if err == nil && !t.isPast() {
+			cl.probed = p
+		}
+		return mayBeDone, err
+	})
+	if err == nil {
+		cl.d.due.end(cl.look, t.dueSince)
 	}
+	return t, err
+}
+
+// passTime makes due records of all queues ready, handles what transactions left, and claims the expired records of the
+// requested queues. It reports whether there may be more of them.
+func (cl *claim) passTime(ctx context.Context, t times) (more bool, err error) {
 	if t.isLeft {
 		more, cl.leftOut, err = cl.d.settle(ctx)
 		if err != nil {
-			return false, false, err
+			return false, err
 		}
 	}
 	if t.dueSince.Valid {
 		moreDue, err := cl.admitDue(ctx)
 		if err != nil {
-			return false, false, err
+			return false, err
 		}
 		more = more || moreDue
 	}
 	if t.hasExpired {
 		moreExpired, err := cl.takeExpired(ctx)
 		if err != nil {
-			return false, false, err
+			return false, err
 		}
 		more = more || moreExpired
 	}
-	return more, t.dueSince.Valid, nil
+	return more, nil
 }
 
 // admitDue makes due records ready, or makes them wait for a scope.

@@ -95,40 +95,59 @@ func (w *work) isOnlyRated() bool {
 	return w.rate != nil && w.maxRunning == 0 && len(w.limits) == 0 && !slices.ContainsFunc(w.lines, func(s *source) bool { return s.scoped && s.n > 0 })
 }
 
-// findWork finds the lines that have ready jobs.
-func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all []*work, err error) {
-	byQueue := map[int32]*work{}
-	var queues, wanted []int32
+// probing finds the lines of queues that have ready jobs.
+type probing struct {
+	all            []*work
+	byQueue        map[int32]*work
+	queues, wanted []int32
+}
+
+// newProbing returns a probing of the queues of which the claim may take more jobs.
+func (cl *claim) newProbing(taken [][]*stored, left int) *probing {
+	p := &probing{byQueue: map[int32]*work{}}
 	for i, queue := range cl.queues {
 		most := min(cl.demands[i].Limit-len(taken[i]), left)
 		if most <= 0 {
 			continue
 		}
 		w := &work{queue: queue, most: most}
-		byQueue[queue.id] = w
-		all = append(all, w)
-		queues, wanted = append(queues, queue.id), append(wanted, int32(min(most, 1<<20))) //nolint:gosec // It is below.
+		p.byQueue[queue.id] = w
+		p.all = append(p.all, w)
+		p.queues, p.wanted = append(p.queues, queue.id), append(p.wanted, int32(min(most, 1<<20))) //nolint:gosec // It is below.
 	}
-	if len(all) == 0 {
-		return nil, nil
+	return p
+}
+
+// read reads a row of the statement probe.
+func (p *probing) read(r *row) error {
+	s := &source{}
+	s.line, s.queue = r.key(), r.key()
+	s.priority, s.scoped = r.int(), r.bool()
+	w := p.byQueue[s.queue]
+	w.maxRunning = r.int()
+	w.readBucket(r)
+	s.jobType = driver.TypeOfKey(r.text())
+	w.limits, w.buckets = r.typeLimits(), r.typeBuckets()
+	s.seqs = r.numbers()
+	w.lines = append(w.lines, s)
+	w.ready += len(s.seqs)
+	return nil
+}
+
+// findWork finds the lines that have ready jobs.
+func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all []*work, err error) {
+	p := cl.probed
+	cl.probed = nil
+	if p == nil {
+		p = cl.newProbing(taken, left)
+		if len(p.all) > 0 {
+			err = cl.d.readPlanned(ctx, probe, p.read, p.queues, p.wanted, cl.now, cl.except)
+		}
 	}
-	err = cl.d.readPlanned(ctx, probe, func(r *row) error {
-		s := &source{}
-		s.line, s.queue = r.key(), r.key()
-		s.priority, s.scoped = r.int(), r.bool()
-		w := byQueue[s.queue]
-		w.maxRunning = r.int()
-		w.readBucket(r)
-		s.jobType = driver.TypeOfKey(r.text())
-		w.limits, w.buckets = r.typeLimits(), r.typeBuckets()
-		s.seqs = r.numbers()
-		w.lines = append(w.lines, s)
-		w.ready += len(s.seqs)
-		return nil
-	}, queues, wanted, cl.now, cl.except)
 	if err != nil {
 		return nil, err
 	}
+	all = p.all
 	for _, w := range all {
 		if len(w.limits) > 0 {
 			err = cl.findRoom(ctx, w)
