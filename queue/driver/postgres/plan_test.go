@@ -72,6 +72,24 @@ func TestTheCostOfAPutDoesNotDependOnOtherQueues(t *testing.T) {
 	assert.Less(t, perPut, queues/10)
 }
 
+// The index did not find the leases that had ended, because the time was another one for each row.
+func TestARecoveryReadAllLeases(t *testing.T) {
+	const leases, calls = 2000, 10
+	conn := connect(t, pgtest.URL(t))
+	schema := pgtest.Schema(t)
+	d := open(t, postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema})
+	execute(t, conn, fmt.Sprintf("INSERT INTO %s.leases (until, taken, seqs) SELECT %d, 0, '{}'::bigint[] FROM generate_series(1, %d)",
+		schema, time.Now().Add(time.Hour).UnixNano(), leases))
+	for range calls {
+		n, err := d.RecoverStale(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, n)
+	}
+	perCall := tuplesRead(t, conn, d, schema, "leases") / calls
+	t.Logf("%d rows and index entries read a call", perCall)
+	assert.Less(t, perCall, leases/10)
+}
+
 // The server makes a plan once. If the table of jobs was small then, a claim, a renewal or an end read all jobs
 // of a burst, once for each of its own jobs, until the server had analyzed the table.
 func TestPlansOfASmallTableReadAllJobsAfterABurst(t *testing.T) {

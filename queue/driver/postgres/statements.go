@@ -393,8 +393,9 @@ var statementTexts = [statements]string{
 			lease_until = ` + serverNow + ` + lease_time
 		WHERE seq = $4`,
 	setCount: `UPDATE {s}.jobs SET lease_count = $1 WHERE seq = $2`,
-	// Leases are recovered in the order of their ends.
-	staleLeases: `SELECT until, id FROM {s}.leases WHERE until < ` + serverNow + ` ORDER BY until, id LIMIT $1`,
+	// Leases are recovered in the order of their ends. The time is the same for all rows, so that the index finds
+	// them.
+	staleLeases: `SELECT until, id FROM {s}.leases WHERE until < (SELECT ` + serverNow + `) ORDER BY until, id LIMIT $1`,
 	staleJobs: `SELECT seq, queue FROM {s}.jobs WHERE place = 6 AND lease_until < ` + serverNow + `
 		AND seq IN (SELECT unnest(seqs) FROM {s}.leases WHERE (until, id) <= ($1, $2)) ORDER BY queue, seq`,
 	findStale: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 AND place = 6 AND lease_until < ` + serverNow + ` FOR UPDATE SKIP LOCKED`,
