@@ -16,16 +16,13 @@ import (
 const forgetAtOnce = 1000
 
 // Forget implements driver.Driver. It removes 1,000 records at a time. If it fails after
-// some were removed, it returns their number with the error.
+// some were removed, it returns their number with the error. A call that finds nothing does not
+// block writers.
 func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, error) {
 	forgotten := 0
 	for forgotten < limit {
 		want := min(limit-forgotten, forgetAtOnce)
-		n := 0
-		err := d.writer.write(ctx, &change{size: want, run: func(c *changes) (err error) {
-			n, err = c.forget(now.UnixNano(), want, d.opts.KeepFinished)
-			return err
-		}})
+		n, err := d.forget(ctx, now.UnixNano(), want)
 		if err != nil {
 			return forgotten, fmt.Errorf("forgetting finished records: %w", err)
 		}
@@ -45,21 +42,50 @@ type finishedRecords struct {
 	first table.Instant
 }
 
-// forget removes up to limit records.
-func (c *changes) forget(now int64, limit, keep int) (forgotten int, err error) {
+// forget removes up to limit records. It finds their queues before it acquires the right to write: most
+// often there are none, and there may be many queues.
+func (d *Driver) forget(ctx context.Context, now int64, limit int) (int, error) {
+	var queues []int64
+	err := d.reads.query(ctx, readQueuesToForget, func(r *row) error {
+		queues = append(queues, r.integer())
+		return nil
+	}, now, d.opts.KeepFinished, limit)
+	if err != nil || len(queues) == 0 {
+		return 0, err
+	}
+	n := 0
+	err = d.writer.write(ctx, &change{size: limit, run: func(c *changes) (err error) {
+		n, err = c.forget(queues, now, limit, d.opts.KeepFinished)
+		return err
+	}})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// readQueuesToForget finds the first queues that have more records than are kept, or records whose retention
+// is over or can't be read. Each of them has a record to remove, so as many queues as records are enough.
+const readQueuesToForget = `SELECT id FROM (
+		SELECT id, finished, (SELECT forget_at FROM jobs WHERE queue = queues.id AND place >= 8 AND forget_at IS NOT NULL
+			ORDER BY forget_at LIMIT 1) AS first FROM queues WHERE finished > 0)
+	WHERE first <= ?1 OR finished > ?2 OR typeof(first) NOT IN ('integer', 'null')
+	ORDER BY finished > ?2 DESC, first LIMIT ?3 + 0`
+
+// forget removes up to limit records of some queues.
+func (c *changes) forget(queues []int64, now int64, limit, keep int) (forgotten int, err error) {
 	err = c.flush()
 	if err != nil {
 		return 0, err
 	}
-	var all []*finishedRecords
-	err = c.query(finishedQueues, func(r *row) error {
-		all = append(all, &finishedRecords{queue: r.integer(), count: r.int()})
-		return nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	for _, f := range all {
+	all := make([]*finishedRecords, len(queues))
+	for i, queue := range queues {
+		f := &finishedRecords{queue: queue}
+		all[i] = f
+		_, err = c.one(countFinished, func(r *row) { f.count = r.int() }, queue)
+		if err != nil {
+			return 0, err
+		}
 		var n int
 		n, err = c.forgetExcess(f, min(f.count-keep, limit-forgotten))
 		if err != nil {

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -90,4 +91,23 @@ func TestForgetRemovesManyRecordsInOrder(t *testing.T) {
 	assert.Equal(t, 2200, forget(t, d, 2200))
 	assert.Equal(t, records-2200, forget(t, d, records))
 	assert.Empty(t, list(t, d))
+}
+
+// Each call waited for the right to write, and kept it while it looked into all queues with finished records.
+func TestForgetBlockedWritersAlthoughNoRetentionWasOver(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path})
+	insert(t, d, newRecord(t, "kept"))
+	end(t, d, claim(t, d, 1)[0], time.Now().Add(time.Hour))
+	unlock := lock(t, path)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	n, err := d.Forget(ctx, time.Now(), 10)
+	unlock()
+	require.NoError(t, err)
+	assert.Zero(t, n)
+
+	n, err = d.Forget(t.Context(), time.Now().Add(2*time.Hour), 10)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
 }

@@ -115,7 +115,7 @@ const (
 	lastSeq
 	deleteJob
 
-	finishedQueues
+	countFinished
 	firstToForget
 	forgetJobs
 	forgetTimeless
@@ -331,7 +331,7 @@ var statementTexts = [statements]string{
 	lastSeq:   `SELECT max(seq) FROM jobs`,
 	deleteJob: `DELETE FROM jobs WHERE seq = ?`,
 
-	finishedQueues: `SELECT id, finished FROM queues WHERE finished > 0`,
+	countFinished: `SELECT finished FROM queues WHERE id = ?`,
 	firstToForget: `SELECT forget_at FROM jobs WHERE queue = ? AND place >= 8 AND forget_at IS NOT NULL
 		ORDER BY forget_at LIMIT 1`,
 	forgetJobs: `DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place >= 8 AND forget_at <= ?
