@@ -130,6 +130,29 @@ func TestPlansOfASmallTableReadAllJobsAfterABurst(t *testing.T) {
 	assert.Less(t, perCycle, *others/4, "a tenth of them by the test")
 }
 
+// A group asks for the queues with work after each change, and read all queues that there ever were.
+func TestWorkReadAllIdleQueues(t *testing.T) {
+	const queues, calls = 10_000, 10
+	conn := connect(t, pgtest.URL(t))
+	schema := pgtest.Schema(t)
+	opts := postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema}
+	d := open(t, opts)
+	execute(t, conn, fmt.Sprintf("INSERT INTO %s.queues (name) SELECT 'idle-' || n FROM generate_series(1, %d) AS n", schema, queues))
+	execute(t, conn, fmt.Sprintf("INSERT INTO %[1]s.tallies (queue, now, n) SELECT id, 8, 1 FROM %[1]s.queues", schema))
+	insert(t.Context(), t, d, newRecord("ready"))
+	before := tuplesRead(t, conn, d, schema, "queues")
+
+	d = open(t, opts)
+	for range calls {
+		work, err := d.Work(t.Context(), time.Now())
+		require.NoError(t, err)
+		assert.Equal(t, []driver.QueueWork{{Ready: true}}, work.Queues)
+	}
+	perCall := (tuplesRead(t, conn, d, schema, "queues") - before) / calls
+	t.Logf("%d rows and index entries read a call", perCall)
+	assert.Less(t, perCall, 100)
+}
+
 // multiply adds copies of a job.
 func multiply(t *testing.T, conn *pgx.Conn, schema, id string, n int) {
 	t.Helper()

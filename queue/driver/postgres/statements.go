@@ -640,18 +640,21 @@ var statementTexts = [statements]string{
 	// The queues of the first due and expired records.
 	readTimed: `SELECT 0::bigint, queue, count(*) FROM (SELECT queue FROM {s}.jobs WHERE due >= $3 AND due <= $1 ORDER BY due LIMIT $2) d GROUP BY queue
 		UNION ALL SELECT 1, queue, count(*) FROM (SELECT queue FROM {s}.jobs WHERE expires < $1 ORDER BY expires LIMIT $2) e GROUP BY queue`,
-	readWork: `SELECT name, ready, expired, retrying FROM (
+	// It finds the queues by an array, so that the server reads no others.
+	readWork: `WITH t AS MATERIALIZED (
+			SELECT queue, coalesce(sum(n) FILTER (WHERE now = 4), 0) - coalesce(sum(n) FILTER (WHERE was = 4), 0) AS ready,
+				coalesce(sum(n) FILTER (WHERE now = 6), 0) - coalesce(sum(n) FILTER (WHERE was = 6), 0) AS running,
+				coalesce(sum(n) FILTER (WHERE now = 7), 0) - coalesce(sum(n) FILTER (WHERE was = 7), 0) AS retrying
+			FROM {s}.tallies WHERE now IN (4, 6, 7) OR was IN (4, 6, 7) GROUP BY queue
+		), w AS (
 			SELECT q.name,
-				NOT q.paused AND q.rate IS DISTINCT FROM 0 AND (t.ready > 0 OR q.id = ANY($1::integer[]) OR q.id IN (SELECT queue FROM {s}.leftovers))
+				NOT q.paused AND q.rate IS DISTINCT FROM 0 AND (coalesce(t.ready, 0) > 0 OR q.id = ANY($1::integer[]) OR q.id IN (SELECT queue FROM {s}.leftovers))
 					AND (q.max_running = 0 OR coalesce(t.running, 0) < q.max_running) AS ready,
 				q.id = ANY($2::integer[]) AS expired,
 				coalesce(t.retrying, 0) > 0 AS retrying
-			FROM {s}.queues q LEFT JOIN (
-				SELECT queue, sum(n) FILTER (WHERE place = 4) AS ready, sum(n) FILTER (WHERE place = 6) AS running,
-					sum(n) FILTER (WHERE place = 7) AS retrying
-				FROM ` + tallied + ` WHERE place IN (4, 6, 7) GROUP BY queue
-			) t ON t.queue = q.id
-		) w WHERE ready OR expired OR retrying ORDER BY name COLLATE "C"`,
+			FROM {s}.queues q LEFT JOIN t ON t.queue = q.id
+			WHERE q.id = ANY(ARRAY(SELECT queue FROM t UNION SELECT unnest($1::integer[] || $2::integer[]) UNION SELECT queue FROM {s}.leftovers))
+		) SELECT name, ready, expired, retrying FROM w WHERE ready OR expired OR retrying ORDER BY name COLLATE "C"`,
 	readCanceled: `SELECT queue, name, job_id, owner, lease_count FROM {s}.jobs WHERE owner = $1 AND cancel`,
 
 	// If the server dies, only the notification is lost, so the commit does not wait for the disk.
