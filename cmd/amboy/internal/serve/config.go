@@ -152,7 +152,10 @@ func (c *Config) openStore(ctx context.Context) (store driver.Driver, name strin
 		}
 		name = rest
 	case "mongodb", "mongodb+srv":
-		store, err = mongodb.Open(ctx, mongodb.Options{URI: c.Store, DB: c.Database, Collection: "jobs", Grouped: true})
+		// A process with the legacy library would build its indexes itself.
+		store, err = mongodb.Open(ctx, mongodb.Options{
+			URI: c.Store, DB: c.Database, Collection: "jobs", Grouped: true, SkipWaitUntilIndex: true, SkipDispatchByIndex: true,
+		})
 		name = "MongoDB database " + c.Database
 	case "postgres", "postgresql":
 		store, err = postgres.Open(ctx, postgres.Options{URL: c.Store, Schema: c.Database})
