@@ -126,10 +126,7 @@ func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 	switch a.Kind {
 	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart, driver.Edit:
 		f.Count++
-		_, err = c.exec(setCount, f.Count, f.Seq)
-		if err != nil {
-			return false, err
-		}
+		c.exec(setCount, f.Count, f.Seq)
 	}
 	switch a.Kind {
 	case driver.Cancel:
@@ -151,7 +148,7 @@ func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 	case driver.Restart:
 		err = c.restart(a, f)
 	case driver.Delete:
-		err = c.delete(f)
+		c.delete(f)
 	case driver.Edit:
 		err = c.edit(a, f)
 	}
@@ -180,8 +177,8 @@ func (c *changes) mayRestart(f *stored) (bool, error) {
 // cancel ends a record, or marks it for its owner if it is running.
 func (c *changes) cancel(a *acting, f *stored) error {
 	if f.Place == table.Running {
-		_, err := c.exec(markCancel, nullable(a.Reason), table.InstantOf(a.ForgetAt), f.Seq)
-		return err
+		c.exec(markCancel, nullable(a.Reason), table.InstantOf(a.ForgetAt), f.Seq)
+		return nil
 	}
 	r, err := f.decode()
 	if err != nil {
@@ -202,9 +199,7 @@ func (c *changes) endCanceled(j *job, r *driver.Record, now int64) error {
 
 // reschedule sets another time for a record that has not started.
 func (c *changes) reschedule(j *job, at table.Instant, now int64) error {
-	if _, err := c.exec(setWaitUntil, at, j.Seq); err != nil {
-		return err
-	}
+	c.exec(setWaitUntil, at, j.Seq)
 	j.WaitUntil = at
 	if j.Place == table.Waiting || j.Place == table.Parked {
 		return nil
@@ -218,9 +213,7 @@ func (c *changes) reschedule(j *job, at table.Instant, now int64) error {
 // setAside removes a record from its place, so that it can be moved to another.
 func (c *changes) setAside(j *job) error {
 	from := j.Place
-	if err := c.move(j, table.Waiting, table.Instant{}, ""); err != nil {
-		return err
-	}
+	c.move(j, table.Waiting, table.Instant{}, "")
 	switch from {
 	case table.Ready:
 		return c.withdraw(j)
@@ -244,14 +237,9 @@ func (c *changes) prioritize(j *job, priority int) error {
 	if err != nil {
 		return err
 	}
-	if _, err = c.exec(setPriority, priority, line, j.Seq); err != nil {
-		return err
-	}
+	c.exec(setPriority, priority, line, j.Seq)
 	j.line = line
-	err = c.admitToLine(j)
-	if err != nil {
-		return err
-	}
+	c.admitToLine(j)
 	if competes {
 		return c.admit(j)
 	}
@@ -262,10 +250,9 @@ func (c *changes) park(j *job, reason string) error {
 	if err := c.setAside(j); err != nil {
 		return err
 	}
-	if _, err := c.exec(setReason, nullable(reason), j.Seq); err != nil {
-		return err
-	}
-	return c.move(j, table.Parked, table.Instant{}, "")
+	c.exec(setReason, nullable(reason), j.Seq)
+	c.move(j, table.Parked, table.Instant{}, "")
+	return nil
 }
 
 func (c *changes) unpark(j *job, now int64) error {
@@ -274,7 +261,8 @@ func (c *changes) unpark(j *job, now int64) error {
 		return err
 	}
 	if j.Open {
-		return c.move(j, table.Waiting, table.Instant{}, "")
+		c.move(j, table.Waiting, table.Instant{}, "")
+		return nil
 	}
 	return c.wait(j, now)
 }
@@ -310,21 +298,19 @@ func (c *changes) restart(a *acting, f *stored) error {
 	}
 	switch {
 	case len(targets) > 0:
-		_, err = c.exec(dropEdges, []int64{former})
+		c.exec(dropEdges, []int64{former})
 	case len(f.Edges) > 0:
-		_, err = c.exec(moveEdges, j.Seq, former)
-	}
-	if err != nil {
-		return err
+		c.exec(moveEdges, j.Seq, former)
 	}
 	c.count(j.queue, j.Place, table.Waiting)
 	j.line, j.Place, j.DispatchBy = line, table.Waiting, table.Instant{}
 	err = c.take(j, j.EnqueueScopes)
-	if err == nil {
-		err = c.link(j, targets)
-	}
-	if err != nil || j.Open {
+	if err != nil {
 		return err
+	}
+	c.link(j, targets)
+	if j.Open {
+		return nil
 	}
 	return c.wait(j, a.now)
 }
@@ -361,18 +347,14 @@ func (c *changes) replaceBody(f *stored, body registry.Body) error {
 	if err != nil {
 		return err
 	}
-	return c.saveContent(&n, line, f.Seq)
+	c.saveContent(&n, line, f.Seq)
+	return nil
 }
 
-func (c *changes) delete(s *stored) error {
-	if _, err := c.exec(deleteJob, s.Seq); err != nil {
-		return err
-	}
+func (c *changes) delete(s *stored) {
+	c.exec(deleteJob, s.Seq)
 	if len(s.Edges) > 0 {
-		if _, err := c.exec(dropEdges, []int64{s.Seq}); err != nil {
-			return err
-		}
+		c.exec(dropEdges, []int64{s.Seq})
 	}
 	c.count(s.queue, s.Place, gone)
-	return nil
 }

@@ -24,6 +24,8 @@ import (
 type querier interface {
 	exec(ctx context.Context, text string, args ...any) (int64, error)
 	query(ctx context.Context, text string, each func(*row) error, args ...any) error
+	// send runs statements one after the other, until one fails, in one round trip if that is possible.
+	send(ctx context.Context, all []queued) error
 }
 
 // pgxQuerier uses a pgx.Tx, a connection or a pool.
@@ -31,6 +33,7 @@ type pgxQuerier struct {
 	on interface {
 		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+		SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	}
 }
 
@@ -45,6 +48,20 @@ func (q pgxQuerier) query(ctx context.Context, text string, each func(*row) erro
 		return err
 	}
 	return readRows(rows, each)
+}
+
+func (q pgxQuerier) send(ctx context.Context, all []queued) error {
+	b := &pgx.Batch{}
+	for _, s := range all {
+		sent := b.Queue(s.text, s.args...)
+		switch {
+		case s.each != nil:
+			sent.Query(func(rows pgx.Rows) error { return readRows(rows, s.each) })
+		case s.check != nil:
+			sent.Exec(func(tag pgconn.CommandTag) error { return s.check(tag.RowsAffected()) })
+		}
+	}
+	return q.on.SendBatch(ctx, b).Close()
 }
 
 // poolQuerier runs statements on the connections of a pool, each in a transaction of its own.
@@ -70,6 +87,8 @@ func (q poolQuerier) query(ctx context.Context, text string, each func(*row) err
 	}
 	return err
 }
+
+func (q poolQuerier) send(ctx context.Context, all []queued) error { return q.pool.send(ctx, all) }
 
 func readRows(rows pgx.Rows, each func(*row) error) error {
 	defer rows.Close()
@@ -125,6 +144,25 @@ func (q sqlQuerier) query(ctx context.Context, text string, each func(*row) erro
 	return rows.Err()
 }
 
+func (q sqlQuerier) send(ctx context.Context, all []queued) error {
+	for _, s := range all {
+		if s.each != nil {
+			if err := q.query(ctx, s.text, s.each, s.args...); err != nil {
+				return err
+			}
+			continue
+		}
+		rows, err := q.exec(ctx, s.text, s.args...)
+		if err == nil && s.check != nil {
+			err = s.check(rows)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // changes is a transaction in which the records of one queue are changed one by one. It holds
 // the lock of that queue, so only one exists at a time. Claims, inserts, and ends of records
 // without scopes and dependents run concurrently with it.
@@ -139,6 +177,18 @@ type changes struct {
 	examined, edgesEnded int
 	// moved counts the records that changed places and are not tallied yet.
 	moved map[tally]int
+	// queued are the statements that are sent with the next query.
+	queued []queued
+}
+
+// queued is a statement that is sent together with others.
+type queued struct {
+	text string
+	args []any
+	// each reads the rows of a query.
+	each func(*row) error
+	// check checks the number of rows that another statement has changed; nil if any number will do.
+	check func(rows int64) error
 }
 
 // tally counts the records of a queue that moved from one place to another.
@@ -164,31 +214,59 @@ func (c *changes) count(queue int32, was, now table.Place) {
 	c.moved[tally{queue, was, now}]++
 }
 
-// flush writes the tallies.
+// flush writes the tallies and what is queued.
 func (c *changes) flush() error {
-	if len(c.moved) == 0 {
-		return nil
+	if len(c.moved) > 0 {
+		var queues []int32
+		var was, now []pgtype.Int2
+		var n []int64
+		for t, count := range c.moved {
+			queues, n = append(queues, t.queue), append(n, int64(count))
+			was = append(was, pgtype.Int2{Int16: int16(t.was), Valid: t.was != none})
+			now = append(now, pgtype.Int2{Int16: int16(t.now), Valid: true})
+		}
+		c.moved = nil
+		c.exec(addTallies, queues, was, now, n)
+		c.d.floors.tallied(queues...)
 	}
-	var queues []int32
-	var was, now []pgtype.Int2
-	var n []int64
-	for t, count := range c.moved {
-		queues, n = append(queues, t.queue), append(n, int64(count))
-		was = append(was, pgtype.Int2{Int16: int16(t.was), Valid: t.was != none})
-		now = append(now, pgtype.Int2{Int16: int16(t.now), Valid: true})
-	}
-	c.moved = nil
-	_, err := c.exec(addTallies, queues, was, now, n)
-	c.d.floors.tallied(queues...)
-	return err
+	return c.send()
 }
 
-func (c *changes) exec(s statement, args ...any) (int64, error) {
-	return c.on.exec(c.ctx, c.d.texts[s], args...)
+// exec queues a statement whose result does not matter. Most changes are several such statements, and the
+// lock of the queue is held meanwhile, so they share a round trip.
+func (c *changes) exec(s statement, args ...any) { c.queue(s, nil, args...) }
+
+// queue is exec for a statement whose number of changed rows is checked.
+func (c *changes) queue(s statement, check func(rows int64) error, args ...any) {
+	c.queued = append(c.queued, queued{text: c.d.texts[s], args: args, check: check})
+}
+
+// execNow runs a statement, and returns the number of rows that it has changed.
+func (c *changes) execNow(s statement, args ...any) (changed int64, err error) {
+	c.queue(s, func(rows int64) error {
+		changed = rows
+		return nil
+	}, args...)
+	err = c.send()
+	return changed, err
 }
 
 func (c *changes) query(s statement, each func(*row) error, args ...any) error {
-	return c.on.query(c.ctx, c.d.texts[s], each, args...)
+	if len(c.queued) == 0 {
+		return c.on.query(c.ctx, c.d.texts[s], each, args...)
+	}
+	c.queued = append(c.queued, queued{text: c.d.texts[s], args: args, each: each})
+	return c.send()
+}
+
+// send sends what is queued.
+func (c *changes) send() error {
+	all := c.queued
+	c.queued = nil
+	if len(all) == 0 {
+		return nil
+	}
+	return c.on.send(c.ctx, all)
 }
 
 // one runs a statement that returns at most one row, and reports whether it returned one.
@@ -234,22 +312,31 @@ func (c *changes) jobs(s statement, args ...any) (jobs []*job, err error) {
 	return jobs, err
 }
 
-func (c *changes) records(s statement, args ...any) ([]*stored, error) {
-	return c.d.records(c.ctx, c.on, c.d.texts[s], args...)
+func (c *changes) records(s statement, args ...any) (records []*stored, err error) {
+	err = c.query(s, readInto(&records), args...)
+	if err == nil {
+		err = c.d.resolve(c.ctx, c.on, jobsOf(records))
+	}
+	return records, err
 }
 
 // records runs a statement that returns records.
 func (d *Driver) records(ctx context.Context, on querier, text string, args ...any) (records []*stored, err error) {
-	err = on.query(ctx, text, func(r *row) error {
-		s := &stored{}
-		s.read(r)
-		records = append(records, s)
-		return nil
-	}, args...)
+	err = on.query(ctx, text, readInto(&records), args...)
 	if err == nil {
 		err = d.resolve(ctx, on, jobsOf(records))
 	}
 	return records, err
+}
+
+// readInto returns a function that reads records.
+func readInto(records *[]*stored) func(*row) error {
+	return func(r *row) error {
+		s := &stored{}
+		s.read(r)
+		*records = append(*records, s)
+		return nil
+	}
 }
 
 func jobsOf(records []*stored) []*job {
@@ -379,12 +466,11 @@ func (d *Driver) transactOnce(ctx context.Context, p patience, queue int32, run 
 	if err != nil {
 		return false, err
 	}
+	c := &changes{ctx: ctx, on: pgxQuerier{tx}, d: d, now: time.Now().UnixNano()}
 	if d.mustReplan(tx.Conn()) {
-		_, err = tx.Exec(ctx, discardPlans)
+		c.queued = []queued{{text: discardPlans}}
 	}
-	if err == nil {
-		err = d.attempt(&changes{ctx: ctx, on: pgxQuerier{tx}, d: d, now: time.Now().UnixNano()}, run)
-	}
+	err = d.attempt(c, run)
 	if err == nil {
 		// The connection is in order. The change is decided by the context's state now, and
 		// not after the commit was sent.

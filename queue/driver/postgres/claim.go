@@ -228,12 +228,9 @@ func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read f
 }
 
 // takeLease stores the lease of a job, and adds it to the log of leases.
-func (c *changes) takeLease(j *job, modTime table.Instant, leaseTime time.Duration, started table.Instant) error {
-	_, err := c.exec(takeLease, j.Owner, j.Count, modTime, int64(leaseTime), started, j.Seq)
-	if err == nil {
-		_, err = c.exec(logLease, []int64{j.Seq})
-	}
-	return err
+func (c *changes) takeLease(j *job, modTime table.Instant, leaseTime time.Duration, started table.Instant) {
+	c.exec(takeLease, j.Owner, j.Count, modTime, int64(leaseTime), started, j.Seq)
+	c.exec(logLease, []int64{j.Seq})
 }
 
 // takeReady claims ready records, one of each queue in turn.
@@ -390,7 +387,7 @@ func (cl *claim) takeIn(c *changes, w *work) (taken []*stored, err error) {
 	if err == nil && w.rate != nil && len(taken) > 0 {
 		before := w.bucket
 		w.bucket = w.bucket.Take(*w.rate, w.now, len(taken))
-		_, err = c.exec(setBucket, int64(w.bucket), w.queue.id, int64(before))
+		c.exec(setBucket, int64(w.bucket), w.queue.id, int64(before))
 	}
 	if err == nil {
 		err = c.settleRoom(w, taken)

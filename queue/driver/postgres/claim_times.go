@@ -167,20 +167,15 @@ func (c *changes) takeExpired(cl *claim, s *stored) error {
 		return err
 	}
 	wasReady := current.Place == table.Ready
-	err = c.move(current, table.Running, table.Instant{}, "")
-	if err != nil {
-		return err
-	}
+	c.move(current, table.Running, table.Instant{}, "")
 	s.job = *current
 	s.Owner, s.Count = cl.Owner, s.Count+1
 	s.ModTime = table.InstantOf(cl.Now)
 	s.Started = s.ModTime
-	err = c.takeLease(&s.job, s.ModTime, cl.LeaseTime, s.Started)
-	if err == nil && wasReady {
+	c.takeLease(&s.job, s.ModTime, cl.LeaseTime, s.Started)
+	if wasReady {
 		err = c.withdraw(&s.job)
 	}
-	if err != nil {
-		return err
-	}
-	return c.started(&s.job)
+	c.started(&s.job)
+	return err
 }

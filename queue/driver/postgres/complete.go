@@ -381,9 +381,7 @@ func (c *changes) complete(queue queueKey, e *ending) (refusal, err error) {
 		return refusal, err
 	}
 	if j.Open { // it did not wait until all its dependencies ended
-		if _, err = c.exec(leaveEdges, j.Seq); err != nil {
-			return nil, err
-		}
+		c.exec(leaveEdges, j.Seq)
 	}
 	return nil, c.replaceByNext(j, e.Ending, e.next)
 }
@@ -420,9 +418,7 @@ func (c *changes) end(j *job, e *table.Ending) error {
 		return err
 	}
 	if j.Open { // it did not wait until all its dependencies ended
-		if _, err := c.exec(leaveEdges, j.Seq); err != nil {
-			return err
-		}
+		c.exec(leaveEdges, j.Seq)
 	}
 	if e.To == table.Retrying {
 		return c.free(j, j.DispatchScopes())
@@ -436,21 +432,13 @@ func (c *changes) end(j *job, e *table.Ending) error {
 // replace stores the record of an ended attempt, and moves the row to its final place.
 func (c *changes) replace(j *job, e *table.Ending) error {
 	keepsKey := !e.Replaced && j.KeepsKey(e.To)
-	_, err := c.exec(endAny, j.Seq, storable(e.Owner), e.Count, e.ModTime, e.Created, e.Started, e.Ended, e.WaitUntil, e.DispatchBy, e.MaxTime,
+	c.exec(endAny, j.Seq, storable(e.Owner), e.Count, e.ModTime, e.Created, e.Started, e.Ended, e.WaitUntil, e.DispatchBy, e.MaxTime,
 		e.ErrorCount, nullable(e.LastError), nullable(e.Reason), e.ForgetAt, storable(e.Type), e.Version, e.Format, e.Dependency, blob(e.Extra), e.Body,
 		blob(e.Progress), e.Replaced, keepsKey)
-	if err != nil {
-		return err
-	}
 	wasReady := j.Place == table.Ready
-	err = c.move(j, e.To, table.Instant{}, "")
-	if err != nil {
-		return err
-	}
+	c.move(j, e.To, table.Instant{}, "")
 	if e.To.Final() && e.ForgetAt.Valid {
-		if _, err = c.exec(logEnding, j.Seq); err != nil {
-			return err
-		}
+		c.exec(logEnding, j.Seq)
 	}
 	if wasReady {
 		return c.withdraw(j)

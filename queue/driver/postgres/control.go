@@ -86,14 +86,14 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 		if control.Rate != nil {
 			perSecond, burst = control.Rate.PerSecond, control.Rate.Burst
 		}
-		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, perSecond, burst, nullable(types), key.id)
-		if err == nil && !wasLimited && limitsRunningJobs(control) {
-			_, err = c.exec(setLimited, key.id)
+		c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, perSecond, burst, nullable(types), key.id)
+		if !wasLimited && limitsRunningJobs(control) {
+			c.exec(setLimited, key.id)
 		}
-		if err == nil && wanted.Type != nil {
-			err = c.keepTypeBuckets(key.id, control)
+		if wanted.Type != nil {
+			return c.keepTypeBuckets(key.id, control)
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return driver.Control{}, err

@@ -36,18 +36,13 @@ func (c *changes) findTarget(queue int32, t *table.Target) (found bool, err erro
 }
 
 // link stores the edges of a job, and marks its open targets as having dependents.
-func (c *changes) link(j *job, targets []table.Target) error {
+func (c *changes) link(j *job, targets []table.Target) {
 	for _, t := range targets {
-		if _, err := c.exec(insertEdge, j.queue, t.ID, j.Seq, t.Place.Edge()); err != nil {
-			return err
-		}
+		c.exec(insertEdge, j.queue, t.ID, j.Seq, t.Place.Edge())
 		if !t.Place.Final() && !t.Dependents {
-			if _, err := c.exec(markDependents, t.Seq); err != nil {
-				return err
-			}
+			c.exec(markDependents, t.Seq)
 		}
 	}
-	return nil
 }
 
 // releaseDependents ends the edges to a job that has ended.
@@ -63,7 +58,8 @@ func (c *changes) releaseDependents(j *job) error {
 func (c *changes) endEdges(queue int32, id string, state int, after int64) error {
 	most := endEdgesAtOnce - c.edgesEnded
 	if most <= 0 {
-		return c.leave(queue, state, id, after)
+		c.leave(queue, state, id, after)
+		return nil
 	}
 	var dependents []int64
 	err := c.query(endEdges, func(r *row) error {
@@ -96,5 +92,6 @@ func (c *changes) endEdges(queue int32, id string, state int, after int64) error
 		return nil
 	}
 	// The last record may have named the job twice.
-	return c.leave(queue, state, id, slices.Max(dependents)-1)
+	c.leave(queue, state, id, slices.Max(dependents)-1)
+	return nil
 }

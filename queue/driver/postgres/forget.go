@@ -63,13 +63,9 @@ func (c *changes) forget(now int64, limit int) (forgotten int, more bool, err er
 			return forgotten, false, err
 		}
 		forgotten += n
-		if _, err = c.exec(dropEnding, at, id); err != nil {
-			return forgotten, false, err
-		}
+		c.exec(dropEnding, at, id)
 		if n < len(seqs) {
-			if _, err = c.exec(relogEnding, seqs); err != nil {
-				return forgotten, false, err
-			}
+			c.exec(relogEnding, seqs)
 		}
 		if forgotten >= min(limit, forgetAtOnce) {
 			break
@@ -91,7 +87,7 @@ func (c *changes) forgetJobs(seqs []int64, now int64, limit int) (n int, err err
 		return nil
 	}, seqs, now, limit)
 	if err == nil && len(withEdges) > 0 {
-		_, err = c.exec(dropEdges, withEdges)
+		c.exec(dropEdges, withEdges)
 	}
 	return n, err
 }

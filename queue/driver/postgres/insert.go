@@ -459,14 +459,17 @@ func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 	if err == nil {
 		err = c.insertAt(n, n.preset)
 	}
-	if err == nil && len(n.Edges) > 0 {
-		_, err = c.exec(insertEnded, n.queue, n.Seq, n.Edges)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && n.preset == table.Running {
-		err = c.takeLease(&n.job, n.ModTime, n.leaseTime, n.Started)
+	if len(n.Edges) > 0 {
+		c.exec(insertEnded, n.queue, n.Seq, n.Edges)
 	}
-	if err == nil && n.preset.Final() {
-		_, err = c.exec(logEnding, n.Seq)
+	if n.preset == table.Running {
+		c.takeLease(&n.job, n.ModTime, n.leaseTime, n.Started)
+	}
+	if n.preset.Final() {
+		c.exec(logEnding, n.Seq)
 	}
 	return nil, err
 }
@@ -489,8 +492,8 @@ func (c *changes) insert(n *newRecord) (refusal, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.link(&n.job, n.targets)
-	if err != nil || n.Open {
+	c.link(&n.job, n.targets)
+	if n.Open {
 		return nil, err
 	}
 	return nil, c.wait(&n.job, c.now)

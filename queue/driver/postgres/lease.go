@@ -157,26 +157,23 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 			return err
 		}
 	}
-	if _, err := c.exec(dropLease, nullable(h.Reason), j.Seq); err != nil {
-		return err
-	}
+	c.exec(dropLease, nullable(h.Reason), j.Seq)
 	if err := c.free(j, j.DispatchScopes()); err != nil {
 		return err
 	}
 	until := table.InstantOf(h.NotBefore)
 	switch {
 	case h.Park:
-		return c.move(j, table.Parked, table.Instant{}, "")
+		c.move(j, table.Parked, table.Instant{}, "")
 	case j.Open: // it expired before its dependencies ended
-		return c.move(j, table.Waiting, table.Instant{}, "")
+		c.move(j, table.Waiting, table.Instant{}, "")
 	case until.Valid && until.Int64 > c.now:
-		if _, err := c.exec(setSince, table.InstantOf(h.Since), j.Seq); err != nil {
-			return err
-		}
-		return c.move(j, table.Postponed, until, "")
+		c.exec(setSince, table.InstantOf(h.Since), j.Seq)
+		c.move(j, table.Postponed, until, "")
 	default:
 		return c.admit(j)
 	}
+	return nil
 }
 
 // endMarked ends a record that is to be canceled. A record that can't be decoded is handed back
@@ -373,8 +370,8 @@ func (c *changes) changeInterruptions(j *job, change func(*driver.Record)) error
 	if err != nil {
 		return fmt.Errorf("encoding the interruptions of record %q: %w", j.Name, err)
 	}
-	_, err = c.exec(setExtra, blob(encoded), j.Seq)
-	return err
+	c.exec(setExtra, blob(encoded), j.Seq)
+	return nil
 }
 
 // isOneOf reports whether a running job has one of the leases.

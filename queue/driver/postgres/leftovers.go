@@ -31,11 +31,8 @@ const (
 const freeScopeLeft = table.OpenEdge
 
 // leave leaves a free scope, or edges to a job and their new state, for later transactions.
-func (c *changes) leave(queue int32, kind int, name string, after int64) error {
-	if _, err := c.exec(leave, queue, kind, name, after); err != nil {
-		return fmt.Errorf("recording what is left of a change: %w", err)
-	}
-	return nil
+func (c *changes) leave(queue int32, kind int, name string, after int64) {
+	c.exec(leave, queue, kind, name, after)
 }
 
 // settle handles leftovers, and reports whether there are more, and whether it left out a queue

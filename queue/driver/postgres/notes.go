@@ -47,7 +47,7 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 	note.Until = note.Until.UTC().Truncate(time.Millisecond)
 	err = d.transact(ctx, noQueue, func(c *changes) error {
 		kept, isNew = note, false
-		n, failure := c.exec(keepNewNote, []byte(note.Kind), []byte(note.Key), note.Value, untilOf(note), table.InstantOf(now))
+		n, failure := c.execNow(keepNewNote, []byte(note.Kind), []byte(note.Key), note.Value, untilOf(note), table.InstantOf(now))
 		if n > 0 || failure != nil {
 			isNew = n > 0
 			return failure

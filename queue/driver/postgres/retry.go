@@ -96,14 +96,10 @@ func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error 
 		return err
 	}
 	if next.WaitUntil.Valid {
-		if _, err = c.exec(setSince, next.Created, next.Seq); err != nil {
-			return err
-		}
+		c.exec(setSince, next.Created, next.Seq)
 	}
 	if len(next.Edges) > 0 {
-		if _, err = c.exec(insertEnded, next.queue, next.Seq, next.Edges); err != nil {
-			return err
-		}
+		c.exec(insertEnded, next.queue, next.Seq, next.Edges)
 	}
 	err = c.free(j, table.Without(held, next.EnqueueScopes))
 	if err != nil {

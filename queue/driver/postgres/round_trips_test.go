@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -113,4 +114,29 @@ func TestAClaimOfAGroupTookFourRoundTrips(t *testing.T) {
 		assert.Len(t, claimed.Records, want.records)
 		assert.Equal(t, want.roundTrips, sent.Load()-before)
 	}
+}
+
+// Changes of one record after the other took a round trip for each statement, under the lock of the queue.
+func TestChangesUnderTheLockOfAQueueTookARoundTripForEachStatement(t *testing.T) {
+	const jobs = 10
+	d, sent := openTraced(t)
+	var records []*driver.Record
+	for i := range jobs {
+		records = append(records, scoped(fmt.Sprint(i), 0, fmt.Sprint("scope ", i)))
+	}
+	insert(t.Context(), t, d, records...)
+	before := sent.Load()
+	claimed := claim(t, d, jobs)
+	require.Len(t, claimed, jobs)
+	assert.LessOrEqual(t, sent.Load()-before, int64(6), "of a claim")
+
+	var completions []driver.Completion
+	for _, r := range claimed {
+		r.Status.Completed = true
+		completions = append(completions, driver.Completion{Lease: driver.LeaseOf(r), Record: r})
+	}
+	before = sent.Load()
+	errs, err := d.Complete(t.Context(), completions)
+	require.NoError(t, errors.Join(append(errs, err)...))
+	assert.LessOrEqual(t, sent.Load()-before, int64(2*jobs+5), "of the ends")
 }

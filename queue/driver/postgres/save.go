@@ -42,23 +42,19 @@ func (c *changes) save(queue queueKey, r *driver.Record) (refusal, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.saveContent(&n, line, j.Seq)
-	if err == nil && j.line != line {
+	c.saveContent(&n, line, j.Seq)
+	if j.line != line {
 		j.line = line
-		err = c.admitToLine(j)
+		c.admitToLine(j)
 	}
-	if err != nil || !relocked {
-		return nil, err
-	}
-	_, err = c.exec(saveLock, n.Owner, n.Count, n.ModTime, j.Seq)
-	if err == nil {
-		_, err = c.exec(logLease, []int64{j.Seq})
+	if relocked {
+		c.exec(saveLock, n.Owner, n.Count, n.ModTime, j.Seq)
+		c.exec(logLease, []int64{j.Seq})
 	}
 	return nil, err
 }
 
 // saveContent stores what Save replaces of a record.
-func (c *changes) saveContent(n *table.Record, line int32, seq int64) error {
-	_, err := c.exec(saveRecord, n.Type, line, n.Version, n.Format, n.ErrorCount, nullable(n.LastError), blob(n.Extra), n.Body, seq)
-	return err
+func (c *changes) saveContent(n *table.Record, line int32, seq int64) {
+	c.exec(saveRecord, n.Type, line, n.Version, n.Format, n.ErrorCount, nullable(n.LastError), blob(n.Extra), n.Body, seq)
 }

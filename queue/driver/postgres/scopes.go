@@ -68,9 +68,7 @@ func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 // revoked.
 func (c *changes) take(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if _, err := c.exec(hold, j.queue, use(name, j.ID), j.ID); err != nil {
-			return err
-		}
+		c.exec(hold, j.queue, use(name, j.ID), j.ID)
 	}
 	var freed []string
 	for _, name := range scopes {
@@ -86,9 +84,7 @@ func (c *changes) take(j *job, scopes []string) error {
 // free releases the given scopes if the job holds them.
 func (c *changes) free(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if _, err := c.exec(freeScope, j.queue, use(name, j.ID), j.ID); err != nil {
-			return err
-		}
+		c.exec(freeScope, j.queue, use(name, j.ID), j.ID)
 	}
 	return c.promote(j.queue, scopes)
 }
@@ -97,12 +93,8 @@ func (c *changes) free(j *job, scopes []string) error {
 func (c *changes) fulfill(j *job) error {
 	var limited []string
 	for _, name := range j.DispatchScopes() {
-		if _, err := c.exec(hold, j.queue, use(name, j.ID), j.ID); err != nil {
-			return err
-		}
-		if _, err := c.exec(dropPromise, j.queue, use(name, j.Seq)); err != nil {
-			return err
-		}
+		c.exec(hold, j.queue, use(name, j.ID), j.ID)
+		c.exec(dropPromise, j.queue, use(name, j.Seq))
 		if key, _ := scope.Key(name); key != name {
 			limited = append(limited, name)
 		}
@@ -115,9 +107,7 @@ func (c *changes) fulfill(j *job) error {
 func (c *changes) withdraw(j *job) error {
 	scopes := j.DispatchScopes()
 	for _, name := range scopes {
-		if _, err := c.exec(dropPromise, j.queue, use(name, j.Seq)); err != nil {
-			return err
-		}
+		c.exec(dropPromise, j.queue, use(name, j.Seq))
 	}
 	return c.promote(j.queue, scopes)
 }
@@ -144,32 +134,28 @@ func (c *changes) shed(j *job, name string) (freed []string, err error) {
 		if worse == nil {
 			return nil, fmt.Errorf("a record that scope %q is promised to is gone", name)
 		}
-		others, err := c.revokePromises(worse, key)
-		if err != nil {
-			return nil, err
-		}
-		freed = append(freed, others...)
+		freed = append(freed, c.revokePromises(worse, key)...)
 	}
 }
 
 // revokePromises makes a record wait for the scope of a key. It returns the other scopes that were
 // promised to the record.
-func (c *changes) revokePromises(j *job, because string) (freed []string, err error) {
+func (c *changes) revokePromises(j *job, because string) (freed []string) {
 	for _, name := range j.DispatchScopes() {
-		if _, err = c.exec(dropPromise, j.queue, use(name, j.Seq)); err != nil {
-			return nil, err
-		}
+		c.exec(dropPromise, j.queue, use(name, j.Seq))
 		if key, _ := scope.Key(name); key != because {
 			freed = append(freed, name)
 		}
 	}
-	return freed, c.move(j, table.ScopeBlocked, table.Instant{}, because)
+	c.move(j, table.ScopeBlocked, table.Instant{}, because)
+	return freed
 }
 
 // wait makes a record wait for its time, or admits it.
 func (c *changes) wait(j *job, now int64) error {
 	if j.FirstPlace(now) == table.Scheduled {
-		return c.move(j, table.Scheduled, j.WaitUntil, "")
+		c.move(j, table.Scheduled, j.WaitUntil, "")
+		return nil
 	}
 	return c.admit(j)
 }
@@ -184,7 +170,8 @@ func (c *changes) admit(j *job) error {
 		}
 		if blocked {
 			key, _ := scope.Key(name)
-			return c.move(j, table.ScopeBlocked, table.Instant{}, key)
+			c.move(j, table.ScopeBlocked, table.Instant{}, key)
+			return nil
 		}
 	}
 	var freed []string
@@ -195,13 +182,9 @@ func (c *changes) admit(j *job) error {
 		}
 		freed = append(freed, others...)
 		_, limit := scope.Key(name)
-		if _, err = c.exec(promise, j.queue, use(name, j.Seq), j.Seq, limit); err != nil {
-			return err
-		}
+		c.exec(promise, j.queue, use(name, j.Seq), j.Seq, limit)
 	}
-	if err := c.move(j, table.Ready, table.Instant{}, ""); err != nil {
-		return err
-	}
+	c.move(j, table.Ready, table.Instant{}, "")
 	return c.promote(j.queue, freed)
 }
 
@@ -252,7 +235,8 @@ func (c *changes) promoteKey(queue int32, key string) error {
 			return err
 		}
 		if c.examined >= settleAtOnce {
-			return c.leave(queue, freeScopeLeft, key, 0)
+			c.leave(queue, freeScopeLeft, key, 0)
+			return nil
 		}
 		c.examined++
 		// Another scope may block the record; then it is the turn of the next one.
@@ -269,7 +253,7 @@ func (c *changes) promoteKey(queue int32, key string) error {
 // moveWaiters makes the next records that wait for the scope of a key, and need the same scopes as a
 // record that another scope blocks, wait for that scope.
 func (c *changes) moveWaiters(j *job, from string) error {
-	n, err := c.exec(moveWaiters, j.waitingFor, j.queue, from, column(j.Scopes), column(j.EnqueueScopes), movedAtOnce)
+	n, err := c.execNow(moveWaiters, j.waitingFor, j.queue, from, column(j.Scopes), column(j.EnqueueScopes), movedAtOnce)
 	if n > 0 {
 		c.examined += moveCost
 	}
@@ -292,24 +276,22 @@ func (c *changes) nextFor(queue int32, key string) (*job, error) {
 
 // move moves a record to another place. due is the end of its wait, and key that of the scope that
 // it waits for, or empty.
-func (c *changes) move(j *job, p table.Place, due table.Instant, key string) error {
-	n, err := c.exec(moveJob, p, due, nullable(key), j.Seq)
-	if err != nil {
-		return err
-	}
-	if n != 1 {
-		return fmt.Errorf("record %q is gone", j.Name)
-	}
+func (c *changes) move(j *job, p table.Place, due table.Instant, key string) {
+	name := j.Name
+	c.queue(moveJob, func(rows int64) error {
+		if rows != 1 {
+			return fmt.Errorf("record %q is gone", name)
+		}
+		return nil
+	}, p, due, nullable(key), j.Seq)
 	c.count(j.queue, j.Place, p)
 	j.Place, j.waitingFor = p, key
-	return c.admitToLine(j)
+	c.admitToLine(j)
 }
 
 // admitToLine makes claims find a ready job that is behind the floor of its line.
-func (c *changes) admitToLine(j *job) error {
-	if j.Place != table.Ready {
-		return nil
+func (c *changes) admitToLine(j *job) {
+	if j.Place == table.Ready {
+		c.exec(setLate, j.Seq)
 	}
-	_, err := c.exec(setLate, j.Seq)
-	return err
 }

@@ -38,7 +38,7 @@ func (c *changes) keepTypeBuckets(queue int32, control driver.Control) error {
 func (c *changes) setTypeBuckets(queue int32, buckets typelimit.Buckets) error {
 	text, err := buckets.Encode()
 	if err == nil {
-		_, err = c.exec(setTypeBuckets, nullable(text), queue)
+		c.exec(setTypeBuckets, nullable(text), queue)
 	}
 	return err
 }

@@ -16,11 +16,9 @@ func (c *changes) checkKey(j *job) (refusal, err error) {
 }
 
 // started releases the unique key of a job that holds it until its start.
-func (c *changes) started(j *job) error {
-	if !j.UniqueHeld || amboy.UniqueUntil(j.UniqueUntil) != amboy.UniqueUntilStarted {
-		return nil
+func (c *changes) started(j *job) {
+	if j.UniqueHeld && amboy.UniqueUntil(j.UniqueUntil) == amboy.UniqueUntilStarted {
+		j.UniqueHeld = false
+		c.exec(dropKey, j.Seq)
 	}
-	j.UniqueHeld = false
-	_, err := c.exec(dropKey, j.Seq)
-	return err
 }
