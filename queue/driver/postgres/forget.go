@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -26,31 +27,37 @@ func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, err
 	}
 	defer done()
 	forgotten := 0
+	last := endingKey{at: math.MinInt64}
 	for more := true; more && forgotten < limit; {
-		n := 0
+		n, next := 0, last
 		err = d.transact(ctx, noQueue, func(c *changes) (err error) {
-			n, more, err = c.forget(table.InstantOf(now).Int64, limit-forgotten)
+			next = last
+			n, more, err = c.forget(&next, table.InstantOf(now).Int64, limit-forgotten)
 			return err
 		})
 		if err != nil {
 			return forgotten, partly("forgetting finished records", forgotten, err)
 		}
 		forgotten += n
+		last = next
 	}
 	return forgotten, nil
 }
 
-// forget removes records of the first rows of the log of endings. more is false if no row is due
-// any more. A row lists jobs whose retention ends within the same second; jobs that must still be
-// kept get another row.
-func (c *changes) forget(now int64, limit int) (forgotten int, more bool, err error) {
+// endingKey is the key of a row of the log of endings.
+type endingKey struct{ at, id int64 }
+
+// forget removes records of the first rows of the log of endings after the last one, which it changes.
+// more is false if no row is due any more. A row lists jobs whose retention ends within the same second;
+// jobs that must still be kept get another row.
+func (c *changes) forget(last *endingKey, now int64, limit int) (forgotten int, more bool, err error) {
 	for range endingsAtOnce {
-		var at, id int64
+		var key endingKey
 		var seqs []int64
-		found, err := c.one(endingDue, func(r *row) { at, id, seqs = r.integer(), r.integer(), r.numbers() }, now)
+		found, err := c.one(endingDue, func(r *row) { key.at, key.id, seqs = r.integer(), r.integer(), r.numbers() }, now, last.at, last.id)
 		if err == nil && !found {
 			// Another call may have taken the row that this one waited for.
-			more, err = c.one(anyEndingDue, func(*row) {}, now)
+			more, err = c.one(anyEndingDue, func(*row) {}, now, last.at, last.id)
 			if more && err == nil {
 				continue
 			}
@@ -63,7 +70,8 @@ func (c *changes) forget(now int64, limit int) (forgotten int, more bool, err er
 			return forgotten, false, err
 		}
 		forgotten += n
-		c.exec(dropEnding, at, id)
+		*last = key
+		c.exec(dropEnding, key.at, key.id)
 		if n < len(seqs) {
 			c.exec(relogEnding, seqs)
 		}

@@ -153,6 +153,27 @@ func TestWorkReadAllIdleQueues(t *testing.T) {
 	assert.Less(t, perCall, 100)
 }
 
+// While a snapshot is held, no removed row leaves its index. For each row of the log of endings that Forget
+// removed, it read all that were removed before.
+func TestForgetReadAllRemovedRowsForEachRow(t *testing.T) {
+	const rows = 1000
+	conn := connect(t, pgtest.URL(t))
+	schema := pgtest.Schema(t)
+	d := open(t, postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema})
+	execute(t, conn, fmt.Sprintf("INSERT INTO %s.endings (forget_at, seqs) SELECT n, '{}'::bigint[] FROM generate_series(1, %d) AS n", schema, rows))
+	snapshot, err := connect(t, pgtest.URL(t)).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	_, err = snapshot.Exec(t.Context(), "SELECT count(*) FROM "+schema+".queues")
+	require.NoError(t, err)
+	_, err = d.Forget(t.Context(), time.Now(), 10)
+	require.NoError(t, err)
+	require.NoError(t, snapshot.Rollback(t.Context()))
+	assert.Zero(t, count(t, conn, schema, "endings"))
+	perRow := tuplesRead(t, conn, d, schema, "endings") / rows
+	t.Logf("%d rows and index entries read a row", perRow)
+	assert.Less(t, perRow, 10)
+}
+
 // multiply adds copies of a job.
 func multiply(t *testing.T, conn *pgx.Conn, schema, id string, n int) {
 	t.Helper()

@@ -572,9 +572,11 @@ var statementTexts = [statements]string{
 	lastSeq:   `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {s}.arrivals`,
 	deleteJob: `DELETE FROM {s}.jobs WHERE seq = $1`,
 
-	endingDue: `SELECT forget_at, id, array_to_json(seqs)::text FROM {s}.endings WHERE forget_at <= $1 ORDER BY forget_at, id LIMIT 1
-		FOR UPDATE`,
-	anyEndingDue: `SELECT 1::bigint FROM {s}.endings WHERE forget_at <= $1 LIMIT 1`,
+	// They begin after the last row that was removed: while a snapshot is held, the index contains all rows before
+	// it.
+	endingDue: `SELECT forget_at, id, array_to_json(seqs)::text FROM {s}.endings WHERE forget_at <= $1 AND (forget_at, id) > ($2, $3)
+		ORDER BY forget_at, id LIMIT 1 FOR UPDATE`,
+	anyEndingDue: `SELECT 1::bigint FROM {s}.endings WHERE forget_at <= $1 AND (forget_at, id) > ($2, $3) ORDER BY forget_at, id LIMIT 1`,
 	forgetJobs: `DELETE FROM {s}.jobs WHERE seq IN (
 			SELECT seq FROM {s}.jobs WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at <= $2 ORDER BY forget_at, seq LIMIT $3 FOR UPDATE)
 		RETURNING queue, seq, place, edges IS NOT NULL`,
