@@ -51,6 +51,9 @@ func (q pgxQuerier) query(ctx context.Context, text string, each func(*row) erro
 }
 
 func (q pgxQuerier) send(ctx context.Context, all []queued) error {
+	if len(all) == 0 {
+		return nil
+	}
 	b := &pgx.Batch{}
 	for _, s := range all {
 		sent := b.Queue(s.text, s.args...)
@@ -263,9 +266,6 @@ func (c *changes) query(s statement, each func(*row) error, args ...any) error {
 func (c *changes) send() error {
 	all := c.queued
 	c.queued = nil
-	if len(all) == 0 {
-		return nil
-	}
 	return c.on.send(c.ctx, all)
 }
 

@@ -313,10 +313,11 @@ func setAdded(some []*newRecord) func(*row) error {
 }
 
 func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newRecord, due table.Instant) error {
-	if _, err := theirs.exec(ctx, d.texts[lockInserts], d.insertLocks(some)); err != nil {
-		return err
+	all := []queued{
+		{text: d.texts[lockInserts], args: []any{d.insertLocks(some)}},
+		{text: d.texts[insertJobsOfCaller], args: columnsOf(some).args(), each: setAdded(some)},
 	}
-	err := theirs.query(ctx, d.texts[insertJobsOfCaller], setAdded(some), columnsOf(some).args()...)
+	err := theirs.send(ctx, append(all, d.signals.inTransaction(true, due)...))
 	if err == nil {
 		err = d.explainRefused(ctx, theirs, some)
 	}
@@ -324,9 +325,6 @@ func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newR
 		if !n.isAdded && n.refusal == nil { // what was in the way is gone by now
 			n.refusal = n.Duplicate("")
 		}
-	}
-	if err == nil {
-		err = d.signals.sendIn(ctx, theirs, true, due)
 	}
 	return err
 }

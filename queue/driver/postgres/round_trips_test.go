@@ -140,3 +140,23 @@ func TestChangesUnderTheLockOfAQueueTookARoundTripForEachStatement(t *testing.T)
 	require.NoError(t, errors.Join(append(errs, err)...))
 	assert.LessOrEqual(t, sent.Load()-before, int64(2*jobs+5), "of the ends")
 }
+
+// A Put in the caller's transaction took a round trip for each of its four statements.
+func TestAPutInATransactionTookFourRoundTrips(t *testing.T) {
+	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+	insert(t.Context(), t, d, newRecord("first")) // its queue exists
+	config, err := pgx.ParseConfig(pgtest.URL(t))
+	require.NoError(t, err)
+	var sent roundTrips
+	config.Tracer = &sent
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close(context.Background())) })
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	before := sent.Load()
+	insert(postgres.WithTx(t.Context(), tx), t, d, newRecord("second"))
+	assert.Equal(t, int64(2), sent.Load()-before)
+	require.NoError(t, tx.Commit(t.Context()))
+	assert.Len(t, claim(t, d, 10), 2)
+}

@@ -225,15 +225,19 @@ func timeOf(text string) int64 {
 // endedNews announces changes that make nothing claimable.
 const endedNews = "ended"
 
-// sendIn sends a notification with the commit of the caller's transaction. It names no sender,
-// because this process has no other way to notice the commit. late is when the first record of the transaction
-// is due, which may be before the commit.
-func (s *signals) sendIn(ctx context.Context, on querier, mayClaim bool, late table.Instant) error {
+// inTransaction returns the statement that sends a notification with the commit of the caller's transaction,
+// if the driver sends some. It names no sender, because this process has no other way to notice the commit. late
+// is when the first record of the transaction is due, which may be before the commit.
+func (s *signals) inTransaction(mayClaim bool, late table.Instant) []queued {
 	if s.d.opts.PollOnly {
 		return nil
 	}
-	_, err := on.exec(ctx, s.d.texts[notifyIn], s.channel, "/"+news(mayClaim, late))
-	return err
+	return []queued{{text: s.d.texts[notifyIn], args: []any{s.channel, "/" + news(mayClaim, late)}}}
+}
+
+// sendIn sends a notification with the commit of the caller's transaction.
+func (s *signals) sendIn(ctx context.Context, on querier, mayClaim bool, late table.Instant) error {
+	return on.send(ctx, s.inTransaction(mayClaim, late))
 }
 
 func (s *signals) close() {
