@@ -36,9 +36,9 @@ func (t times) isPast() bool { return t.dueSince.Valid || t.hasExpired || t.isLe
 
 // timesAndReady reads the times, and the ready records in the same round trip: most often no time has come.
 func (cl *claim) timesAndReady(ctx context.Context) (t times, err error) {
-	err = cl.d.retrying(ctx, func(ctx context.Context) (bool, error) {
+	err = cl.d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		p := cl.newProbing(make([][]*stored, len(cl.queues)), cl.Limit)
-		mayBeDone, err := cl.d.pipeline(ctx, func(b *batch) {
+		mayBeDone, err = cl.d.pipeline(ctx, func(b *batch) {
 			b.plan()
 			b.query(nextTimes, func(r *row) error {
 				t = timesOf(r)
