@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
@@ -40,6 +41,8 @@ type QueueMeasures struct {
 	// at once, over all processes; 0 means no limit.
 	Paused     bool
 	MaxRunning int
+	// Rate is the rate at which jobs may start, over all processes; nil means no limit.
+	Rate *amboy.Rate
 	// OldestReady is the time since which the first ready job could have started; zero if
 	// there is none. It is set for the MaxOldestReady queues with the most ready jobs.
 	OldestReady time.Time
@@ -130,6 +133,7 @@ func measuresOf(info driver.QueueInfo) QueueMeasures {
 		Paused:    info.Control.IsStopped(),
 
 		MaxRunning: info.Control.MaxRunning,
+		Rate:       info.Control.Rate,
 	}
 }
 

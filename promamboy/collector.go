@@ -246,16 +246,20 @@ func unended(q management.QueueMeasures) int {
 	return q.Ready + q.Scheduled + q.Blocked + q.Parked + q.Running + q.Retrying
 }
 
-// runnable counts the jobs of a queue that run or could.
+// runnable counts the jobs of a queue that run or could. More workers do not help jobs that its
+// settings hold back.
 func runnable(q management.QueueMeasures) int {
-	switch {
-	case q.Paused:
-		return q.Running
-	case q.MaxRunning > 0:
-		return max(q.Running, min(q.Running+q.Ready, q.MaxRunning))
-	default:
-		return q.Running + q.Ready
+	ready := q.Ready
+	if q.Paused {
+		ready = 0
 	}
+	if q.MaxRunning > 0 {
+		ready = min(ready, max(0, q.MaxRunning-q.Running))
+	}
+	if q.Rate != nil {
+		ready = min(ready, q.Rate.BurstOrDefault())
+	}
+	return q.Running + ready
 }
 
 func (c *Collector) collectProcess(to chan<- prometheus.Metric, m management.ProcessMeasures) {

@@ -341,6 +341,23 @@ func TestScrapeWantsNoWorkersForJobsThatMayNotStart(t *testing.T) {
 	})
 }
 
+// An autoscaler added processes for jobs that the rate of their queue held back.
+func TestScrapeWantedWorkersForJobsThatTheRateHoldsBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, err := w.group.Get(w.Context(), "rated")
+		require.NoError(w, err)
+		_, err = w.inspector.SetControl(w.Context(), "rated", management.ControlChange{Rate: &amboy.Rate{PerSecond: 0.001, Burst: 2}})
+		require.NoError(w, err)
+		for range 8 {
+			w.put("rated", "stay")
+		}
+		synctest.Wait()
+		got := samples(w, scrape(w, w.handler(promamboy.Options{})))
+		assert.InDelta(w, 1, got[`amboy_jobs{queue="rated",state="running"}`], 0)
+		assert.InDelta(w, 0.75, got["amboy_workers_wanted"], 1e-9, "one that runs and a burst of two, of 4")
+	})
+}
+
 // The default showed all queues as "(others)", so that no queue could be told from another.
 func TestScrapeNamesNoQueueByDefault(t *testing.T) {
 	inWorld(t, func(w *world) {
