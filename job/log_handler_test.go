@@ -3,15 +3,20 @@ package job_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/mongodb/grip"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/logger"
 )
 
 func TestLogHandlerWritesToTheJobAndToTheNextHandler(t *testing.T) {
@@ -70,4 +75,36 @@ func TestAValueThatLogsBlockedItsJobForEver(t *testing.T) {
 	}
 	assert.Contains(t, lines, `level=INFO msg=outer by=value`)
 	assert.Contains(t, lines, `level=INFO msg=inner`)
+}
+
+// outOfReach is a queue whose store can't be reached for a while.
+type outOfReach struct {
+	amboy.Queue
+	calls int
+}
+
+func (q *outOfReach) SetProgress(context.Context, amboy.Job, amboy.JobProgress) error {
+	time.Sleep(2 * time.Second)
+	q.calls++
+	if q.calls > 3 {
+		return nil
+	}
+	return errors.New("no connection")
+}
+
+func TestALineThatCouldNotBeStoredBlockedItsJobUntilTheStoreWasBack(t *testing.T) {
+	var all bytes.Buffer
+	l := slog.New(job.NewLogHandler(slog.NewTextHandler(&all, nil)))
+	sender, err := logger.NewSlogSender(l)
+	require.NoError(t, err)
+	before := grip.GetSender()
+	require.NoError(t, grip.SetSender(sender))
+	t.Cleanup(func() { require.NoError(t, grip.SetSender(before)) })
+	synctest.Test(t, func(t *testing.T) {
+		q, j := &outOfReach{}, &written{}
+		l.InfoContext(job.NewContext(amboy.ContextWithQueue(t.Context(), q), j), "hello")
+		assert.Equal(t, 1, q.calls)
+		assert.Len(t, j.Progress().Log, 1)
+	})
+	assert.Contains(t, all.String(), "storing a line of a job's log failed")
 }

@@ -64,7 +64,9 @@ func SetProgress(ctx context.Context, fraction float64, text string) error {
 func Log(ctx context.Context, format string, args ...any) {
 	line := amboy.LogLine{Time: amboy.Now(amboy.QueueFromContext(ctx)), Text: fmt.Sprintf(format, args...)}
 	if err := log(ctx, line); err != nil {
-		logging.Warning(ctx, message.Fields{
+		// The warning is not one of the job: a handler of NewLogHandler would store it too, which
+		// fails as the line did.
+		logging.Warning(context.WithValue(ctx, runContextKey{}, nil), message.Fields{
 			"message": "storing a line of a job's log failed",
 			"line":    line.Text,
 			"job_id":  IDFrom(ctx),
