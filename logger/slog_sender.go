@@ -22,18 +22,15 @@ import (
 //
 // Error and above become slog.LevelError, notice becomes slog.LevelInfo, and trace becomes
 // slog.LevelDebug. The threshold of the sender is debug if the logger writes debug records, and
-// otherwise info; SetLevel changes it. NewSlogSender returns an error for a nil logger. The sender is
-// safe for concurrent use; it blocks as the logger's handler does.
+// otherwise info, until SetLevel sets one. The threshold trace counts as none: it is grip's default,
+// which grip.SetSender sets. NewSlogSender returns an error for a nil logger. The sender is safe for
+// concurrent use; it blocks as the logger's handler does.
 func NewSlogSender(l *slog.Logger) (send.Sender, error) {
 	if l == nil {
 		return nil, errors.New("invalid slog sender: logger must not be nil")
 	}
 	s := &slogSender{Base: send.NewBase("slog"), logger: l}
-	threshold := level.Info
-	if l.Enabled(context.Background(), slog.LevelDebug) {
-		threshold = level.Debug
-	}
-	if err := s.SetLevel(send.LevelInfo{Default: level.Info, Threshold: threshold}); err != nil {
+	if err := s.SetLevel(send.LevelInfo{Default: level.Info, Threshold: level.Trace}); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -44,8 +41,21 @@ type slogSender struct {
 	logger *slog.Logger
 }
 
+// Level returns the level that was set, with the logger's threshold if none was.
+func (s *slogSender) Level() send.LevelInfo {
+	set := s.Base.Level()
+	if set.Threshold != level.Trace {
+		return set
+	}
+	set.Threshold = level.Info
+	if s.logger.Enabled(context.Background(), slog.LevelDebug) {
+		set.Threshold = level.Debug
+	}
+	return set
+}
+
 func (s *slogSender) Send(ctx context.Context, m message.Composer) {
-	if !m.Loggable() || !s.Level().ShouldLog(m) {
+	if !m.Loggable() || !s.Base.Level().ShouldLog(m) || !s.logger.Enabled(ctx, slogLevel(m.Priority())) {
 		return
 	}
 	fields, ok := m.Raw().(message.Fields)
