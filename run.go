@@ -60,6 +60,9 @@ func RunJob(ctx context.Context, j Job) error {
 	times.Start, times.End = time.Now(), time.Time{}
 	j.SetTimeInfo(times)
 	setStatus(j, true, false)
+	if s, ok := j.(SnoozableJob); ok {
+		s.Snooze(time.Time{}) // forget the request of an earlier run
+	}
 
 	runInTime(ContextWithQueue(ctx, nil), j)
 

@@ -68,6 +68,18 @@ func TestRunJob(t *testing.T) {
 	}
 }
 
+func TestRunJobReturnedTheSnoozeOfAnEarlierRun(t *testing.T) {
+	j := newJob("a")
+	j.run = func(_ context.Context, j *testJob) { j.Snooze(time.Now()) }
+	var snooze *amboy.SnoozeError
+	require.ErrorAs(t, amboy.RunJob(t.Context(), j), &snooze)
+	assert.False(t, j.Status().Completed)
+
+	j.run = nil
+	require.NoError(t, amboy.RunJob(t.Context(), j))
+	assert.True(t, j.Status().Completed)
+}
+
 func TestRunJobKeepsTheStackOfAPanic(t *testing.T) {
 	j := newJob("a")
 	j.run = func(context.Context, *testJob) { panicForTheStack() }
