@@ -44,21 +44,34 @@ func (b *Base) report(err error, retry bool) {
 		b.Snooze(snooze.Time())
 		return
 	}
+	// The methods of an error may call those of the job, so they are called before taking the lock.
+	var canceled *amboy.CancelError
+	isCanceled, isFinal := errors.As(err, &canceled), amboy.IsNonRetryable(err)
+	described := &describedError{err, err.Error()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	info := b.retryInfo()
-	b.status.AddError(err, info.CurrentAttempt, time.Now())
+	b.status.AddError(described, info.CurrentAttempt, time.Now())
 	b.status.Attempts[len(b.status.Attempts)-1].Started = b.times.Start
 	r := b.ensureExtras()
 	r.causes = append(r.causes, err)
-	var canceled *amboy.CancelError
-	if errors.As(err, &canceled) {
+	if isCanceled {
 		b.status.Outcome = amboy.OutcomeCanceled
 	}
-	r.final = r.final || amboy.IsNonRetryable(err)
+	r.final = r.final || isFinal
 	info.NeedsRetry = (info.NeedsRetry || retry) && !r.final
 	b.setRetryInfo(info)
 }
+
+// describedError is an error whose message is known.
+type describedError struct {
+	error
+	message string
+}
+
+func (e *describedError) Error() string { return e.message }
+
+func (e *describedError) Unwrap() error { return e.error }
 
 // Snooze asks for the job to run again at until, once this run has ended without an error.
 // Such a run is not an attempt. The zero time cancels the request.

@@ -33,6 +33,30 @@ func TestErrorWrapsItsCauses(t *testing.T) {
 	assert.NotErrorIs(t, b.Error(), first)
 }
 
+// lazy is an error that takes its message from its job.
+type lazy struct{ job *job.Base }
+
+func (e lazy) Error() string {
+	return fmt.Sprintf("attempt %d failed", e.job.RetryInfo().CurrentAttempt)
+}
+
+func TestAnErrorThatCallsItsJobBlockedTheJobForEver(t *testing.T) {
+	var b job.Base
+	reported := make(chan struct{})
+	go func() {
+		defer close(reported)
+		b.AddError(lazy{&b})
+	}()
+	select {
+	case <-reported:
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "AddError does not return")
+	}
+	require.EqualError(t, b.Error(), "attempt 0 failed")
+	require.ErrorAs(t, b.Error(), &lazy{})
+	assert.Equal(t, "attempt 0 failed", b.Status().Attempts[0].Error)
+}
+
 func TestErrorsThatPreventARetry(t *testing.T) {
 	no, yes := amboy.NonRetryable(errors.New("no")), errors.New("yes")
 	for name, test := range map[string]struct {
