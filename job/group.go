@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/registry"
 )
@@ -125,7 +126,12 @@ func (g *Group) Run(ctx context.Context) {
 	for n, id := range ids {
 		before := g.Jobs[id]
 		after[n], errs[n] = before, errNotReturned
-		running.Go(func() { after[n], errs[n] = runSubJob(ctx, before) })
+		running.Go(func() {
+			errs[n] = contain.Panic(func() (err error) {
+				after[n], err = runSubJob(ctx, before)
+				return err
+			})
+		})
 	}
 	running.Wait()
 

@@ -341,6 +341,23 @@ func TestEmptyGroup(t *testing.T) {
 	}
 }
 
+// mute is a job that panics outside of its Run.
+type mute struct {
+	job.Base `bson:"job_base" json:"job_base" yaml:"job_base"`
+}
+
+func (m *mute) Run(context.Context) {}
+
+func (m *mute) Error() error { panic("no words") }
+
+func TestAPanicOfASubJobOutsideOfItsRunEndedTheProcess(t *testing.T) {
+	newMute := func() amboy.Job { return &mute{Base: job.Base{Name: "mute", JobType: amboy.JobType{Name: "mute"}}} }
+	registry.AddJobType("mute", newMute)
+	g := job.NewGroup("group")
+	require.NoError(t, g.Add(newMute()))
+	require.ErrorContains(t, amboy.RunJob(t.Context(), g), `job "mute" of group "group": panic: no words`)
+}
+
 func TestASnoozedSubJobHasNotSucceeded(t *testing.T) {
 	runs := 0
 	polls := newMember(t, "polls", func(_ context.Context, m *member) {
