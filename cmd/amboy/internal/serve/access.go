@@ -18,7 +18,7 @@ import (
 // access grants everything to clients with the token of the token file, or with a session of
 // a link that was used once. It grants nothing to others, not even on this machine.
 type access struct {
-	login *rest.Login
+	login atomic.Pointer[rest.Login]
 	token atomic.Pointer[string]
 	base  string // the URL of the server
 }
@@ -26,13 +26,16 @@ type access struct {
 // minToken is the minimum length of a token.
 const minToken = 16
 
-// setToken sets the token to the content of a file.
+// setToken sets the token to the content of a file. Another token ends the sessions of all links,
+// because any holder of the old token could make them.
 func (a *access) setToken(content []byte, file string) error {
 	token := strings.TrimSpace(string(content))
 	if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
 		return fmt.Errorf("the token file %s must contain one word of at least %d characters", file, minToken)
 	}
-	a.token.Store(&token)
+	if old := a.token.Swap(&token); old == nil || *old != token {
+		a.login.Store(rest.NewLogin(""))
+	}
 	return nil
 }
 
@@ -95,11 +98,14 @@ func (a *access) authorize(r *http.Request, what rest.Access) error {
 	if a.hasToken(r) {
 		return nil
 	}
-	return a.login.Authorize(r, what)
+	return a.login.Load().Authorize(r, what)
 }
 
 // link returns a link to the dashboard that works once.
-func (a *access) link() string { return a.base + "/login?ticket=" + a.login.Ticket() }
+func (a *access) link() string { return a.base + "/login?ticket=" + a.login.Load().Ticket() }
+
+// serveLogin redeems a link.
+func (a *access) serveLogin(w http.ResponseWriter, r *http.Request) { a.login.Load().ServeHTTP(w, r) }
 
 // serveLink answers a request by a new link.
 func (a *access) serveLink(w http.ResponseWriter, _ *http.Request) {

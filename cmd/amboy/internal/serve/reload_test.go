@@ -13,8 +13,10 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -131,6 +133,40 @@ func TestTokenIsReloaded(t *testing.T) {
 	status, _ = r.call(client, http.MethodGet, "/v2/queues", r.token, "")
 	assert.Equal(t, http.StatusUnauthorized, status)
 	status, _ = r.call(client, http.MethodGet, "/v2/queues", "another-token-of-the-server", "")
+	assert.Equal(t, http.StatusOK, status)
+}
+
+func TestANewTokenLeftTheSessionsOfOldLinksOpen(t *testing.T) {
+	dir := t.TempDir()
+	r := started(t, dir)
+	client := &http.Client{Transport: &http.Transport{}}
+	link := func(token string) string {
+		status, text := r.call(client, http.MethodPost, "/login/link", token, "")
+		require.Equal(t, http.StatusOK, status)
+		return strings.TrimPrefix(strings.TrimSpace(text), r.url)
+	}
+	browser := func() *http.Client {
+		jar, err := cookiejar.New(nil)
+		require.NoError(t, err)
+		return &http.Client{Transport: &http.Transport{}, Jar: jar}
+	}
+	old, unused := browser(), link(r.token)
+	status, _ := r.call(old, http.MethodGet, link(r.token), "", "")
+	require.Equal(t, http.StatusOK, status)
+
+	file := filepath.Join(dir, "own", "token")
+	write(t, file, "another-token-of-the-server\n")
+	assert.Equal(t, "Reloaded "+file, r.hangUp())
+	status, _ = r.call(old, http.MethodGet, "/v2/queues", "", "")
+	assert.Equal(t, http.StatusUnauthorized, status)
+	status, _ = r.call(browser(), http.MethodGet, unused, "", "")
+	assert.Equal(t, http.StatusUnauthorized, status)
+
+	status, _ = r.call(old, http.MethodGet, link("another-token-of-the-server"), "", "")
+	assert.Equal(t, http.StatusOK, status)
+	write(t, file, "another-token-of-the-server") // the same
+	assert.Equal(t, "Reloaded "+file, r.hangUp())
+	status, _ = r.call(old, http.MethodGet, "/v2/queues", "", "")
 	assert.Equal(t, http.StatusOK, status)
 }
 

@@ -136,7 +136,7 @@ func (s *server) start(ctx context.Context, out io.Writer) (r *reloading, err er
 	if err != nil {
 		return nil, err
 	}
-	s.access = &access{login: rest.NewLogin("")}
+	s.access = &access{}
 	if s.Pinlater != "" {
 		s.pinlater, err = pinlater.New(s.group, s.dispatcher, pinlater.Options{AllowRemote: s.PinlaterRemote, QueueConfigFile: s.PinlaterQueues}) //nolint:contextcheck // Close ends its goroutines.
 		if err != nil {
@@ -236,7 +236,7 @@ func (s *server) startHTTP() error {
 	mux.Handle("/live", health)
 	mux.Handle("/ready", health)
 	mux.Handle("/metrics", s.access.withToken(metrics))
-	mux.Handle("/login", s.access.login)
+	mux.HandleFunc("/login", s.access.serveLogin)
 	mux.Handle("POST /login/link", s.access.withToken(http.HandlerFunc(s.access.serveLink)))
 	mux.Handle("/", s.access.limitStrangers(rest.Handler(inspector, rest.Workers(s.dispatcher), rest.CreateOutside(), rest.Authorize(s.access.authorize))))
 	web := &http.Server{
