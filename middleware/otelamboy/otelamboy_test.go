@@ -43,6 +43,8 @@ var work = job.Define("otelamboy-test.work", 1, func(ctx context.Context, what s
 		return errors.New("no")
 	case "panic":
 		panic("oops")
+	case "overrun":
+		<-ctx.Done()
 	case "wait":
 		g := gates.Load()
 		g.reached <- struct{}{}
@@ -163,6 +165,26 @@ func TestEachAttemptBelongsToTheTraceOfItsPut(t *testing.T) {
 				assert.Equal(t, spans[0].SpanContext().SpanID(), run.Parent().SpanID())
 				assert.Equal(t, int64(i), attributesOf(run)["amboy.job.attempt"])
 				assert.Equal(t, outcome, attributesOf(run)["amboy.job.outcome"])
+			}
+		})
+	}
+}
+
+func TestTheTypesOfAllErrorsOfAttemptsWereTheSame(t *testing.T) {
+	tel := newTelemetry(t)
+	for name, q := range tel.queues() {
+		t.Run(name, func(t *testing.T) {
+			for what, want := range map[string]string{"fail": "*errors.errorString", "panic": "*amboy.PanicError", "overrun": "*amboy.MaxTimeError"} {
+				before := len(tel.spans.Ended())
+				_, err := work.Put(t.Context(), q, what, job.Timeout(time.Millisecond))
+				require.NoError(t, err)
+				require.True(t, amboy.Wait(t.Context(), q))
+				spans := tel.startedSince(before)
+				require.Len(t, spans, 2)
+				assert.Equal(t, want, attributesOf(spans[1])["error.type"])
+				metrics := tel.collect()
+				assert.Contains(t, metrics["messaging.client.consumed.messages"], "otelamboy-test.work failed "+want+" ")
+				assert.Contains(t, metrics["messaging.process.duration"], "otelamboy-test.work failed "+want+" ")
 			}
 		})
 	}

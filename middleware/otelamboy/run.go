@@ -34,9 +34,10 @@ func (i *Instrumentation) run(next amboy.RunFunc) amboy.RunFunc {
 		outcome := middleware.Failed // if next panics
 		defer func() {
 			failure := failureOf(outcome, err)
-			end(string(outcome), failure)
+			cause := reportedBy(j, failure)
+			end(string(outcome), cause)
 			span.SetAttributes(outcomeKey.String(string(outcome)))
-			endSpan(span, failure)
+			endSpan(span, failure, cause)
 		}()
 		err = next(ctx, j)
 		outcome = middleware.OutcomeOf(ctx, j, err)
@@ -61,11 +62,33 @@ func failureOf(outcome middleware.Outcome, err error) error {
 	return err
 }
 
-func endSpan(span trace.Span, err error) {
+// reportedBy returns the first error that a job reported, if err wraps the errors of the job, and
+// otherwise err. A RunFunc wraps the errors of all jobs in the same types, which say nothing about
+// the error.
+func reportedBy(j amboy.Job, err error) error {
+	own := j.Error()
+	if own == nil {
+		return err
+	}
+	for one := err; one != nil; one = errors.Unwrap(one) {
+		if one.Error() != own.Error() { // Error returns another value at each call
+			continue
+		}
+		var several interface{ Unwrap() []error }
+		if errors.As(own, &several) && len(several.Unwrap()) > 0 {
+			return several.Unwrap()[0]
+		}
+		return own
+	}
+	return err
+}
+
+// endSpan ends a span. The type of cause describes err.
+func endSpan(span trace.Span, err, cause error) {
 	if err != nil {
 		span.RecordError(err)
 		span.SetStatus(codes.Error, err.Error())
-		span.SetAttributes(semconv.ErrorType(err))
+		span.SetAttributes(semconv.ErrorType(cause))
 	}
 	span.End()
 }
@@ -89,7 +112,7 @@ func (i *Instrumentation) put(next amboy.PutFunc) amboy.PutFunc {
 		begin := time.Now()
 		err := next(ctx, jobs)
 		i.countPut(ctx, jobs, time.Since(begin), err)
-		endSpan(span, err)
+		endSpan(span, err, err)
 		return err
 	}
 }
