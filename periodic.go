@@ -27,7 +27,7 @@ type QueueOperationConfig struct {
 	// DebugLogging logs every run and every skipped run at debug level.
 	DebugLogging bool `bson:"debug_logging" json:"debug_logging" yaml:"debug_logging"`
 	// RespectThreshold skips a run if more than Threshold jobs of the queue are
-	// pending.
+	// pending. If they can't be counted, that is an error of the run.
 	RespectThreshold bool `bson:"respect_threshold" json:"respect_threshold" yaml:"respect_threshold"`
 	// EnableDuplicateJobReporting makes it an error if the ID or the unique key of a job is
 	// taken. Otherwise such a job is neither logged nor counted as an error. A held
@@ -203,7 +203,11 @@ func (c QueueOperationConfig) run(ctx context.Context, queue string, step func()
 // operate runs an operation, unless the queue has too many pending jobs.
 func (c QueueOperationConfig) operate(ctx context.Context, q Queue, op QueueOperation) error {
 	if c.RespectThreshold {
-		if pending := q.Stats(ctx).Pending; pending > c.Threshold {
+		stats := q.Stats(ctx)
+		if stats.Err != nil {
+			return fmt.Errorf("counting the pending jobs of queue %q: %w", q.ID(), stats.Err)
+		}
+		if pending := stats.Pending; pending > c.Threshold {
 			c.logDebug(ctx, func() message.Fields {
 				return message.Fields{
 					"message":   "skipped a periodic queue operation, because too many jobs are pending",

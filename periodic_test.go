@@ -341,6 +341,41 @@ func TestIntervalOperationThreshold(t *testing.T) {
 	}
 }
 
+func TestIntervalOperationRanBecauseThePendingJobsCouldNotBeCounted(t *testing.T) {
+	for name, start := range starters {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				logged := captureLogs(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var counted atomic.Bool
+				q := &fakeQueue{id: "q", stats: func(context.Context) amboy.QueueStats {
+					if counted.Load() {
+						return amboy.QueueStats{}
+					}
+					return amboy.QueueStats{Err: errPlain}
+				}}
+				ran := 0
+				conf := amboy.QueueOperationConfig{RespectThreshold: true, Threshold: 4, ContinueOnError: true, LogErrors: true}
+				start(ctx, q, time.Minute, time.Now(), conf, func(context.Context, amboy.Queue) error {
+					ran++
+					return nil
+				})
+				synctest.Wait()
+				assert.Zero(t, ran)
+				entries := logged()
+				require.Len(t, entries, 1)
+				assert.Contains(t, entries[0].fields["error"], errPlain.Error())
+
+				counted.Store(true)
+				<-time.After(time.Minute)
+				synctest.Wait()
+				assert.Equal(t, 1, ran)
+			})
+		})
+	}
+}
+
 func TestIntervalOperationDebugLogging(t *testing.T) {
 	for name, start := range starters {
 		for _, debug := range []bool{true, false} {
