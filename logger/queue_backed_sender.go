@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/mongodb/grip/message"
 	"github.com/mongodb/grip/send"
 
 	"github.com/mongodb/amboy"
@@ -19,9 +20,9 @@ import (
 // numbers less than 1.
 //
 // Close waits until all messages are sent, closes the queue, and closes the given sender.
-// It returns an error with the number of messages that were not sent: because ctx ended,
-// or because they arrived while the sender was closing. When ctx ends, the queue stops;
-// call Close in any case.
+// It returns an error with the number of messages that were not sent because ctx ended. A
+// message that arrives after the call of Close goes to the sender's error handler. When ctx
+// ends, the queue stops; call Close in any case.
 func NewQueueBackedSender(ctx context.Context, sender send.Sender, workers, capacity int) (send.Sender, error) {
 	if err := validate(sender, workers, capacity); err != nil {
 		return nil, err
@@ -54,11 +55,41 @@ type queueBackedSender struct {
 	queueSender
 
 	close func() error
+
+	mu      sync.Mutex
+	closing bool
+	sending sync.WaitGroup // the calls of Send, some of which wait for room
+}
+
+func (s *queueBackedSender) Send(ctx context.Context, m message.Composer) {
+	if !s.begin() {
+		if s.Level().ShouldLog(m) {
+			s.refuse(ctx, m, amboy.ErrQueueClosed)
+		}
+		return
+	}
+	defer s.sending.Done()
+	s.queueSender.Send(ctx, m)
+}
+
+// begin counts a call of Send. It returns false when the sender is closing: otherwise a
+// service that logs faster than its messages are sent could not close it.
+func (s *queueBackedSender) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.sending.Add(1)
+	}
+	return !s.closing
 }
 
 func (s *queueBackedSender) Close() error { return s.close() }
 
 func (s *queueBackedSender) drainAndClose() error {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.sending.Wait()
 	var unsent error
 	// If Wait returns false, the remaining messages are counted below.
 	amboy.Wait(s.ctx, s.queue)

@@ -128,6 +128,29 @@ func TestQueueBackedSenderCloseDrains(t *testing.T) {
 	})
 }
 
+// A service that logs faster than its messages are sent could not close the sender.
+func TestQueueBackedSenderCloseWaitedForMessagesThatArrivedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t)
+		r.gate = make(chan struct{})
+		s, err := logger.NewQueueBackedSender(t.Context(), r, 1, 1)
+		require.NoError(t, err)
+		for _, text := range []string{"running", "waiting", "waiting for room"} {
+			go s.Send(t.Context(), info(text))
+			synctest.Wait()
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		synctest.Wait()
+		s.Send(t.Context(), info("late"))
+		require.Len(t, r.handled(), 1)
+		require.ErrorIs(t, r.handled()[0], amboy.ErrQueueClosed)
+		close(r.gate)
+		require.NoError(t, <-closed)
+		assert.Equal(t, []string{"error for late", "running", "waiting", "waiting for room", "close"}, r.recorded())
+	})
+}
+
 func TestQueueBackedSenderWhoseContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

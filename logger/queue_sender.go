@@ -47,8 +47,13 @@ func (s *queueSender) Send(ctx context.Context, m message.Composer) {
 		return
 	}
 	if err := s.queue.Put(s.ctx, newSendMessageJob(ctx, m, s.Sender)); err != nil { //nolint:contextcheck // ctx may have ended
-		s.ErrorHandler()(context.WithoutCancel(ctx), fmt.Errorf("queueing a log message for sender %q: %w", s.Name(), err), m)
+		s.refuse(ctx, m, err)
 	}
+}
+
+// refuse passes a message that can't be put to the error handler.
+func (s *queueSender) refuse(ctx context.Context, m message.Composer, err error) {
+	s.ErrorHandler()(context.WithoutCancel(ctx), fmt.Errorf("queueing a log message for sender %q: %w", s.Name(), err), m)
 }
 
 func (s *queueSender) Flush(ctx context.Context) error {
