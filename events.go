@@ -103,12 +103,12 @@ const MaxEventBuffer = 1 << 20
 // have started. Subscribe returns an error for an invalid buffer and for a queue that is
 // not an EventSource. It does not block and is safe for concurrent use.
 func Subscribe(q Queue, buffer int) (events <-chan Event, cancel func(), err error) {
+	source, err := as[EventSource](q, "subscribing to the events of")
+	if err != nil {
+		return nil, nil, err
+	}
 	if buffer < 1 || buffer > MaxEventBuffer {
 		return nil, nil, fmt.Errorf("subscribing to the events of queue %q: the buffer must be from 1 to %d (is %d)", q.ID(), MaxEventBuffer, buffer)
-	}
-	source, ok := q.(EventSource)
-	if !ok {
-		return nil, nil, fmt.Errorf("subscribing to the events of queue %q: %T does not report events", q.ID(), q)
 	}
 	events, cancel = source.SubscribeEvents(buffer)
 	return events, cancel, nil

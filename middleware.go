@@ -52,9 +52,9 @@ type MiddlewareQueue interface {
 // not a MiddlewareQueue, and otherwise the error of its Use method. It is safe for
 // concurrent use.
 func Use(q Queue, mw ...Middleware) error {
-	user, ok := q.(MiddlewareQueue)
-	if !ok {
-		return fmt.Errorf("adding middleware to queue %q: %T does not support middleware", q.ID(), q)
+	user, err := as[MiddlewareQueue](q, "adding middleware to")
+	if err != nil {
+		return err
 	}
 	return user.Use(mw...)
 }

@@ -236,6 +236,13 @@ func TestPuttingInANilQueuePanics(t *testing.T) {
 	}
 }
 
+func TestUsingANilQueuePanics(t *testing.T) {
+	require.ErrorContains(t, amboy.Use(nil), "must not be nil")
+	_, _, err := amboy.Subscribe(nil, 1)
+	require.ErrorContains(t, err, "must not be nil")
+	require.ErrorContains(t, amboy.ResolveErrors(t.Context(), nil), "must not be nil")
+}
+
 func TestWaitingForANilQueuePanics(t *testing.T) {
 	assert.False(t, amboy.Wait(t.Context(), nil))
 	assert.False(t, amboy.WaitIntervalNum(t.Context(), nil, time.Second, 1))

@@ -63,6 +63,9 @@ func (r *QueueReport) listFor(info JobInfo) *[]string {
 // ID of its job. It returns nil if there are none. It blocks while it reads the results. If
 // ctx ends before that, the error includes the cause. It is safe for concurrent use.
 func ResolveErrors(ctx context.Context, q Queue) error {
+	if q == nil {
+		return errors.New("reading the results of a queue: it must not be nil")
+	}
 	// The stream must not outlive this call, even if a job's Error panics.
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
