@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,11 @@ const (
 
 // indexText finds the statements of the migrations that make indexes.
 var indexText = regexp.MustCompile(`CREATE (?:UNIQUE )?INDEX (\w+) ON [^;]*;`)
+
+// isDropped reports whether a migration drops an index.
+func isDropped(index string) bool {
+	return slices.ContainsFunc(migrations, func(m migration) bool { return strings.Contains(m.sql, "DROP INDEX {s}."+index+";") })
+}
 
 // examined is one part of the examination.
 type examined struct {
@@ -141,6 +147,7 @@ func (d *Driver) missingIndexes(valid map[string]bool) (missing []driver.Defect)
 			name, text := index[1], d.inSchema(index[0])
 			isValid, exists := valid[name]
 			switch {
+			case isDropped(name):
 			case !exists:
 				missing = append(missing, driver.Defect{
 					Kind:    driver.MissingIndex,
