@@ -296,9 +296,10 @@ type IdleCloser interface {
 // CloseReporter, as the runners of package pool are.
 type CloseReporter interface {
 	// LeftBehind returns the sorted IDs of the jobs that had not finished when Close
-	// returned: their Run had not returned, or the queue had not recorded their end.
+	// returned: their Run had not returned, or the call that records their end had not.
 	// It returns nil before Close returns, and if there are none. The leases of these
 	// jobs are no longer renewed, so another process runs the jobs when the leases
-	// expire. It does not block and is safe for concurrent use.
+	// expire. So it does with a job whose end the store did not take in time, which is
+	// logged. LeftBehind does not block and is safe for concurrent use.
 	LeftBehind() []string
 }

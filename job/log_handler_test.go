@@ -16,7 +16,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
-	"github.com/mongodb/amboy/logger"
+	senders "github.com/mongodb/amboy/logger"
 )
 
 func TestLogHandlerWritesToTheJobAndToTheNextHandler(t *testing.T) {
@@ -95,7 +95,7 @@ func (q *outOfReach) SetProgress(context.Context, amboy.Job, amboy.JobProgress) 
 func TestALineThatCouldNotBeStoredBlockedItsJobUntilTheStoreWasBack(t *testing.T) {
 	var all bytes.Buffer
 	l := slog.New(job.NewLogHandler(slog.NewTextHandler(&all, nil)))
-	sender, err := logger.NewSlogSender(l)
+	sender, err := senders.NewSlogSender(l)
 	require.NoError(t, err)
 	before := grip.GetSender()
 	require.NoError(t, grip.SetSender(sender))
