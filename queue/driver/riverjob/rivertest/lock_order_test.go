@@ -60,6 +60,9 @@ func TestARenewalAndTheEndsOfTheSameJobsWaitedForEachOther(t *testing.T) {
 		completions = append(completions, driver.Completion{Lease: driver.LeaseOf(r), Record: r})
 	}
 	slices.Reverse(leases)
+	// In a small table, the server would read the rows in their own order.
+	w.exec(`INSERT INTO {s}.river_job (kind, args, max_attempts, state, finalized_at) SELECT 'other', '{}', 25, 'completed', now() FROM generate_series(1, 5000)`)
+	w.exec(`ANALYZE {s}.river_job`)
 	middle := claimed.Records[1].JobID()
 
 	tx, err := w.pool.Begin(w.ctx)
