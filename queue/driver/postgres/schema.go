@@ -39,7 +39,8 @@ func currentVersion() int { return len(migrations) }
 // A line is what a claim scans: the jobs of a queue with one priority and one kind, in the order of
 // their arrival. A job is in its line while it is ready or running, and after it has ended from
 // there. A job that waits for something is out of its line, which its column line shows as a
-// negative number. A claim starts at the floor of the line, lines.low: no job before it is ready.
+// negative number. A claim starts at the floor of the line, lines.low: no job before it is ready,
+// except late ones (see schemaV9).
 //
 // The rows of tallies count how many records moved from one place to another. Each change adds a
 // few rows, which are added up from time to time. So there is no row that every change writes.
@@ -255,9 +256,9 @@ ALTER TABLE {s}.jobs ADD COLUMN late bigint;
 ALTER TABLE {s}.lines ADD COLUMN late_low bigint NOT NULL DEFAULT 0;
 `
 
-// A job that becomes ready behind the floor of its line is late, and has the next arrival number as of then.
-// Claims look for late jobs first, from lines.late_low on. If the floor went back to such a job instead, claims
-// would read all jobs that have ended since it was put.
+// A job that becomes ready behind the floor of its line is late: its column late is the next arrival number.
+// Claims find late jobs by it, before the others, from lines.late_low on. If the floor were lowered to such a
+// job instead, claims would read all jobs that have ended since it was put.
 const schemaV9 = `
 CREATE INDEX jobs_late ON {s}.jobs (line, late, seq) WHERE late IS NOT NULL;
 `

@@ -286,8 +286,8 @@ func endMany(arg, column, replaced, more string) string {
 		) SELECT ord, (SELECT ` + limitsRunning + ` FROM {s}.queues q WHERE q.id = u.queue) FROM u`
 }
 
-// isPassed is the condition that the claims of a line l begin after a record j of it, and lateNow the column late
-// that it needs once it is ready.
+// isPassed is the condition that claims of the line l begin behind its record j, and lateNow the value of the
+// column late with which they find the record once it is ready.
 const (
 	isPassed = `CASE WHEN j.late IS NULL THEN j.seq < l.low ELSE j.late < l.late_low END`
 	lateNow  = `CASE WHEN ` + isPassed + ` THEN (SELECT nextval('{s}.arrivals')) ELSE j.late END`
