@@ -247,13 +247,10 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 		prefixes[i] = token{l.Owner, l.Count, 0}.prefix()
 	}
 	renewed := map[int64]bool{}
-	// The rows are locked in the order of change, or the two would wait for each other.
-	found, err := d.pool.Query(ctx, d.sql(`WITH locked AS MATERIALIZED (SELECT id FROM {s}.river_job WHERE id = ANY($1::bigint[]) ORDER BY id FOR UPDATE)
-		UPDATE {s}.river_job j SET attempted_at = clock_timestamp(),
+	found, err := d.pool.Query(ctx, d.sql(`UPDATE {s}.river_job j SET attempted_at = clock_timestamp(),
 			attempted_by = j.attempted_by[:cardinality(j.attempted_by) - 1] || l.claim
 		FROM unnest($1::bigint[], $2::text[], $3::text[]) l(id, claim, prefix)
-		WHERE j.id = l.id AND j.id IN (SELECT id FROM locked) AND j.state = 'running'
-			AND starts_with(j.attempted_by[cardinality(j.attempted_by)], l.prefix) RETURNING j.id`), ids, claims, prefixes)
+		WHERE j.id = l.id AND j.state = 'running' AND starts_with(j.attempted_by[cardinality(j.attempted_by)], l.prefix) RETURNING j.id`), ids, claims, prefixes)
 	if err == nil {
 		var id int64
 		err = scanEach(found, func() { renewed[id] = true }, &id)
