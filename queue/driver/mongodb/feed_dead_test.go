@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -87,19 +88,27 @@ func TestAChangeStreamWaitedOnADeadConnection(t *testing.T) {
 			}
 		}))
 		producer := s.open()
-		putAndAwait := func(queue string) {
-			t.Helper()
-			insert(t, producer, newRecord(t, queue, "job"))
-			for timeout := time.After(time.Minute); ; {
+		isTold := func(of string) bool {
+			for timeout := time.After(time.Second); ; {
 				select {
 				case changed := <-told:
-					if changed == queue {
-						return
+					if changed == of {
+						return true
 					}
 				case <-timeout:
-					require.FailNow(t, "no process was told of the job", queue)
+					return false
 				}
 			}
+		}
+		putAndAwait := func(queue string) {
+			t.Helper()
+			for n := range 60 { // the stream may begin after the first
+				insert(t, producer, newRecord(t, queue, fmt.Sprint("job ", n)))
+				if isTold(queue) {
+					return
+				}
+			}
+			require.FailNow(t, "no process was told of the jobs", queue)
 		}
 		putAndAwait("first")
 		require.True(t, f.drop())
