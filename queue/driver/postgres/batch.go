@@ -57,23 +57,33 @@ func (d *Driver) pipeline(ctx context.Context, fill func(*batch)) (mayBeDone boo
 	return err != nil && !isRefused(err) && !pgconn.SafeToRetry(err), err
 }
 
-// replanEvery is how long a connection keeps the plans of its prepared statements. If a table was small when a
-// plan was made, it seemed cheap to read all of it, and the server keeps the plan until it has analyzed the table
-// again, which can take a minute: meanwhile each call would read all jobs of a burst.
-const replanEvery = 5 * time.Second
+// replanAfter is how many jobs may arrive before a connection plans its prepared statements again, and
+// replanInterval the minimum interval between that. If a table was small when a plan was made, it seemed cheap to
+// read all of it, and the server keeps the plan until it has analyzed the table again, which can take a minute:
+// meanwhile each call would read all jobs of a burst.
+const (
+	replanAfter    = 10_000
+	replanInterval = 5 * time.Second
+)
 
 // discardPlans makes the server plan the prepared statements of a connection again when they are used.
 const discardPlans = "DISCARD PLANS"
 
+// planned is when a connection began to make plans, and the newest job at that time.
+type planned struct {
+	at     time.Time
+	newest int64
+}
+
 // mustReplan reports whether the plans of a connection are old, and takes note that they are discarded.
 func (d *Driver) mustReplan(conn *pgx.Conn) bool {
 	const key = "amboy.plans"
-	data := conn.PgConn().CustomData()
-	since, known := data[key].(time.Time)
-	if d.opts.PollOnly || known && time.Since(since) < d.replanEvery {
+	data, newest := conn.PgConn().CustomData(), d.newest.Load()
+	last, known := data[key].(planned)
+	if d.opts.PollOnly || known && (newest-last.newest < replanAfter || time.Since(last.at) < d.replanInterval) {
 		return false
 	}
-	data[key] = time.Now()
+	data[key] = planned{time.Now(), newest}
 	return known
 }
 

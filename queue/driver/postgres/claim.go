@@ -215,6 +215,9 @@ func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read f
 		return nil
 	}
 	finish = func(ctx context.Context, on querier) error {
+		for _, s := range *taken {
+			cl.d.claimed(s.Seq)
+		}
 		for _, p := range portions {
 			if places, some := passed[p.line]; some {
 				cl.d.floors.tallied(p.queue)
@@ -225,6 +228,12 @@ func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read f
 		return cl.d.resolve(ctx, on, jobsOf(*taken))
 	}
 	return read, finish
+}
+
+// claimed records the arrival number of a claimed job.
+func (d *Driver) claimed(seq int64) {
+	for newest := d.newest.Load(); seq > newest && !d.newest.CompareAndSwap(newest, seq); newest = d.newest.Load() {
+	}
 }
 
 // takeLease stores the lease of a job, and adds it to the log of leases.

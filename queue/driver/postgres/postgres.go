@@ -95,7 +95,8 @@ type Driver struct {
 	// known is the last known identity of the database; see ownIdentity.
 	known atomic.Pointer[identity]
 
-	replanEvery time.Duration // set by tests
+	newest         atomic.Int64  // the arrival number of the newest job that was claimed
+	replanInterval time.Duration // set by tests
 
 	// reset is when the connections of the pool were last closed; see leaveReadOnly.
 	reset atomic.Int64
@@ -140,7 +141,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 
 // newDriver returns a driver that is not connected.
 func newDriver(opts Options) *Driver {
-	d := &Driver{opts: opts, replanEvery: replanEvery, lockBase: map[string]int64{}, calls: newCalls(), done: make(chan struct{})}
+	d := &Driver{opts: opts, replanInterval: replanInterval, lockBase: map[string]int64{}, calls: newCalls(), done: make(chan struct{})}
 	for _, kind := range []string{lockOfQueue, lockOfInserts, lockOfPromotions, lockOfSchema} {
 		d.lockBase[kind] = lockBase(opts.Schema, kind)
 	}
