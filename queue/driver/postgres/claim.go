@@ -216,7 +216,7 @@ func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read f
 	}
 	finish = func(ctx context.Context, on querier) error {
 		for _, s := range *taken {
-			cl.d.claimed(s.Seq)
+			cl.d.noteNewest(s.Seq)
 		}
 		for _, p := range portions {
 			if places, some := passed[p.line]; some {
@@ -230,9 +230,11 @@ func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read f
 	return read, finish
 }
 
-// claimed records the arrival number of a claimed job.
-func (d *Driver) claimed(seq int64) {
-	for newest := d.newest.Load(); seq > newest && !d.newest.CompareAndSwap(newest, seq); newest = d.newest.Load() {
+// noteNewest records the arrival number of a claimed job. Of two calls at once, one may be lost: the number need
+// not be exact.
+func (d *Driver) noteNewest(seq int64) {
+	if newest := d.newest.Load(); seq > newest {
+		d.newest.CompareAndSwap(newest, seq)
 	}
 }
 
