@@ -117,8 +117,9 @@ func TestASlowLogPutOffTheEndOfLostRuns(t *testing.T) {
 	defer release()
 	began, lost := map[string]chan struct{}{}, map[string]chan struct{}{}
 	for _, id := range []string{"one", "two"} {
-		began[id], lost[id] = make(chan struct{}), make(chan struct{})
-		begins, ends := sync.OnceFunc(func() { close(began[id]) }), sync.OnceFunc(func() { close(lost[id]) })
+		begun, canceled := make(chan struct{}), make(chan struct{})
+		began[id], lost[id] = begun, canceled
+		begins, ends := sync.OnceFunc(func() { close(begun) }), sync.OnceFunc(func() { close(canceled) })
 		put(t, q, newJob(t, id, func(ctx context.Context, _ *funcJob) {
 			begins()
 			<-ctx.Done()
