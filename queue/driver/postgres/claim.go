@@ -19,6 +19,8 @@ const claimTries = 4
 // Claim implements driver.Driver. A record that can't be decoded is returned without a job, so
 // that it can be parked. If more records are due or expired than it makes ready or takes in a short
 // time, the rest is left for another claim, which Next requests at once.
+// Of the records of a priority, those that became ready long after they were put are taken first, in the order in
+// which they became ready.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	now := req.Now.UnixNano()
 	cl := &claim{d: d, ClaimRequest: req, now: now, look: d.due.begin(now), except: make([]string, len(req.Except))}
@@ -211,13 +213,11 @@ func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read f
 		s := &stored{}
 		s.read(r)
 		passed[s.line] = places
+		cl.d.noteNewest(s.Seq)
 		*taken = append(*taken, s)
 		return nil
 	}
 	finish = func(ctx context.Context, on querier) error {
-		for _, s := range *taken {
-			cl.d.noteNewest(s.Seq)
-		}
 		for _, p := range portions {
 			if places, some := passed[p.line]; some {
 				cl.d.floors.tallied(p.queue)

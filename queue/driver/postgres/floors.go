@@ -35,12 +35,12 @@ type floors struct {
 	raises map[int32]raises // by line
 	asked  map[line]bool
 	busy   bool
-	// tallies is the number of rows that this driver has added to the table of tallies since
-	// it last added them up, and changed contains their queues. left is true if those that others have left
-	// are to be added up, too.
+	// tallies is the number of rows that this driver has added to the table of tallies since it last added
+	// them up, and changed contains their queues. others is true if rows of other processes are to be added
+	// up.
 	tallies int
 	changed map[int32]struct{}
-	left    bool
+	others  bool
 
 	from int32 // the queue with which the next foldLeft begins; used by run
 }
@@ -112,17 +112,17 @@ func (f *floors) tallied(queues ...int32) {
 	}
 }
 
-// talliedByOthers requests that the tallies be added up that other processes have left.
+// talliedByOthers requests that the tallies of other processes be added up, which may have died.
 func (f *floors) talliedByOthers() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.left = true
+	f.others = true
 	if f.ctx.Err() == nil {
 		f.begin()
 	}
 }
 
-// fold adds up tallies of the given queues. Rows that would hardly become fewer stay as they are.
+// fold adds up the tallies of the given queues, except of those whose rows would hardly become fewer.
 func (f *floors) fold(queues []int32) error {
 	for {
 		var read, left int
@@ -139,9 +139,8 @@ func (f *floors) fold(queues []int32) error {
 	}
 }
 
-// foldLeft adds up tallies in the order of their queues, and begins at the queue where the last call ended.
-// It reads rows that are added up, and leaves them as they are. It goes on as long as a statement at least
-// halves the number of the others.
+// foldLeft adds up the tallies of all queues that have more rows than they need, from the queue on at which the
+// last call ended. It ends when a statement no longer halves the number of the rows that it writes.
 func (f *floors) foldLeft() error {
 	for {
 		var read, left, seen int
@@ -204,8 +203,8 @@ func (f *floors) next() (handle func() error) {
 		clear(f.changed)
 		return func() error { return f.fold(queues) }
 	}
-	if f.left {
-		f.left = false
+	if f.others {
+		f.others = false
 		return f.foldLeft
 	}
 	for l := range f.asked {

@@ -17,7 +17,8 @@ import (
 
 // The tallies of so many queues, added up, are as many rows as one statement adds up.
 func TestAddingUpTheTalliesOfManyQueuesEnds(t *testing.T) {
-	d, err := Open(t.Context(), Options{URL: pgtest.URL(t), Schema: "many_tallies"})
+	schema := pgtest.Schema(t)
+	d, err := Open(t.Context(), Options{URL: pgtest.URL(t), Schema: schema})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, d.Close(context.Background())) })
 	const queues, rounds = talliesAtOnce + 500, 2
@@ -29,10 +30,10 @@ func TestAddingUpTheTalliesOfManyQueuesEnds(t *testing.T) {
 	errs, err := d.Insert(t.Context(), records)
 	require.NoError(t, errors.Join(append(errs, err)...))
 	d.floors.all.Wait()
-	_, err = d.pool.Exec(t.Context(), "INSERT INTO many_tallies.tallies SELECT * FROM many_tallies.tallies") // of another process
+	_, err = d.pool.Exec(t.Context(), fmt.Sprintf("INSERT INTO %[1]s.tallies SELECT * FROM %[1]s.tallies", schema)) // of another process
 	require.NoError(t, err)
 	rows := func() (n int) {
-		require.NoError(t, d.pool.QueryRow(t.Context(), "SELECT count(*) FROM many_tallies.tallies").Scan(&n))
+		require.NoError(t, d.pool.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".tallies").Scan(&n))
 		return n
 	}
 	require.Equal(t, rounds*queues, rows())

@@ -150,7 +150,7 @@ func TestWorkReadAllIdleQueues(t *testing.T) {
 	}
 	perCall := (tuplesRead(t, conn, d, schema, "queues") - before) / calls
 	t.Logf("%d rows and index entries read a call", perCall)
-	assert.Less(t, perCall, queues/5, "a tenth by the test")
+	assert.Less(t, perCall, 100)
 }
 
 // While a snapshot is held, no removed row leaves its index. For each row of the log of endings that Forget

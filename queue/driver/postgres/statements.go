@@ -212,9 +212,9 @@ func insertPlain(condition string) string {
 // tallied returns the numbers of records that came to a place, and, negated, that left it.
 const tallied = `(SELECT queue, now AS place, n FROM {s}.tallies UNION ALL SELECT queue, was, -n FROM {s}.tallies WHERE was IS NOT NULL) t`
 
-// fold returns a statement that adds up the tallies of the queues of a table m, some rows at once, and returns
-// the number of these rows and of those that are left of them. Rows that another process is adding up are
-// skipped.
+// fold returns a statement that adds up tallies of the queues in a table m, a limited number of rows at once. It
+// returns how many rows it has read, and how many it has written instead. It skips rows that another process is
+// adding up.
 func fold(m, result string) string {
 	return `WITH ` + m + `, d AS (
 		DELETE FROM {s}.tallies WHERE ctid = ANY(ARRAY(
