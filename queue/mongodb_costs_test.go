@@ -80,7 +80,7 @@ func TestMongoDBCostsOfADrain(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := distant(t)
-				q := onMongoDB(t, d, workers, func(o *queue.MongoDBOptions) { o.CheckWaitUntil, o.CheckDispatchBy, o.Codec = false, false, test.codec })
+				q := onMongoDB(t, d, workers, func(o *queue.MongoDBOptions) { o.Codec = test.codec })
 				done := test.put(t, q, test.jobs)
 				d.Server().ResetCosts()
 				require.NoError(t, q.Start(t.Context()))
@@ -108,7 +108,7 @@ func TestMongoDBCostsOfRetries(t *testing.T) {
 	jobs := fullOr(1000, 1000)
 	synctest.Test(t, func(t *testing.T) {
 		d := distant(t)
-		q := onMongoDB(t, d, workers, func(o *queue.MongoDBOptions) { o.CheckWaitUntil, o.CheckDispatchBy = false, false })
+		q := onMongoDB(t, d, workers, nil)
 		run, done := countdown(jobs)
 		all := runsOf(t, jobs, "job", run)
 		for _, j := range all {

@@ -43,12 +43,11 @@ type MongoDBOptions struct {
 	// Codec encodes the arguments and results of jobs: see DriverQueueOptions.Codec. Processes
 	// with the legacy library can't read such jobs. Default: none.
 	Codec codec.Codec
-	// CheckWaitUntil and CheckDispatchBy build the indexes with which processes with the
-	// legacy library query jobs by their wait-until and dispatch-by times. With any
-	// setting, no job starts before its wait-until time or after its dispatch-by time.
-	// Default: false.
+	// CheckWaitUntil and CheckDispatchBy add to LegacyIndexes those with which the legacy library
+	// queries jobs by their wait-until and dispatch-by times. With any setting, no job starts before
+	// its wait-until time or after its dispatch-by time. Default: false.
 	CheckWaitUntil, CheckDispatchBy bool
-	// LegacyIndexes builds the other indexes with which the legacy library and its tools
+	// LegacyIndexes builds the indexes with which the legacy library and its tools
 	// query jobs. A process with the legacy library builds them itself. They make each start
 	// and end of a job more expensive: each index key that changes costs the server about as much
 	// as the job's document. A plain job changes 6 after its Put, these add 18, CheckWaitUntil and

@@ -113,6 +113,12 @@ func (o Options) indexes() []index {
 			index{keys: ascending("type", "status.completed", "status.in_prog", "status.mod_ts"), use: legacy},
 			index{keys: ascending("type", "status.completed", "time_info.end"), use: legacy},
 		)
+		if !o.SkipWaitUntilIndex {
+			all = append(all, index{keys: ascending("status.completed", "status.in_prog", "time_info.wait_until"), use: legacy})
+		}
+		if !o.SkipDispatchByIndex {
+			all = append(all, index{keys: ascending("status.completed", "status.in_prog", "time_info.dispatch_by"), use: legacy})
+		}
 	}
 	if o.Grouped {
 		all = append(all,
@@ -120,12 +126,6 @@ func (o Options) indexes() []index {
 			// What has expired in the queues of a claim; which queues have such.
 			index{name: "expires_in_queue", keys: ascending("line.expires"), partial: exists("line.expires")},
 		)
-	}
-	if !o.SkipWaitUntilIndex {
-		all = append(all, index{keys: ascending("status.completed", "status.in_prog", "time_info.wait_until"), use: legacy})
-	}
-	if !o.SkipDispatchByIndex {
-		all = append(all, index{keys: ascending("status.completed", "status.in_prog", "time_info.dispatch_by"), use: legacy})
 	}
 	for i := range all {
 		if o.Grouped && !all[i].everywhere {

@@ -47,15 +47,13 @@ type Options struct {
 	// On a deployment without change streams it is how often the driver reads which queues
 	// are draining. 0 means DefaultPollInterval; it must not be negative.
 	PollInterval time.Duration
-	// SkipWaitUntilIndex and SkipDispatchByIndex keep Open and EnsureIndexes from
-	// building the indexes with which processes with the legacy library query jobs by
-	// these times.
-	SkipWaitUntilIndex, SkipDispatchByIndex bool
 	// LegacyIndexes makes Open and EnsureIndexes build the indexes with which the legacy
-	// library and its tools query jobs, except for those of SkipWaitUntilIndex and
-	// SkipDispatchByIndex. A process with the legacy library builds them itself. They make
-	// each start and end of a job more expensive.
+	// library and its tools query jobs. A process with the legacy library builds them itself.
+	// They make each start and end of a job more expensive.
 	LegacyIndexes bool
+	// SkipWaitUntilIndex and SkipDispatchByIndex leave out those of LegacyIndexes that serve
+	// queries by these times.
+	SkipWaitUntilIndex, SkipDispatchByIndex bool
 	// ClaimWindow is the minimum number of candidates that a claim chooses from. 0 means
 	// as many as it may claim, and more while other processes claim them first; it must
 	// not be negative.

@@ -38,9 +38,7 @@ func plainRecords(n int) []*driver.Record {
 func TestIndexKeysOfAPlainJob(t *testing.T) {
 	for _, grouped := range []bool{true, false} {
 		inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
-			d := openOn(t, s, func(o *mongodb.Options) {
-				o.Grouped, o.SkipWaitUntilIndex, o.SkipDispatchByIndex = grouped, true, true
-			})
+			d := openOn(t, s, func(o *mongodb.Options) { o.Grouped = grouped })
 			r, queue, collection := plainRecord("job"), "queue", "work.group"
 			if !grouped {
 				r.Group, r.Name, queue, collection = "", "job", "", "work.jobs"

@@ -152,10 +152,7 @@ func (c *Config) openStore(ctx context.Context) (store driver.Driver, name strin
 		}
 		name = rest
 	case "mongodb", "mongodb+srv":
-		// A process with the legacy library would build its indexes itself.
-		store, err = mongodb.Open(ctx, mongodb.Options{
-			URI: c.Store, DB: c.Database, Collection: "jobs", Grouped: true, SkipWaitUntilIndex: true, SkipDispatchByIndex: true,
-		})
+		store, err = mongodb.Open(ctx, mongodb.Options{URI: c.Store, DB: c.Database, Collection: "jobs", Grouped: true})
 		name = "MongoDB database " + c.Database
 	case "postgres", "postgresql":
 		store, err = postgres.Open(ctx, postgres.Options{URL: c.Store, Schema: c.Database})
