@@ -11,6 +11,7 @@
 //	go test -run TestWAL -v
 //	go test -run TestHeldSnapshot -v -hold 15m -readers 2m -timeout 60m
 //	go test -run TestHeldSnapshot -v -hold 60s -hold.due 300ms
+//	go test -run TestHeldSnapshot/amboy -v -hold 60s -run.by 1h
 //	go test -run TestSteadyLoad -v -steady 10m -keep 1m -timeout 30m
 //	go test -run TestBacklog -v -backlog 1000000 -timeout 60m
 //	go test -run TestDue -v

@@ -15,6 +15,7 @@ var (
 	readers  = flag.Duration("readers", 0, "how long each of three overlapping readers then holds one")
 	holdRate = flag.Int("hold.rate", 500, "the number of jobs that TestHeldSnapshot puts in a second")
 	holdDue  = flag.Duration("hold.due", 0, "how long after it was put each of these jobs is due")
+	runBy    = flag.Duration("run.by", 0, "how long after it was put a job of ours expires; 0 for never")
 )
 
 // claims is the cost of the claim statement, by the server's pg_stat_statements.

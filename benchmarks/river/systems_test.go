@@ -289,8 +289,12 @@ func (o *ours) put(ctx context.Context, n int, due time.Time) error {
 	if o.fails {
 		kind = retried
 	}
+	opts := []job.Option{job.At(due)}
+	if *runBy > 0 {
+		opts = append(opts, job.DispatchBy(time.Now().Add(*runBy)))
+	}
 	for i := range list {
-		j, err := kind.New(o.argsNow(due), job.At(due))
+		j, err := kind.New(o.argsNow(due), opts...)
 		if err != nil {
 			return err
 		}

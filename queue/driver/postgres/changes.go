@@ -33,6 +33,8 @@ type changes struct {
 	examined, edgesEnded int
 	// moved counts the records that changed places and are not tallied yet.
 	moved map[tally]int
+	// written are the times of the records that were added, or went back to wait and may expire again.
+	written moments
 	// queued are the statements that are sent with the next query.
 	queued []queued
 }
@@ -324,6 +326,9 @@ func (d *Driver) transactOnce(ctx context.Context, p patience, queue int32, run 
 		return false, err
 	}
 	err = tx.Commit(ctx)
+	if err == nil {
+		d.noteWritten(c.written)
+	}
 	return err != nil && !isRefused(err), err
 }
 

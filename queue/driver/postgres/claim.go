@@ -23,7 +23,9 @@ const claimTries = 4
 // which they became ready.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	now := req.Now.UnixNano()
-	cl := &claim{d: d, ClaimRequest: req, now: now, look: d.due.begin(now), except: make([]string, len(req.Except))}
+	cl := &claim{d: d, ClaimRequest: req, now: now, due: d.lookForDue(now), expired: d.lookForExpired(), except: make([]string, len(req.Except))}
+	defer cl.due.close()
+	defer cl.expired.close()
 	for i, kind := range req.Except {
 		cl.except[i] = storable(kind.Key())
 	}
@@ -62,7 +64,8 @@ type claim struct {
 	driver.ClaimRequest
 	d       *Driver
 	now     int64
-	look    look
+	due     *look
+	expired *look
 	except  []string
 	queues  []queueKey // the existing queues of the request, in its order
 	demands []driver.Demand
@@ -158,7 +161,6 @@ func (cl *claim) takeAlone(ctx context.Context) (done bool, err error) {
 	if err != nil || len(taken) == 0 {
 		return false, err
 	}
-	cl.d.due.end(cl.look, table.Instant{})
 	cl.given = taken
 	return true, nil
 }
@@ -198,17 +200,16 @@ func (cl *claim) takeArgs(portions []portion, alone bool, bucket any) []any {
 	if portions[0].limited {
 		limited = true
 	}
-	return []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone, bucket, cl.look.from}
+	return []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone, bucket, cl.due.from, cl.expiredFrom()}
 }
 
 // takes returns a function that reads the rows of the statement take, and one that must be called
 // after the last row.
 func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read func(*row) error, finish func(context.Context, querier) error) {
 	passed := map[int32]int64{} // places that were skipped in each line
+	var t times
 	read = func(r *row) error {
-		if next := table.Earliest(r.time(), r.time()); alone {
-			cl.next = next // if the claim is complete
-		}
+		t = times{firstExpiry: r.time(), due: r.time(), expires: r.time()}
 		places := r.integer()
 		s := &stored{}
 		s.read(r)
@@ -218,6 +219,9 @@ func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read f
 		return nil
 	}
 	finish = func(ctx context.Context, on querier) error {
+		if alone && len(*taken) > 0 { // the claim is complete
+			cl.next = cl.nextAlone(&t)
+		}
 		for _, p := range portions {
 			if places, some := passed[p.line]; some {
 				cl.d.floors.tallied(p.queue)

@@ -7,23 +7,54 @@ import (
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
-// times reports since when a record is due, whether one has expired, when the next one is or does, and whether
-// a transaction left work for later ones.
+// times reports since when a record is due, when the first expires, which may have passed, whether a transaction
+// left work for later ones, and when the next record is due or expires.
 type times struct {
-	dueSince           table.Instant
-	hasExpired, isLeft bool
-	due, expires       table.Instant
+	dueSince, firstExpiry table.Instant
+	isLeft                bool
+	due, expires          table.Instant
+	hasExpired            bool
 }
 
-func timesOf(r *row) times { return times{r.time(), r.bool(), r.bool(), r.time(), r.time()} }
+func timesOf(r *row) times {
+	return times{dueSince: r.time(), firstExpiry: r.time(), isLeft: r.bool(), due: r.time(), expires: r.time()}
+}
+
+// learn raises the floors to what was found.
+func (t *times) learn(now int64, due, expired *look) {
+	due.foundDue(t.dueSince, now)
+	expired.foundExpiry(t.firstExpiry)
+	t.hasExpired = t.firstExpiry.Valid && t.firstExpiry.Int64 < now
+}
+
+// expiredFrom returns from when on a claim from a single line looks for expired records. Until the floor has passed,
+// it looks for none.
+func (cl *claim) expiredFrom() int64 {
+	if cl.expired.from > cl.now {
+		return never
+	}
+	return cl.expired.from
+}
+
+// nextAlone returns when a claim that was made in one statement may find more. If no expiry was looked for, that
+// may be the time of a record that has started.
+func (cl *claim) nextAlone(t *times) time.Time {
+	if cl.expiredFrom() == never {
+		cl.due.foundDue(t.dueSince, cl.now)
+		t.expires = cl.d.expires.next()
+	} else {
+		t.learn(cl.now, cl.due, cl.expired)
+	}
+	return t.next()
+}
 
 func (cl *claim) times(ctx context.Context) (t times, err error) {
 	err = cl.d.readPlanned(ctx, nextTimes, func(r *row) error {
 		t = timesOf(r)
 		return nil
-	}, cl.now, cl.look.from)
+	}, cl.now, cl.due.from, cl.expired.from)
 	if err == nil {
-		cl.d.due.end(cl.look, t.dueSince)
+		t.learn(cl.now, cl.due, cl.expired)
 	}
 	return t, err
 }
@@ -36,27 +67,28 @@ func (t times) isPast() bool { return t.dueSince.Valid || t.hasExpired || t.isLe
 
 // timesAndReady reads the times, and the ready records in the same round trip: most often no time has come.
 func (cl *claim) timesAndReady(ctx context.Context) (t times, err error) {
+	var p *probing
 	err = cl.d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
-		p := cl.newProbing(make([][]*stored, len(cl.queues)), cl.Limit)
-		mayBeDone, err = cl.d.pipeline(ctx, func(b *batch) {
+		p = cl.newProbing(make([][]*stored, len(cl.queues)), cl.Limit)
+		return cl.d.pipeline(ctx, func(b *batch) {
 			b.plan()
 			b.query(nextTimes, func(r *row) error {
 				t = timesOf(r)
 				return nil
-			}, cl.now, cl.look.from)
+			}, cl.now, cl.due.from, cl.expired.from)
 			if len(p.all) > 0 {
 				b.query(probe, p.read, p.queues, p.wanted, cl.now, cl.except)
 			}
 		})
-		if err == nil && !t.isPast() {
-			cl.probed = p
-		}
-		return mayBeDone, err
 	})
-	if err == nil {
-		cl.d.due.end(cl.look, t.dueSince)
+	if err != nil {
+		return t, err
 	}
-	return t, err
+	t.learn(cl.now, cl.due, cl.expired)
+	if !t.isPast() {
+		cl.probed = p
+	}
+	return t, nil
 }
 
 // passTime makes due records of all queues ready, handles what transactions left, and claims the expired records of the
@@ -96,8 +128,8 @@ func (cl *claim) admitDue(ctx context.Context) (more bool, err error) {
 		return more, err
 	}
 	// The remaining due records take scopes when they start.
-	moreScoped, leftOut, err := cl.d.byTurns(ctx, firstScopedDue, []any{cl.now, cl.look.from}, func(queue int32) (locked bool, err error) {
-		return cl.d.transactUnlessLocked(ctx, queue, func(c *changes) error { return c.admitScoped(queue, cl.look) })
+	moreScoped, leftOut, err := cl.d.byTurns(ctx, firstScopedDue, []any{cl.now, cl.due.from}, func(queue int32) (locked bool, err error) {
+		return cl.d.transactUnlessLocked(ctx, queue, func(c *changes) error { return c.admitScoped(queue, cl.now, cl.due.from) })
 	})
 	cl.leftOut = cl.leftOut || leftOut
 	return more || moreScoped, err
@@ -106,19 +138,19 @@ func (cl *claim) admitDue(ctx context.Context) (more bool, err error) {
 // promote makes due records ready that take no scopes when they start, unless that is under way. If there
 // may be more of them, they become ready in the background.
 func (cl *claim) promote(ctx context.Context) (more, scoped bool, err error) {
-	cl.promotion, scoped = cl.d.promoter.join(cl.look)
+	cl.promotion, scoped = cl.d.promoter.join(cl.now, cl.due.from)
 	if cl.promotion != nil {
 		return true, scoped, nil
 	}
-	more, scoped, err = cl.d.promote(ctx, cl.look)
+	more, scoped, err = cl.d.promote(ctx, cl.now, cl.due.from)
 	if err == nil && more {
 		cl.d.promoter.begin(scoped)
 	}
 	return more, scoped, err
 }
 
-func (c *changes) admitScoped(queue int32, l look) error {
-	due, err := c.jobs(findDue, l.now, queue, changedAtOnce, l.from)
+func (c *changes) admitScoped(queue int32, now, from int64) error {
+	due, err := c.jobs(findDue, now, queue, changedAtOnce, from)
 	for _, j := range due {
 		if err != nil {
 			return err
@@ -139,10 +171,10 @@ func (cl *claim) takeExpired(ctx context.Context) (more bool, err error) {
 	for i, queue := range cl.queues {
 		ids[i] = queue.id
 	}
-	more, leftOut, err := cl.d.byTurns(ctx, firstExpired, []any{cl.now, ids}, func(queue int32) (locked bool, err error) {
+	more, leftOut, err := cl.d.byTurns(ctx, firstExpired, []any{cl.now, ids, cl.expired.from}, func(queue int32) (locked bool, err error) {
 		var expired []*stored
 		locked, err = cl.d.transactUnlessLocked(ctx, queue, func(c *changes) (err error) {
-			expired, err = c.records(findExpired, cl.now, queue, changedAtOnce)
+			expired, err = c.records(findExpired, cl.now, queue, changedAtOnce, cl.expired.from)
 			for _, s := range expired {
 				if err == nil {
 					err = c.takeExpired(cl, s)

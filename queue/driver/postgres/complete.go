@@ -35,9 +35,9 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	errs := make([]error, len(completions))
 	isDone := make([]bool, len(completions))
 	endings := newEndings(completions, errs, isDone)
-	due := firstDue(nextOf(endings))
+	times := momentsOf(nextOf(endings)...)
 	if theirs != nil {
-		err = d.completeIn(ctx, theirs, endings, errs, isDone, due)
+		err = d.completeIn(ctx, theirs, endings, errs, isDone, times)
 		if err != nil {
 			return nil, fmt.Errorf("completing %d records in the caller's transaction, which must be rolled back: %w", len(completions), err)
 		}
@@ -72,7 +72,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		}
 	}
 	if len(completions) > 0 {
-		d.noteLate(due)
+		d.noteWritten(times)
 		d.changed(newsOf(endings))
 	}
 	return errs, nil
@@ -132,7 +132,7 @@ func leftOf(endings []*ending, isDone []bool) []*group {
 }
 
 // completeIn ends attempts in the caller's transaction.
-func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*ending, errs []error, isDone []bool, due table.Instant) error {
+func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*ending, errs []error, isDone []bool, times moments) error {
 	done, err := d.begin(ctx)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*endi
 		}
 	}
 	if err == nil {
-		err = d.signals.sendIn(ctx, theirs, newsOf(endings).MayClaim, due)
+		err = d.signals.sendIn(ctx, theirs, newsOf(endings).MayClaim, times)
 	}
 	return err
 }

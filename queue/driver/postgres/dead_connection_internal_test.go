@@ -16,7 +16,6 @@ import (
 	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
-	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // firewall can drop connections without an error: what the server sends no longer arrives.
@@ -107,7 +106,7 @@ func TestAProcessListenedOnADeadConnection(t *testing.T) {
 
 	announced := func() {
 		t.Helper()
-		_, err := d.reader().exec(t.Context(), d.texts[notify], s.channel, "another/"+news(true, table.Instant{}))
+		_, err := d.reader().exec(t.Context(), d.texts[notify], s.channel, "another/"+news(true, moments{}))
 		require.NoError(t, err)
 		assert.True(t, (<-changed).MayClaim)
 	}

@@ -122,14 +122,14 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	}
 	defer done()
 	sorted, errs := table.EncodeSorted(records, encodeInserted)
-	due := firstDue(sorted)
+	times := momentsOf(sorted...)
 	theirs, err := d.callersTransaction(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
 	}
 	all := runsOf(sorted)
 	for i, some := range all {
-		if err = d.insertRun(ctx, theirs, some, due); err == nil {
+		if err = d.insertRun(ctx, theirs, some, times); err == nil {
 			for _, n := range some {
 				errs[n.index] = n.refusal
 			}
@@ -145,7 +145,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 		break
 	}
 	if theirs == nil && len(sorted) > 0 {
-		d.noteLate(due)
+		d.noteWritten(times)
 		d.changed(driver.InQueuesOf(sorted, func(n *newRecord) string { return n.queueName }))
 	}
 	return errs, nil
@@ -175,9 +175,8 @@ func runsOf(all []*newRecord) (runs [][]*newRecord) {
 	return runs
 }
 
-// insertRun inserts a run, in the caller's transaction if that is not nil. due is when the first of all records is
-// due.
-func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecord, due table.Instant) error {
+// insertRun inserts a run, in the caller's transaction if that is not nil. times are those of all records.
+func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecord, times moments) error {
 	on := theirs
 	if on == nil {
 		on = d.reader()
@@ -187,7 +186,7 @@ func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecor
 	}
 	switch {
 	case some[0].isPlain() && theirs != nil:
-		return d.insertPlainIn(ctx, theirs, some, due)
+		return d.insertPlainIn(ctx, theirs, some, times)
 	case some[0].isPlain() && len(some) == 1:
 		return d.shared.insert(ctx, some[0])
 	case some[0].isPlain():
@@ -204,12 +203,12 @@ func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecor
 		if err != nil {
 			return err
 		}
-		return d.signals.sendIn(ctx, theirs, true, due)
+		return d.signals.sendIn(ctx, theirs, true, times)
 	default:
 		err := d.transact(ctx, some[0].queue, func(c *changes) error { return c.insertAll(some) })
 		if errors.Is(err, errLineGone) {
 			d.forgetIDs()
-			return d.insertRun(ctx, nil, some, due)
+			return d.insertRun(ctx, nil, some, times)
 		}
 		return err
 	}
@@ -312,12 +311,12 @@ func setAdded(some []*newRecord) func(*row) error {
 	}
 }
 
-func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newRecord, due table.Instant) error {
+func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newRecord, times moments) error {
 	all := []queued{
 		{text: d.texts[lockInserts], args: []any{d.insertLocks(some)}},
 		{text: d.texts[insertJobsOfCaller], args: columnsOf(some).args(), each: setAdded(some)},
 	}
-	err := theirs.send(ctx, append(all, d.signals.inTransaction(true, due)...))
+	err := theirs.send(ctx, append(all, d.signals.inTransaction(true, times)...))
 	if err == nil {
 		err = d.explainRefused(ctx, theirs, some)
 	}
@@ -501,6 +500,7 @@ func (c *changes) insert(n *newRecord) (refusal, err error) {
 func (c *changes) insertAt(n *newRecord, p table.Place) error {
 	columns := &columns{}
 	columns.add(n, int16(p), n.UniqueHeld)
+	c.written = c.written.and(momentsOf(n))
 	found, err := c.one(insertJobsIn, func(r *row) { n.Seq, n.Place, n.line = r.integer(), table.Place(r.integer()), r.key() }, columns.args()...)
 	if err == nil && !found {
 		err = errLineGone

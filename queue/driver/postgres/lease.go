@@ -217,6 +217,9 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 		return 0, fmt.Errorf("shortening waits and leases: %w", err)
 	}
 	defer func() { // Subscribers are notified of changes before an error, too.
+		if shortened {
+			d.noteWritten(anyTime)
+		}
 		if recovered > 0 || shortened {
 			d.changed(driver.Anywhere)
 		}

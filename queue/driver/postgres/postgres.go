@@ -103,7 +103,8 @@ type Driver struct {
 
 	floors      *floors
 	promoter    *promoter
-	due         dueFloor
+	due         timeFloor
+	expires     timeFloor
 	signals     *signals
 	subscribers driver.Subscribers
 

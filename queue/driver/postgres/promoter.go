@@ -11,7 +11,8 @@ type promoter struct {
 	d *Driver
 	background
 
-	look   look          // of the latest claim
+	now    int64         // of the latest claim
+	from   int64         // when the first record may be due, as far as that claim knows
 	scoped bool          // what the latest promotion has found
 	round  chan struct{} // closed when the promotion under way has ended; nil while there is none
 }
@@ -24,10 +25,10 @@ func newPromoter(d *Driver) *promoter {
 
 // join returns a channel that is closed when the promotion under way has ended, nil if there is none, and
 // whether due records that take scopes were found.
-func (p *promoter) join(l look) (round <-chan struct{}, scoped bool) {
+func (p *promoter) join(now, from int64) (round <-chan struct{}, scoped bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.look = l
+	p.now, p.from = now, from
 	return p.round, p.scoped
 }
 
@@ -45,10 +46,10 @@ func (p *promoter) begin(scoped bool) {
 func (p *promoter) run() {
 	for more := true; more; {
 		p.mu.Lock()
-		l := p.look
+		now, from := p.now, p.from
 		p.mu.Unlock()
 		ctx, cancel := context.WithTimeout(p.ctx, backgroundTime)
-		full, scoped, err := p.d.promote(ctx, l)
+		full, scoped, err := p.d.promote(ctx, now, from)
 		cancel()
 		more = full && err == nil
 
@@ -64,7 +65,7 @@ func (p *promoter) run() {
 
 // promote makes due records ready that take no scopes when they start. It reports whether it took as many
 // as it may, and whether there are others. A process that raises a floor may be suspended, so it waits for a short time.
-func (d *Driver) promote(ctx context.Context, l look) (full, scoped bool, err error) {
+func (d *Driver) promote(ctx context.Context, now, from int64) (full, scoped bool, err error) {
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		return d.pipeline(ctx, func(b *batch) {
 			b.planWithin(brief)
@@ -72,7 +73,7 @@ func (d *Driver) promote(ctx context.Context, l look) (full, scoped bool, err er
 			b.query(promoteDue, func(r *row) error {
 				full, scoped = r.int() >= promotedAtOnce, r.bool()
 				return nil
-			}, l.now, promotedAtOnce, l.from)
+			}, now, promotedAtOnce, from)
 		})
 	})
 	return full, scoped, err

@@ -279,7 +279,10 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 
 func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err error) {
 	timed, read := [2][]int32{}, [2]int{} // due and expired
-	l := d.due.begin(now.UnixNano())
+	at := now.UnixNano()
+	due, expired := d.lookForDue(at), d.lookForExpired()
+	defer due.close()
+	defer expired.close()
 	var t times
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		timed, read = [2][]int32{}, [2]int{}
@@ -290,15 +293,15 @@ func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err
 				timed[kind] = append(timed[kind], queue)
 				read[kind] += r.int()
 				return nil
-			}, l.now, workAtOnce, l.from)
+			}, at, workAtOnce, due.from, expired.from)
 			b.query(nextTimes, func(r *row) error {
 				t = timesOf(r)
 				return nil
-			}, l.now, l.from)
+			}, at, due.from, expired.from)
 		})
 	})
 	if err == nil {
-		d.due.end(l, t.dueSince)
+		t.learn(at, due, expired)
 		work.Next = t.next()
 		err = d.read(ctx, readWork, func(r *row) error {
 			work.Queues = append(work.Queues, driver.QueueWork{Queue: r.text(), Ready: r.bool(), Expired: r.bool(), Retrying: r.bool()})

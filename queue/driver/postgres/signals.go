@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +41,7 @@ type signals struct {
 	mu       sync.Mutex
 	pending  bool
 	mayClaim bool
-	late     table.Instant // when the first of the records is due that became visible after their times
+	written  moments // of the records that claims of other processes must look for
 
 	wake chan struct{}
 	stop context.CancelFunc
@@ -81,10 +80,8 @@ func (s *signals) listener() *pgconnect.Listener {
 			if from == s.self {
 				return
 			}
-			what, due, isLate := strings.Cut(what, "/")
-			if isLate {
-				s.d.due.lower(timeOf(due))
-			}
+			what, times, _ := strings.Cut(what, "/")
+			s.d.lower(parseMoments(times))
 			s.d.subscribers.Notify(driver.Change{MayClaim: what != endedNews})
 		},
 		Lost: func(ctx context.Context, err error) {
@@ -95,7 +92,7 @@ func (s *signals) listener() *pgconnect.Listener {
 			})
 		},
 		Again: func() {
-			s.d.due.lower(math.MinInt64)
+			s.d.lower(anyTime)
 			s.d.subscribers.Notify(driver.Anywhere)
 		},
 	}
@@ -115,21 +112,19 @@ func (s *signals) send(mayClaim bool) {
 	}
 }
 
-// announceLate makes the next notification name a record that became visible after its time.
-func (s *signals) announceLate(due int64) {
+// announce makes the next notification name the times of records that were written.
+func (s *signals) announce(m moments) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.late.Valid || due < s.late.Int64 {
-		s.late = table.Instant{Int64: due, Valid: true}
-	}
+	s.written = s.written.and(m)
 }
 
-func (s *signals) take() (pending, mayClaim bool, late table.Instant) {
+func (s *signals) take() (pending, mayClaim bool, written moments) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pending, mayClaim, late = s.pending, s.mayClaim, s.late
-	s.pending, s.mayClaim, s.late = false, false, table.Instant{}
-	return pending, mayClaim, late
+	pending, mayClaim, written = s.pending, s.mayClaim, s.written
+	s.pending, s.mayClaim, s.written = false, false, moments{}
+	return pending, mayClaim, written
 }
 
 func (s *signals) sendAll(ctx context.Context) {
@@ -179,17 +174,15 @@ func (s *signals) pause() time.Duration {
 // sendOne sends the pending announcements as one notification. If that fails, other processes
 // notice the change when they poll.
 func (s *signals) sendOne(ctx context.Context) {
-	pending, mayClaim, late := s.take()
+	pending, mayClaim, written := s.take()
 	if !pending {
 		return
 	}
 	bounded, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
-	_, err := s.d.reader().exec(bounded, s.d.texts[notify], s.channel, s.self+"/"+news(mayClaim, late))
+	_, err := s.d.reader().exec(bounded, s.d.texts[notify], s.channel, s.self+"/"+news(mayClaim, written))
 	if err != nil && bounded.Err() != nil {
-		if late.Valid {
-			s.announceLate(late.Int64)
-		}
+		s.announce(written)
 		s.send(mayClaim) // on another connection
 	}
 	if err != nil && ctx.Err() == nil {
@@ -202,42 +195,61 @@ func (s *signals) sendOne(ctx context.Context) {
 }
 
 // news returns the text of a notification without its sender.
-func news(mayClaim bool, late table.Instant) string {
+func news(mayClaim bool, m moments) string {
 	text := endedNews
 	if mayClaim {
 		text = "claim"
 	}
-	if late.Valid {
-		text += "/" + strconv.FormatInt(late.Int64, 10)
+	if m == (moments{}) {
+		return text
 	}
-	return text
+	format := func(at table.Instant) string {
+		if !at.Valid {
+			return ""
+		}
+		return strconv.FormatInt(at.Int64, 10)
+	}
+	return text + "/" + format(m.due) + "/" + format(m.expires)
 }
 
-// timeOf reads a time of a notification. All due records are looked for if it can't be read.
-func timeOf(text string) int64 {
-	at, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return math.MinInt64
+// anyTime makes claims look for all records.
+var anyTime = moments{table.Instant{Int64: always, Valid: true}, table.Instant{Int64: always, Valid: true}}
+
+// parseMoments reads the times of a notification. All records are looked for if they can't be read.
+func parseMoments(text string) (m moments) {
+	for i, field := range strings.SplitN(text, "/", 2) {
+		if field == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return anyTime
+		}
+		at := table.Instant{Int64: n, Valid: true}
+		if i == 0 {
+			m.due = at
+		} else {
+			m.expires = at
+		}
 	}
-	return at
+	return m
 }
 
 // endedNews announces changes that make nothing claimable.
 const endedNews = "ended"
 
 // inTransaction returns the statement that sends a notification with the commit of the caller's transaction,
-// if the driver sends some. It names no sender, because this process has no other way to notice the commit. late
-// is when the first record of the transaction is due, which may be before the commit.
-func (s *signals) inTransaction(mayClaim bool, late table.Instant) []queued {
+// if the driver sends some. It names no sender, because this process has no other way to notice the commit.
+func (s *signals) inTransaction(mayClaim bool, written moments) []queued {
 	if s.d.opts.PollOnly {
 		return nil
 	}
-	return []queued{{text: s.d.texts[notifyIn], args: []any{s.channel, "/" + news(mayClaim, late)}}}
+	return []queued{{text: s.d.texts[notifyIn], args: []any{s.channel, "/" + news(mayClaim, written)}}}
 }
 
 // sendIn sends a notification with the commit of the caller's transaction.
-func (s *signals) sendIn(ctx context.Context, on querier, mayClaim bool, late table.Instant) error {
-	return on.send(ctx, s.inTransaction(mayClaim, late))
+func (s *signals) sendIn(ctx context.Context, on querier, mayClaim bool, written moments) error {
+	return on.send(ctx, s.inTransaction(mayClaim, written))
 }
 
 func (s *signals) close() {

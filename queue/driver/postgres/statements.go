@@ -427,12 +427,13 @@ var statementTexts = [statements]string{
 	markCancel: `UPDATE {s}.jobs SET cancel = true, reason = $1, forget_at = $2 WHERE seq = $3`,
 	readMark:   `SELECT reason, forget_at FROM {s}.jobs WHERE seq = $1`,
 
+	// No record was due before $2, and none expires before $3.
 	nextTimes: `SELECT
 		(SELECT due FROM {s}.jobs WHERE due >= $2 AND due <= $1 ORDER BY due LIMIT 1),
-		(SELECT expires FROM {s}.jobs WHERE expires < $1 ORDER BY expires LIMIT 1) IS NOT NULL,
+		(SELECT expires FROM {s}.jobs WHERE expires >= $3 ORDER BY expires LIMIT 1),
 		EXISTS (SELECT 1 FROM {s}.leftovers),
 		(SELECT due FROM {s}.jobs WHERE due > $1 ORDER BY due LIMIT 1),
-		(SELECT expires FROM {s}.jobs WHERE expires >= $1 ORDER BY expires LIMIT 1)`,
+		(SELECT expires FROM {s}.jobs WHERE expires >= greatest($1, $3) ORDER BY expires LIMIT 1)`,
 	// The lines of queues with jobs that may run, and the first of these jobs.
 	probe: `SELECT l.id, l.queue, l.priority, l.scoped, q.max_running, q.rate, q.burst, q.bucket,
 			CASE WHEN q.rate IS NOT NULL OR q.type_limits IS NOT NULL THEN ` + serverNow + ` END, l.kind, q.type_limits, q.type_buckets, r.seqs::text
@@ -448,7 +449,7 @@ var statementTexts = [statements]string{
 	// The rows are found by an array, which makes the server use the index, whatever number of
 	// rows it expects. Expired records are skipped. If $7 is true, no probe was made: nothing is
 	// taken unless the line is alone in its queue and no time has come. If $8 is given, nothing is taken
-	// unless that is still the bucket of the queue. No record was due before $9. Late records were put before the others.
+	// unless that is still the bucket of the queue. No record was due before $9, and none expires before $10. Late records were put before the others.
 	take: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), w AS MATERIALIZED (
 		SELECT l.id, l.low, l.late_low, w.wanted FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
 		JOIN {s}.lines l ON l.id = w.line
@@ -456,7 +457,7 @@ var statementTexts = [statements]string{
 		WHERE ($8::bigint IS NULL OR q.bucket = $8) AND (NOT $7::boolean OR NOT q.paused AND q.max_running = 0 AND q.rate IS NULL AND q.type_limits IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)
 			AND (SELECT due FROM {s}.jobs WHERE due >= $9 AND due <= $3 ORDER BY due LIMIT 1) IS NULL
-			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE expires < $3 AND queue = l.queue)
+			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE expires >= $10 AND expires < $3 AND queue = l.queue)
 			AND NOT EXISTS (SELECT 1 FROM {s}.leftovers))
 	), late AS MATERIALIZED (
 		SELECT id, j.seq, j.above FROM w CROSS JOIN LATERAL (SELECT seq, late - w.late_low AS above FROM {s}.jobs
@@ -476,14 +477,15 @@ var statementTexts = [statements]string{
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, 4, 6, count(*) FROM u GROUP BY queue
 	), l AS (
 		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $5, at, array_agg(seq) FROM u, clock GROUP BY at
-	) SELECT CASE WHEN $7 THEN (SELECT due FROM {s}.jobs WHERE due > $3 ORDER BY due LIMIT 1) END,
-		CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= $3 ORDER BY expires LIMIT 1) END,
+	) SELECT CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= $10 ORDER BY expires LIMIT 1) END,
+		CASE WHEN $7 THEN (SELECT due FROM {s}.jobs WHERE due > $3 ORDER BY due LIMIT 1) END,
+		CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= greatest($3, $10) ORDER BY expires LIMIT 1) END,
 		CASE WHEN cardinality($1) = 1 THEN (SELECT ` + placesPassed + ` FROM p) ELSE (SELECT ` + placesPassed + ` FROM p WHERE id = jobs.line) END, ` + recordColumns + ` FROM u AS jobs`,
 	firstExpired: `SELECT w.queue FROM unnest($2::integer[]) AS w (queue)
-		CROSS JOIN LATERAL (SELECT expires FROM {s}.jobs WHERE queue = w.queue AND expires < $1 ORDER BY expires LIMIT 1) e
-		WHERE w.queue <> ALL($3::integer[]) ORDER BY e.expires LIMIT 1`,
+		CROSS JOIN LATERAL (SELECT expires FROM {s}.jobs WHERE queue = w.queue AND expires >= $3 AND expires < $1 ORDER BY expires LIMIT 1) e
+		WHERE w.queue <> ALL($4::integer[]) ORDER BY e.expires LIMIT 1`,
 	// An order by arrival would make the server walk over all jobs, because sorts are off.
-	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY expires LIMIT $3 FOR UPDATE SKIP LOCKED`,
+	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires >= $4 AND expires < $1 AND queue = $2 ORDER BY expires LIMIT $3 FOR UPDATE SKIP LOCKED`,
 	// Records that take no scopes when they start become ready. Whether others are due is looked up among the
 	// first ones: among all it would take long.
 	promoteDue: `WITH d AS (
@@ -641,7 +643,7 @@ var statementTexts = [statements]string{
 		) f ON f.queue = w.id GROUP BY w.name`,
 	// The queues of the first due and expired records.
 	readTimed: `SELECT 0::bigint, queue, count(*) FROM (SELECT queue FROM {s}.jobs WHERE due >= $3 AND due <= $1 ORDER BY due LIMIT $2) d GROUP BY queue
-		UNION ALL SELECT 1, queue, count(*) FROM (SELECT queue FROM {s}.jobs WHERE expires < $1 ORDER BY expires LIMIT $2) e GROUP BY queue`,
+		UNION ALL SELECT 1, queue, count(*) FROM (SELECT queue FROM {s}.jobs WHERE expires >= $4 AND expires < $1 ORDER BY expires LIMIT $2) e GROUP BY queue`,
 	// It finds the queues by an array, so that the server reads no others.
 	readWork: `WITH t AS MATERIALIZED (
 			SELECT queue, coalesce(sum(n) FILTER (WHERE now = 4), 0) - coalesce(sum(n) FILTER (WHERE was = 4), 0) AS ready,

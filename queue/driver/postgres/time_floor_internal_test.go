@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,7 +46,9 @@ func TestAJobWhoseTransactionWasOpenUntilAfterItsTimeIsFoundAtOnce(t *testing.T)
 	require.NoError(t, errs[0])
 	require.Eventually(t, func() bool {
 		require.Empty(t, claim())
-		return claims.due.begin(time.Now().UnixNano()).from > due.UnixNano()
+		l := claims.lookForDue(time.Now().UnixNano())
+		defer l.close()
+		return l.from > due.UnixNano()
 	}, wholeLookInterval, 10*time.Millisecond)
 
 	require.NoError(t, tx.Commit(t.Context()))
@@ -56,27 +59,90 @@ func TestAJobWhoseTransactionWasOpenUntilAfterItsTimeIsFoundAtOnce(t *testing.T)
 
 func TestTheFloorOfDueJobsFollowsWhatClaimsFind(t *testing.T) {
 	now := time.Now().UnixNano()
-	at := func(due int64) table.Instant { return table.Instant{Int64: due, Valid: true} }
-	f := &dueFloor{}
-	first := f.begin(now)
-	assert.Negative(t, first.from, "all due jobs are looked for at first")
-	f.end(first, at(now-int64(time.Hour)))
-	assert.Equal(t, now-int64(time.Hour), f.begin(now).from, "a job that stays due")
-	f.end(f.begin(now), table.Instant{})
-	assert.Equal(t, behind(now), f.begin(now).from)
-	assert.Equal(t, behind(now-int64(time.Hour)), f.begin(now-int64(time.Hour)).from, "the clock was set back")
+	d := newDriver(Options{})
+	from := func(now int64) int64 {
+		l := d.lookForDue(now)
+		defer l.close()
+		return l.from
+	}
+	find := func(now int64, first table.Instant) {
+		l := d.lookForDue(now)
+		defer l.close()
+		l.foundDue(first, now)
+	}
+	lower := func(due int64) { d.lower(moments{due: instant(due)}) }
 
-	f.end(f.begin(now+int64(time.Hour)), table.Instant{})
-	assert.Less(t, f.begin(now+int64(time.Hour)).from, now+int64(time.Minute), "a claim of a time to come")
+	assert.Negative(t, from(now), "all due jobs are looked for at first")
+	find(now, instant(now-int64(time.Hour)))
+	assert.Equal(t, now-int64(time.Hour), from(now), "a job that stays due")
+	find(now, table.Instant{})
+	assert.Equal(t, behind(now), from(now))
+	assert.Equal(t, behind(now-int64(time.Hour)), from(now-int64(time.Hour)), "the clock was set back")
 
-	f.lower(now - int64(time.Hour))
-	before := f.begin(now)
-	f.lower(now + int64(time.Hour))
-	f.end(before, table.Instant{})
-	assert.Equal(t, behind(now), f.begin(now).from, "jobs that are not late don't keep it low")
+	find(now+int64(time.Hour), table.Instant{})
+	assert.Less(t, from(now+int64(time.Hour)), now+int64(time.Minute), "a claim of a time to come")
 
-	before = f.begin(now)
-	f.lower(now - int64(time.Minute))
-	f.end(before, table.Instant{})
-	assert.Equal(t, now-int64(time.Minute), f.begin(now).from, "the look began before")
+	lower(now - int64(time.Hour))
+	before := d.lookForDue(now)
+	lower(now + int64(time.Hour))
+	before.foundDue(table.Instant{}, now)
+	before.close()
+	assert.Equal(t, behind(now), from(now), "jobs that are not late don't keep it low")
+
+	before = d.lookForDue(now)
+	lower(now - int64(time.Minute))
+	before.foundDue(table.Instant{}, now)
+	before.close()
+	assert.Equal(t, now-int64(time.Minute), from(now), "the look began before")
 }
+
+func TestTheFloorOfExpiriesFollowsWhatClaimsFind(t *testing.T) {
+	now := time.Now().UnixNano()
+	const hour = int64(time.Hour)
+	d := newDriver(Options{})
+	from := func(now int64) int64 {
+		l := d.lookForExpired()
+		defer l.close()
+		return (&claim{now: now, expired: l}).expiredFrom()
+	}
+	find := func(first table.Instant) {
+		l := d.lookForExpired()
+		defer l.close()
+		l.foundExpiry(first)
+	}
+	assert.EqualValues(t, always, from(now), "all jobs are looked at first")
+	assert.Empty(t, d.expires.looks)
+
+	find(instant(now + 2*hour))
+	assert.EqualValues(t, never, from(now), "nothing expires now")
+	assert.Equal(t, now+2*hour, from(now+3*hour))
+	assert.Equal(t, instant(now+2*hour), d.expires.next())
+
+	d.lower(moments{expires: instant(now + hour)})
+	assert.Equal(t, now+hour, from(now+3*hour), "a job was put that expires earlier")
+	d.lower(moments{expires: instant(now + 2*hour)})
+	assert.Equal(t, now+hour, from(now+3*hour))
+
+	before := d.lookForExpired()
+	d.lower(moments{expires: instant(now + 2*hour)})
+	before.foundExpiry(table.Instant{})
+	before.close()
+	assert.Equal(t, now+2*hour, from(now+3*hour), "the look began before")
+
+	find(table.Instant{})
+	assert.Equal(t, table.Instant{}, d.expires.next(), "no job expires")
+
+	d.lower(parseMoments("no time"))
+	assert.EqualValues(t, always, from(now), "an announcement that can't be read")
+}
+
+func TestANotificationNamesTheTimesOfJobsThatWereWritten(t *testing.T) {
+	for _, m := range []moments{{}, {due: instant(1)}, {expires: instant(-2)}, {due: instant(3), expires: instant(4)}, {due: instant(5), expires: instant(5)}} {
+		what, times, _ := strings.Cut(news(true, m), "/")
+		assert.Equal(t, "claim", what)
+		assert.Equal(t, m, parseMoments(times))
+	}
+	assert.Equal(t, moments{due: instant(5)}, parseMoments("5"), "of a process with an earlier version")
+}
+
+func instant(at int64) table.Instant { return table.Instant{Int64: at, Valid: true} }
