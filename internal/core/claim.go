@@ -7,7 +7,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// claimRetry is the pause after a failed claim, unless there is something new to claim.
+// claimRetry is the least time between a claim that fails and the next one, unless there is something new to claim.
 const claimRetry = time.Second
 
 // claimPause is the pause after a claim that got nothing, if its answer asks for another one
@@ -285,7 +285,7 @@ func (c *Core) claimed(e Claimed) {
 	c.awaitRates(call, e)
 	if e.Err != nil {
 		c.do(Report{"could not claim jobs", e.Err})
-		c.timers.set(pollTimer, c.now.Mono+claimRetry)
+		c.timers.set(pollTimer, max(c.now.Mono, call.sent+claimRetry))
 		c.expiredLeft = c.expiredLeft || slices.ContainsFunc(call.asks, func(a ask) bool { return a.want == 0 })
 	}
 	c.setPoll()

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -78,6 +79,23 @@ func TestAFailedClaimOfExpiredJobsIsRetried(t *testing.T) {
 	require.Zero(t, claim.Limit)
 	s.tell(core.Claimed{Call: claim.Call, Err: errors.New("no answer")})
 	assert.Zero(t, only[core.Claim](t, s.wait(2*time.Second)).Limit)
+}
+
+// A claim that was sent to a host which had failed ended with its time limit of five seconds, and the next one, which
+// would have gone to the host that took over, was sent a second later.
+func TestAfterAClaimThatTimedOutTheNextOneIsSentAtOnce(t *testing.T) {
+	s := newStory(t)
+	claim := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
+	s.now += claim.Call.Limit
+	only[core.Claim](t, append(s.tell(core.Claimed{Call: claim.Call, Err: context.DeadlineExceeded}), s.wait(0)...))
+}
+
+func TestAfterAClaimThatFailedAtOnceThereIsAPause(t *testing.T) {
+	s := newStory(t)
+	claim := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
+	assert.Empty(t, all[core.Claim](s.tell(core.Claimed{Call: claim.Call, Err: errors.New("refused")})))
+	assert.Empty(t, all[core.Claim](s.wait(900*time.Millisecond)))
+	only[core.Claim](t, s.wait(100*time.Millisecond))
 }
 
 // A change in an unknown queue made the core claim from all open queues.
