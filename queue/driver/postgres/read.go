@@ -303,6 +303,11 @@ func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err
 	if err == nil {
 		t.learn(at, due, expired)
 		work.Next = t.next()
+		if read[0] >= workAtOnce {
+			// Until claims have moved these records, which they do even if none of them may run, they hide others.
+			// A claim for expired records needs no free worker.
+			timed[1] = append(timed[1], timed[0]...)
+		}
 		err = d.read(ctx, readWork, func(r *row) error {
 			work.Queues = append(work.Queues, driver.QueueWork{Queue: r.text(), Ready: r.bool(), Expired: r.bool(), Retrying: r.bool()})
 			return nil
