@@ -222,8 +222,8 @@ func TestAClosedDriverHidThatTheOutcomeOfAnInsertIsUnknown(t *testing.T) {
 	go func() { result <- insertOne(t.Context(), d, "one") }()
 	require.Eventually(t, func() bool {
 		var sleeping int
-		err := stores.direct.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'").Scan(&sleeping)
-		return assert.NoError(t, err) && sleeping > 0
+		failure := stores.direct.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'").Scan(&sleeping)
+		return assert.NoError(t, failure) && sleeping > 0
 	}, time.Minute, 10*time.Millisecond)
 
 	ended, cancel := context.WithCancel(t.Context())
