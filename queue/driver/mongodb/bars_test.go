@@ -581,3 +581,48 @@ func TestTheReadConcernOfTheURIDisabledChangeStreams(t *testing.T) {
 		})
 	}
 }
+
+// While all workers are busy, an engine claims only the jobs that have expired. The claim panicked if more than a
+// few queues with such jobs also had others that were ready.
+func TestAClaimOfOnlyTheExpiredJobsOfManyQueuesPanicked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d := openOn(t, s)
+		var queues []string
+		var records []*driver.Record
+		for i := range 10 {
+			queue := fmt.Sprint("queue", i)
+			queues = append(queues, queue)
+			in := func(r *driver.Record) { r.Group, r.Name = queue, strings.Replace(r.Name, "queue", queue, 1) }
+			records = append(records, plainRecord("ready", in), plainRecord("expires", in, func(r *driver.Record) {
+				r.TimeInfo.DispatchBy = time.Now().Add(time.Second)
+			}))
+		}
+		putAll(t, d, records...)
+		pass(time.Minute)
+		assert.Len(t, claimAll(t, d, request("owner", 0, queues...)), len(queues))
+	})
+}
+
+// A claim from many queues of which all with jobs were paused took them for resumed, and read their jobs.
+func TestAClaimReadTheJobsOfPausedQueuesAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d := openOn(t, s)
+		var queues []string
+		var records []*driver.Record
+		for i := range 200 {
+			queue := fmt.Sprint("queue", i)
+			queues = append(queues, queue)
+			_, err := d.Control(t.Context(), queue, driver.ControlChange{Paused: new(true)})
+			require.NoError(t, err)
+			records = append(records, plainRecord("job", func(r *driver.Record) { r.Group, r.Name = queue, strings.Replace(r.Name, "queue", queue, 1) }))
+		}
+		putAll(t, d, records...)
+		require.Empty(t, claimAll(t, d, request("owner", 1, queues...)))
+		pass(10 * time.Second)
+		s.Commands().Reset()
+		require.Empty(t, claimAll(t, d, request("owner", 1, queues...)))
+		assert.LessOrEqual(t, s.Commands().Named("aggregate"), 2, s.Commands())
+	})
+}

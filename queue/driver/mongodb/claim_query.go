@@ -103,7 +103,7 @@ func (l *claimQuery) divide(v *view) (providers int) {
 	}
 	for _, demand := range l.req.Queues {
 		switch {
-		case !busy[demand.Queue]:
+		case !busy[demand.Queue] || demand.Limit == 0:
 		case l.limits.isStopped(demand.Queue):
 			v.batch = append(v.batch, demand)
 		case providers < busyBatch:
@@ -170,6 +170,9 @@ func (l *claimQuery) run(ctx context.Context, branches []branch, v *view) error 
 			hint = nil
 		}
 		branches = slices.Concat(hinted, others)
+	}
+	if hint == nil {
+		return l.pipeBranches(ctx, branches, visit)
 	}
 	pipeline := branches[0].stages
 	for _, b := range branches[1:] {
