@@ -626,3 +626,24 @@ func TestAClaimReadTheJobsOfPausedQueuesAgainAndAgain(t *testing.T) {
 		assert.LessOrEqual(t, s.Commands().Named("aggregate"), 2, s.Commands())
 	})
 }
+
+// A claim that returned only expired jobs, or asked only for these, made a process with idle workers seem busy, so that it
+// did not hear of new jobs.
+func TestAProcessThatClaimedExpiredJobsDidNotHearOfNewOnes(t *testing.T) {
+	for name, limit := range map[string]int{"that came instead of others": 1, "only": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.Open(t, mongotest.InMemory())
+				d, producer := openOn(t, s), openOn(t, s)
+				require.Empty(t, claimAll(t, d, request("owner", 1, "queue")), "its worker is idle")
+				putAll(t, producer, plainRecord("old", func(r *driver.Record) { r.TimeInfo.DispatchBy = time.Now().Add(time.Second) }))
+				pass(time.Minute)
+				require.Len(t, claimAll(t, d, request("owner", limit, "queue")), 1)
+				pass(time.Minute)
+				count := heard([]*mongodb.Driver{d})
+				putAll(t, producer, plainRecord("new"))
+				assert.Equal(t, 1, count())
+			})
+		})
+	}
+}

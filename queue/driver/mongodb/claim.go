@@ -33,12 +33,13 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	}
 	defer leave()
 	d.beginClaim(plain(ctx))
-	claimed, err := d.claim(ctx, req)
-	d.endClaim(req, claimed.Records, err) //nolint:contextcheck // The change stream outlasts the claim.
+	claimed, started, err := d.claim(ctx, req)
+	d.endClaim(req, started, err) //nolint:contextcheck // The change stream outlasts the claim.
 	return claimed, err
 }
 
-func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
+// claim also returns the number of records that have not expired, by queue.
+func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, map[string]int, error) {
 	c := &claim{
 		Driver: d, req: req, except: newKindSet(req.Except),
 		began: d.elapsed(), room: map[string]int{}, left: map[string]int{}, taken: map[key]bool{},
@@ -58,13 +59,13 @@ func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	}
 	d.uncertain.put(c.doubts())
 	if err != nil {
-		return driver.Claimed{}, fmt.Errorf("claiming %d records: %w", req.Limit, err)
+		return driver.Claimed{}, nil, fmt.Errorf("claiming %d records: %w", req.Limit, err)
 	}
 	records := make([]*driver.Record, len(c.given))
 	for i, g := range c.given {
 		records[i] = d.give(ctx, g, req.LeaseTime)
 	}
-	return driver.Claimed{Records: records, Next: c.next, Waits: c.rateWaits()}, nil
+	return driver.Claimed{Records: records, Next: c.next, Waits: c.rateWaits()}, c.startedIn(), nil
 }
 
 // claim is a Claim in progress.

@@ -95,17 +95,19 @@ func (d *Driver) beginClaim(ctx context.Context) {
 	d.sweeper.hurry() // dead processes may have left work undone
 }
 
-// endClaim is called after each claim with the records that it returned.
-func (d *Driver) endClaim(req driver.ClaimRequest, records []*driver.Record, err error) {
-	got := map[string]int{}
-	for _, r := range records {
-		got[r.Group]++
+// endClaim is called after each claim with the number of records that it returned for idle workers, by queue: without
+// those that have expired.
+func (d *Driver) endClaim(req driver.ClaimRequest, got map[string]int, err error) {
+	all := 0
+	for _, n := range got {
+		all += n
 	}
 	l := &d.listening
 	l.mu.Lock()
 	for _, demand := range req.Queues {
 		switch {
-		case err != nil || got[demand.Queue] < demand.Limit && len(records) < req.Limit:
+		case demand.Limit == 0: // nothing is known of its workers
+		case err != nil || got[demand.Queue] < demand.Limit && all < req.Limit:
 			if l.short == nil {
 				l.short = map[string]bool{}
 			}
