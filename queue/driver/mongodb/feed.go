@@ -41,9 +41,6 @@ const (
 	listenTimeout = 2 * time.Second
 )
 
-// lostPlaceCodes are the errors of a change stream that can't be resumed.
-var lostPlaceCodes = []int{136, 260, 280, 286}
-
 // removals are the operations after which documents are gone that events did not name.
 var removals = []string{"drop", "rename", "dropDatabase", "invalidate"}
 
@@ -248,6 +245,8 @@ func (f *feed) serve(ctx context.Context, members map[*Driver]interest, widened 
 	stream, err := f.open(ctx, members)
 	switch {
 	case err != nil:
+	case missed && f.broken:
+		err = errors.Join(f.readAnew(ctx, members), f.checkIndexes(ctx, members))
 	case missed:
 		err = f.readAnew(ctx, members)
 	case switches:
@@ -330,6 +329,15 @@ func (f *feed) catchUp(ctx context.Context, members map[*Driver]interest) error 
 			d.sweeper.sweepLegacy()                          // no claim finds what a legacy process has put
 			failures = append(failures, d.checkIndexes(ctx)) // nobody heard if the collection was dropped
 		}
+	}
+	return errors.Join(failures...)
+}
+
+// checkIndexes is called if the members may not have heard that a collection was dropped.
+func (f *feed) checkIndexes(ctx context.Context, members map[*Driver]interest) error {
+	var failures []error
+	for d := range members {
+		failures = append(failures, d.checkIndexes(ctx))
 	}
 	return errors.Join(failures...)
 }
@@ -465,12 +473,11 @@ func (f *feed) pass(ctx context.Context, e event, members map[*Driver]interest, 
 	return nil
 }
 
-// failed records that the stream was interrupted, and logs the reason once.
+// failed records that the stream was interrupted, and logs the reason once. The next one begins anew,
+// because it may fail in the same place again: a server that has lost the place, or meets an event there
+// that it can't send, never gets beyond it, and one that has much to read from there never answers in time.
 func (f *feed) failed(ctx context.Context, err error) {
-	var failure mongo.ServerError
-	if errors.As(err, &failure) && slices.ContainsFunc(lostPlaceCodes, failure.HasErrorCode) {
-		f.token = nil
-	}
+	f.token = nil
 	if !f.broken {
 		f.broken = true
 		f.report(ctx, err)

@@ -167,7 +167,7 @@ func (d *Driver) tellPeers(change driver.Change) {
 func (d *Driver) readAnew(ctx context.Context) error {
 	d.sweeper.hurry()
 	d.sweeper.sweepLegacy()
-	d.subscribers.Notify(driver.Anywhere)
+	d.subscribers.Notify(driver.Change{MayClaim: true, Cancels: true})
 	return d.barrier.refresh(ctx)
 }
 
