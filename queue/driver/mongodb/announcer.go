@@ -83,7 +83,9 @@ func (d *Driver) announce(ctx context.Context) {
 			}
 			var due []readied
 			due, more = d.announcer.take(time.Now().Add(-unclaimed))
-			d.announceReady(ctx, due)
+			bounded, cancel := context.WithTimeout(ctx, answerTime)
+			d.announceReady(bounded, due)
+			cancel()
 		}
 	}
 }

@@ -11,14 +11,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// firewall can drop the connections of change streams without an error.
+// firewall can drop connections without an error: those on which commands about jobs or for the events of a change
+// stream were sent.
 type firewall struct {
 	to   options.ContextDialer
 	mu   sync.Mutex
@@ -27,7 +30,7 @@ type firewall struct {
 
 type filtered struct {
 	net.Conn
-	streams, dropped atomic.Bool
+	used, dropped atomic.Bool
 }
 
 func (f *firewall) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
@@ -41,12 +44,12 @@ func (f *firewall) DialContext(ctx context.Context, network, address string) (ne
 	return f.open[len(f.open)-1], nil
 }
 
-// drop drops the connections of change streams, and reports whether there were any. New ones work.
+// drop drops connections, and reports whether there were any. New ones work.
 func (f *firewall) drop() (dropped bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, conn := range f.open {
-		if conn.streams.Load() {
+		if conn.used.Load() {
 			conn.dropped.Store(true)
 			dropped = true
 		}
@@ -55,8 +58,8 @@ func (f *firewall) drop() (dropped bool) {
 }
 
 func (c *filtered) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte("getMore")) {
-		c.streams.Store(true)
+	if bytes.Contains(p, []byte("getMore")) || bytes.Contains(p, []byte("work.group")) {
+		c.used.Store(true)
 	}
 	return c.Conn.Write(p)
 }
@@ -113,5 +116,29 @@ func TestAChangeStreamWaitedOnADeadConnection(t *testing.T) {
 		putAndAwait("first")
 		require.True(t, f.drop())
 		putAndAwait("second")
+	})
+}
+
+// A sweep on a dead connection waited until the system gave it up, and did nothing until then.
+func TestASweepWaitedOnADeadConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, err := mongotest.New(mongotest.Options{InMemory: true})
+		require.NoError(t, err)
+		t.Cleanup(server.Close)
+		s := newStoreOn(t, server.ClientOptions())
+		f := &firewall{to: server}
+		behind := newStoreOn(t, server.ClientOptions().SetDialer(f))
+		behind.db = s.db
+		d := behind.open()
+		putAll(t, d, plainRecord("holder", wantsScope), plainRecord("waiter", wantsScope))
+		require.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
+		pass(time.Minute)
+		require.True(t, f.drop())
+		_, err = s.jobs(true).DeleteOne(t.Context(), bson.M{"_id": "queue.holder"}) // as if another process had ended it and died
+		require.NoError(t, err)
+		pass(5 * time.Minute)
+		n, err := s.jobs(true).CountDocuments(t.Context(), bson.M{"line.in": "ready"})
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, n)
 	})
 }

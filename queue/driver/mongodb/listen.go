@@ -168,6 +168,8 @@ func (d *Driver) readAnew(ctx context.Context) error {
 	d.sweeper.hurry()
 	d.sweeper.sweepLegacy()
 	d.subscribers.Notify(driver.Change{MayClaim: true, Cancels: true})
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	return d.barrier.refresh(ctx)
 }
 
@@ -253,6 +255,8 @@ func (d *Driver) controlChanged(ctx context.Context, e event) (driver.Change, er
 		return driver.Change{Cancels: true}, nil
 	}
 	var doc *controlDocument
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	if e.Operation != "delete" {
 		docs, err := d.barrier.read(ctx, field("_id", id))
 		if err != nil {
@@ -273,7 +277,9 @@ func (d *Driver) controlChanged(ctx context.Context, e event) (driver.Change, er
 func (d *Driver) poll(ctx context.Context) {
 	broken := false
 	for sleep(ctx, d.opts.PollInterval) {
-		err := d.barrier.poll(ctx)
+		bounded, cancel := context.WithTimeout(ctx, answerTime)
+		err := d.barrier.poll(bounded)
+		cancel()
 		if err != nil && !broken {
 			d.reportControls(ctx, err)
 		}

@@ -38,6 +38,9 @@ const (
 	// sweepJitter is the maximum time by which sweeps of processes without the duty are
 	// delayed, so that one of them is first and the others hear of it.
 	sweepJitter = time.Second
+	// sweepLimit bounds a sweep. A connection may be dead without an error, and what a sweep has done it does not do
+	// again.
+	sweepLimit = time.Minute
 	// deafSweep is the interval of sweeps of a process that does not hear of changes.
 	deafSweep = time.Minute
 )
@@ -68,7 +71,9 @@ func (d *Driver) sweep(ctx context.Context) {
 // index that can't be built.
 func (d *Driver) sweepOnce(ctx context.Context) error {
 	indexErr := d.prepareIndexesAgain(ctx)
-	err := d.sweepDue(ctx)
+	bounded, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	err := d.sweepDue(bounded)
 	if indexErr != nil {
 		d.sweeper.requestAgain(false, false)
 	}
