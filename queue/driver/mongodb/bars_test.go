@@ -647,3 +647,22 @@ func TestAProcessThatClaimedExpiredJobsDidNotHearOfNewOnes(t *testing.T) {
 		})
 	}
 }
+
+// Work read the settings of all queues.
+func TestWorkReadTheSettingsOfAllQueues(t *testing.T) {
+	s := mongotest.Open(t, mongotest.InMemory())
+	d := openOn(t, s)
+	var controls []any
+	for i := range 2000 {
+		queue := fmt.Sprint("idle", i)
+		controls = append(controls, bson.M{"_id": "queue/" + queue, "queue": queue, "removed": 1})
+	}
+	_, err := s.Collection("work.group.control").InsertMany(t.Context(), controls)
+	require.NoError(t, err)
+	putAll(t, d, plainRecord("job"))
+	s.Server().ResetCosts()
+	work, err := d.Work(t.Context(), time.Now())
+	require.NoError(t, err)
+	assert.Equal(t, []driver.QueueWork{{Queue: "queue", Ready: true}}, work.Queues)
+	assert.LessOrEqual(t, s.Server().Costs().Examined.Documents, int64(10))
+}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -48,9 +50,9 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	} {
 		pipeline = append(pipeline, d.union(branch...))
 	}
-	pipeline = append(pipeline, union(d.control.Name(), match(either(field("paused", true), field("rate", 0))), project("stopped", "$queue")))
-	work, found, stopped := driver.Work{}, map[string]*driver.QueueWork{}, map[string]bool{}
-	err = d.pipe(plain(ctx), pipeline, func(raw bson.Raw) {
+	ctx = plain(ctx)
+	work, found := driver.Work{}, map[string]*driver.QueueWork{}
+	err = d.pipe(ctx, pipeline, func(raw bson.Raw) {
 		elements, malformed := raw.Elements()
 		if malformed != nil || len(elements) == 0 {
 			return
@@ -73,21 +75,45 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 				work.Next = next
 			}
 			return
-		case "stopped":
-			stopped[name] = true
-			return
 		}
 		found[name] = w
 	})
+	if err == nil {
+		err = d.leaveOutStopped(ctx, found)
+	}
 	if err != nil {
 		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
-	for name, w := range found {
-		w.Ready = w.Ready && !stopped[name]
+	for _, w := range found {
 		if w.Ready || w.Expired || w.Retrying {
 			work.Queues = append(work.Queues, *w)
 		}
 	}
 	slices.SortFunc(work.Queues, func(a, b driver.QueueWork) int { return cmp.Compare(a.Queue, b.Queue) })
 	return work, nil
+}
+
+// leaveOutStopped reads which of the queues with jobs that may run are stopped. There may be settings of very many
+// others.
+func (d *Driver) leaveOutStopped(ctx context.Context, found map[string]*driver.QueueWork) error {
+	keys := bson.A{}
+	for name, w := range found {
+		if w.Ready {
+			keys = append(keys, controlKey(name))
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	isStopped := either(field("paused", true), field("rate", 0))
+	cursor, err := d.control.Find(ctx, all(field("_id", field("$in", keys)), isStopped), options.Find().SetProjection(field("_id", 1)))
+	if err != nil {
+		return err
+	}
+	return visitAll(ctx, cursor, func(raw bson.Raw) {
+		key, _ := raw.Lookup("_id").StringValueOK()
+		if w := found[strings.TrimPrefix(key, controlPrefix)]; w != nil {
+			w.Ready = false
+		}
+	})
 }
