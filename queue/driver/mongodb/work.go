@@ -42,7 +42,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 		// The legacy library sets no line. Together with the branch before, this would read all
 		// that wait: servers do not skip in an index if one of several values is null.
 		queues("ready", append(slices.Clip(waiting), field("line.in", nil)...)),
-		queues("ready", field("line.due", append(exist(true), bson.E{Key: "$lte", Value: at}))),
+		d.overdue(at),
 		queues("expired", field("line.expires", field("$lt", at))), // nor if the field must exist
 		queues("retrying", endedRetry),
 		first("line.due", field("$gt", at)),
@@ -52,6 +52,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	}
 	ctx = plain(ctx)
 	work, found := driver.Work{}, map[string]*driver.QueueWork{}
+	var overdue []string
 	err = d.pipe(ctx, pipeline, func(raw bson.Raw) {
 		elements, malformed := raw.Elements()
 		if malformed != nil || len(elements) == 0 {
@@ -66,6 +67,9 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 		switch elements[0].Key() {
 		case "ready":
 			w.Ready = true
+		case "overdue":
+			w.Ready = true
+			overdue = append(overdue, name)
 		case "expired":
 			w.Expired = true
 		case "retrying":
@@ -84,6 +88,12 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	if err != nil {
 		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
+	if len(overdue) == timedBatch {
+		// There may be more, of other queues. A claim from any queue makes these ready, even if it is stopped.
+		for _, name := range overdue {
+			found[name].Ready = true
+		}
+	}
 	for _, w := range found {
 		if w.Ready || w.Expired || w.Retrying {
 			work.Queues = append(work.Queues, *w)
@@ -91,6 +101,21 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	}
 	slices.SortFunc(work.Queues, func(a, b driver.QueueWork) int { return cmp.Compare(a.Queue, b.Queue) })
 	return work, nil
+}
+
+// overdue returns the stages that find the queues of the first documents that are due. There may be
+// very many, which no index has by queue.
+func (d *Driver) overdue(at time.Time) bson.A {
+	var queue any = "$group"
+	if !d.opts.Grouped {
+		queue = bson.D{{Key: "$literal", Value: ""}}
+	}
+	return bson.A{
+		match(field("line.due", append(exist(true), bson.E{Key: "$lte", Value: at}))),
+		bson.D{{Key: "$sort", Value: field("line.due", 1)}},
+		field("$limit", timedBatch),
+		project("overdue", queue),
+	}
 }
 
 // leaveOutStopped reads which of the queues with jobs that may run are stopped. There may be settings of very many
