@@ -704,3 +704,29 @@ func TestWorkReadAllJobsThatWereDue(t *testing.T) {
 		assert.Equal(t, []driver.QueueWork{{Queue: "other", Ready: true}}, queues)
 	})
 }
+
+// Each caller that waited for a job made its process open two change streams: one that shows ends, and one that does not.
+func TestEachWaitForAJobOpenedTwoChangeStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		var opened atomic.Int64
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Command.Lookup("pipeline", "0", "$changeStream").Type != 0 {
+				opened.Add(1)
+			}
+			return mongotest.Served
+		})
+		d := openOn(t, s)
+		claimAll(t, d, request("owner", 1, "queue"))
+		pass(time.Second)
+		for range 10 {
+			stop := d.Subscribe(func(driver.Change) {})
+			pass(time.Second)
+			stop()
+			pass(time.Second)
+		}
+		assert.LessOrEqual(t, opened.Load(), int64(2))
+		pass(time.Minute)
+		assert.EqualValues(t, 3, opened.Load(), "nobody waits any more")
+	})
+}

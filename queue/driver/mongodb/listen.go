@@ -19,6 +19,11 @@ import (
 // hears of claimable jobs. It would hear of each one and ignore it.
 const busyFor = 10 * time.Second
 
+// followFor is how long a driver listens to all changes after a subscriber of them has left: the next
+// one may come soon, as when callers wait for one job after the other, and each change of what the driver needs costs a
+// new change stream.
+const followFor = busyFor
+
 // listening is what a driver listens to.
 type listening struct {
 	mu sync.Mutex
@@ -46,8 +51,18 @@ func (d *Driver) Subscribe(notify func(driver.Change)) (cancel func()) {
 	unsubscribe := d.subscribers.Subscribe(notify)
 	return sync.OnceFunc(func() {
 		unsubscribe()
-		d.follows(-1)
+		time.AfterFunc(followFor, d.ceasesToFollow)
 	})
+}
+
+// ceasesToFollow is called some time after a subscriber of all changes has left.
+func (d *Driver) ceasesToFollow() {
+	leave, err := d.enter(context.Background())
+	if err != nil {
+		return // it is closed
+	}
+	defer leave()
+	d.follows(-1)
 }
 
 // SubscribeToClaimable implements driver.ClaimSubscriber.
