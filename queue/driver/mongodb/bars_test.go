@@ -730,3 +730,24 @@ func TestEachWaitForAJobOpenedTwoChangeStreams(t *testing.T) {
 		assert.EqualValues(t, 3, opened.Load(), "nobody waits any more")
 	})
 }
+
+// A paused queue made the end of each job of the other queues wake every process.
+func TestEachEndWokeEveryProcessBesideAPausedQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		drivers := openAll(t, s, 3)
+		_, err := drivers[0].Control(t.Context(), "paused", driver.ControlChange{Paused: new(true)})
+		require.NoError(t, err)
+		for _, d := range drivers {
+			require.Empty(t, claimAll(t, d, request("owner", 1, "paused", "queue")))
+		}
+		putAll(t, drivers[0], plainRecord("job"))
+		running := claimAll(t, drivers[0], request("owner", 1, "queue"))
+		require.Len(t, running, 1)
+		pass(time.Minute)
+		count := heard(drivers[1:])
+		endAll(t, drivers[0], running...)
+		pass(time.Second)
+		assert.Zero(t, count())
+	})
+}

@@ -63,6 +63,18 @@ func (l *limits) any() bool {
 	return len(l.controls) > 0
 }
 
+// anyRuns reports whether a queue is limited and not stopped, so that an end may make room in it.
+func (l *limits) anyRuns() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, control := range l.controls {
+		if !control.IsStopped() && limitsRunning(control) {
+			return true
+		}
+	}
+	return false
+}
+
 // observe records the controls of the queues that a claim asked for. It reports whether a queue is
 // no longer stopped, or the limits of its types have changed.
 func (l *limits) observe(controls map[string]driver.Control, asked []string) (resumed bool) {

@@ -81,7 +81,7 @@ func (d *Driver) follows(n int) {
 // listen adjusts what the feed sends to what the driver needs, and returns a function that waits
 // until the feed does.
 func (d *Driver) listen() (open func(context.Context)) {
-	wanted, listens := d.listening.interest(d.limits.any())
+	wanted, listens := d.listening.interest(d.limits.anyRuns())
 	if !d.isReplica || !listens {
 		return func(context.Context) {}
 	}
@@ -205,7 +205,7 @@ func (d *Driver) jobChanged(e event) driver.Change {
 	case rev < endedRevision || rev >= leftRevision:
 		d.sweeper.watch() // the other process may leave work undone
 	}
-	if rev >= endedRevision && !d.limits.any() {
+	if rev >= endedRevision && !d.limits.anyRuns() {
 		return driver.Change{}
 	}
 	queue, inserted := e.Document.Lookup("group").StringValueOK()
