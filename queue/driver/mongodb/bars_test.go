@@ -751,3 +751,36 @@ func TestEachEndWokeEveryProcessBesideAPausedQueue(t *testing.T) {
 		assert.Zero(t, count())
 	})
 }
+
+// The finished jobs of many queues were removed with a command for each queue, one after the other, so that
+// they became more than a call could remove in its time.
+func TestForgettingTheJobsOfManyQueuesTookTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d := openOn(t, s)
+		const queues = 1000
+		var records []*driver.Record
+		for i := range queues {
+			records = append(records, plainRecord("job", func(r *driver.Record) {
+				r.Group = fmt.Sprint("queue", i)
+				r.Name = driver.RecordName(r.Group, "job", r.RetryInfo)
+				r.Status.Completed, r.TimeInfo.End, r.ForgetAt = true, time.Now(), time.Now()
+			}))
+		}
+		putAll(t, d, records...)
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Name == "delete" {
+				time.Sleep(20 * time.Millisecond) // until the majority has it
+			}
+			return mongotest.Served
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // as the queue does
+		defer cancel()
+		forgotten, err := d.Forget(ctx, time.Now(), queues)
+		require.NoError(t, err)
+		assert.Equal(t, queues, forgotten)
+		stats, err := d.Stats(t.Context(), "queue7")
+		require.NoError(t, err)
+		assert.Equal(t, 1, stats.Completed)
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -90,19 +91,25 @@ func (d *Driver) removeAll(ctx context.Context, docs []*document, asSeen func(*d
 	for _, doc := range docs {
 		queues[doc.Group] = append(queues[doc.Group], mongo.NewDeleteOneModel().SetFilter(asSeen(doc)))
 	}
-	var counts []mongo.WriteModel
-	for queue, models := range queues {
-		var result *mongo.BulkWriteResult
-		result, err = d.jobs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-		if result != nil && result.DeletedCount > 0 {
-			removed += int(result.DeletedCount)
-			counts = append(counts, countRemoved(queue, result.DeletedCount))
+	names := slices.Collect(maps.Keys(queues))
+	removedOf, errs := make([]int64, len(names)), make([]error, len(names))
+	eachAtOnce(len(names), func(i int) {
+		result, failure := d.jobs.BulkWrite(ctx, queues[names[i]], options.BulkWrite().SetOrdered(false))
+		if result != nil {
+			removedOf[i] = result.DeletedCount
 		}
-		if err != nil {
-			err = failed(ctx, err)
-			break
+		if failure != nil {
+			errs[i] = failed(ctx, failure)
+		}
+	})
+	var counts []mongo.WriteModel
+	for i, n := range removedOf {
+		if n > 0 {
+			removed += int(n)
+			counts = append(counts, countRemoved(names[i], n))
 		}
 	}
+	err = errors.Join(errs...)
 	if len(counts) == 0 {
 		return removed, err
 	}
