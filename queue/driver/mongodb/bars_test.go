@@ -784,3 +784,28 @@ func TestForgettingTheJobsOfManyQueuesTookTooLong(t *testing.T) {
 		assert.Equal(t, 1, stats.Completed)
 	})
 }
+
+// Jobs of many queues that ended together, and whose scopes became free, cost two commands for each queue, one after the other.
+func TestTheScopesOfManyQueuesWereFreedOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d := openOn(t, s)
+		var queues []string
+		var records []*driver.Record
+		for i := range 48 {
+			queue := fmt.Sprint("queue", i)
+			queues = append(queues, queue)
+			records = append(records, plainRecord("job", wantsScope, func(r *driver.Record) { r.Group, r.Name = queue, strings.Replace(r.Name, "queue", queue, 1) }))
+		}
+		putAll(t, d, records...)
+		running := claimAll(t, d, request("owner", len(queues), queues...))
+		require.Len(t, running, len(queues))
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Name == "aggregate" {
+				time.Sleep(10 * time.Millisecond) // the way to the server and back
+			}
+			return mongotest.Served
+		})
+		assert.Less(t, since(func() { endAll(t, d, running...) }), 100*time.Millisecond)
+	})
+}

@@ -84,14 +84,15 @@ func (doc *document) competing() []string {
 
 // arrange rearranges scopes. It reports whether that made a document ready.
 func (d *Driver) arrange(ctx context.Context, scopes scopeSet) (readied bool, err error) {
-	for queue, set := range scopes {
-		some, err := d.arrangeIn(ctx, queue, set)
-		readied = readied || some
-		if err != nil {
-			return readied, fmt.Errorf("arranging scopes of queue %q: %w", queue, err)
+	queues := slices.Collect(maps.Keys(scopes))
+	some, errs := make([]bool, len(queues)), make([]error, len(queues))
+	eachAtOnce(len(queues), func(i int) {
+		some[i], errs[i] = d.arrangeIn(ctx, queues[i], scopes[queues[i]])
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("arranging scopes of queue %q: %w", queues[i], errs[i])
 		}
-	}
-	return readied, nil
+	})
+	return slices.Contains(some, true), errors.Join(errs...)
 }
 
 func (d *Driver) arrangeIn(ctx context.Context, queue string, set map[string]int) (readied bool, err error) {

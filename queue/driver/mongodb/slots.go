@@ -2,6 +2,7 @@ package mongodb
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -145,30 +146,24 @@ func (u usedSlots) take(k key, limit int) string {
 
 // findSlots adds the slots of the limited scopes that documents want.
 func (d *Driver) findSlots(ctx context.Context, used usedSlots, docs map[string][]*document) error {
+	var queries []bson.D
 	for queue, list := range docs {
 		wanted := map[string]bool{}
 		for _, doc := range list {
-			for _, k := range doc.Line.Wants {
-				if isLimited(k) {
-					wanted[k] = true
-				}
+			for _, k := range doc.limited() {
+				wanted[k] = true
 			}
 		}
-		if len(wanted) == 0 {
-			continue
-		}
-		keys := make([]string, 0, len(wanted))
-		for k := range wanted {
-			keys = append(keys, k)
-		}
-		filter := d.inQueue(queue, bson.E{Key: "scopes", Value: field("$in", holding(keys))})
-		err := d.each(ctx, filter, options.Find().SetProjection(bson.D{{Key: "scopes", Value: 1}}), func(doc *document) error {
-			used.add(queue, doc.Scopes...)
-			return nil
-		})
-		if err != nil {
-			return err
+		if len(wanted) > 0 {
+			queries = append(queries, d.inQueue(queue, bson.E{Key: "scopes", Value: field("$in", holding(slices.Collect(maps.Keys(wanted))))}))
 		}
 	}
-	return nil
+	if len(queries) == 0 {
+		return nil
+	}
+	only := options.Find().SetProjection(bson.D{{Key: "scopes", Value: 1}, {Key: "group", Value: 1}})
+	return d.each(ctx, either(queries...), only, func(doc *document) error {
+		used.add(doc.Group, doc.Scopes...)
+		return nil
+	})
 }
