@@ -809,3 +809,42 @@ func TestTheScopesOfManyQueuesWereFreedOneAfterTheOther(t *testing.T) {
 		assert.Less(t, since(func() { endAll(t, d, running...) }), 100*time.Millisecond)
 	})
 }
+
+// A claim locked each of 50 queues with a limit, one after the other, and took tokens of each with a rate, to
+// take a few jobs.
+func TestAClaimLockedQueuesOfWhichItTookNoJob(t *testing.T) {
+	for name, limit := range map[string]struct {
+		change driver.ControlChange
+		others int // that a further claim takes
+	}{
+		"limit": {driver.ControlChange{MaxRunning: new(5)}, 146},
+		"rate":  {driver.ControlChange{Rate: &amboy.Rate{PerSecond: 10}}, 46}, // a queue begins with one token
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.Open(t, mongotest.InMemory())
+				d := openOn(t, s)
+				var queues []string
+				var records []*driver.Record
+				for i := range 50 {
+					queue := fmt.Sprint("queue", i)
+					_, err := d.Control(t.Context(), queue, limit.change)
+					require.NoError(t, err)
+					queues = append(queues, queue)
+					for j := range 3 {
+						records = append(records, plainRecord("", func(r *driver.Record) {
+							r.Group, r.Name = queue, driver.RecordName(queue, fmt.Sprint(j), r.RetryInfo)
+						}))
+					}
+				}
+				putAll(t, d, records...)
+				claimAll(t, d, request("owner", 1, "none"))
+				pass(10 * time.Second)
+				s.Commands().Reset()
+				require.Len(t, claimAll(t, d, request("owner", 4, queues...)), 4)
+				assert.LessOrEqual(t, s.Commands().Named("findAndModify", "update"), 20, s.Commands())
+				require.Len(t, claimAll(t, d, request("owner", 1000, queues...)), limit.others, "of all queues, if there are workers")
+			})
+		})
+	}
+}

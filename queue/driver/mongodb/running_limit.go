@@ -34,13 +34,13 @@ func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Cont
 	holder := primitive.NewObjectID().Hex()
 	unlock = func(ctx context.Context) (bool, error) { return c.unlockRooms(ctx, locked, holder) }
 	clear(c.room)
-	limited := limitedQueues(v)
-	err = c.countRooms(ctx, v, limited...)
+	err = c.countRooms(ctx, v, limitedQueues(v)...)
 	if err != nil {
 		return nil, err
 	}
+	c.postpone(v)
 	types := typeLimits{}
-	for _, queue := range limited {
+	for _, queue := range limitedQueues(v) {
 		if room, isLimited := c.room[queue]; isLimited && room <= 0 {
 			continue
 		}
@@ -63,6 +63,28 @@ func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Cont
 		return nil, errors.Join(err, unlockErr)
 	}
 	return unlock, nil
+}
+
+// postpone leaves queues with limits to the next round, if there is one, of which this round would take no job, because
+// it takes one of each queue in turn. Each lock, and the tokens of each rate, cost a command, and other processes wait for
+// the locks.
+func (c *claim) postpone(v *view) {
+	most := max(c.req.Limit-c.ready, fewQueues)
+	var postponed []driver.Demand
+	for _, demand := range c.req.Queues {
+		queue := demand.Queue
+		control := v.controls[queue]
+		room, isLimited := c.room[queue]
+		switch {
+		case len(v.ready[queue]) == 0 || control.IsStopped() || isLimited && room <= 0:
+		case most > 0:
+			most--
+		case limitsRunning(control) || control.Rate != nil:
+			delete(v.ready, queue)
+			postponed = append(postponed, demand)
+		}
+	}
+	c.others = append(postponed, c.others...)
 }
 
 // limitedQueues returns the queues that have candidates that a limit applies to, in the order in
