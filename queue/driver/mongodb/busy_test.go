@@ -147,3 +147,25 @@ func TestAnInterruptedStreamWentOnOnTheServer(t *testing.T) {
 		assert.EqualValues(t, 1, killed.Load())
 	})
 }
+
+// A process ended the holder of a scope and died before it made the next job ready. The other process was busy
+// for a while and did not hear of it, and afterwards no process looked for it.
+func TestWhatAProcessLeftWhileAnotherWasBusyWaitedForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		p, dieBefore := newDying(t, s)
+		require.Empty(t, claimAll(t, p, request("dying", 1, "another")))
+		d := openOn(t, s)
+		makeBusy(t, d)
+		pass(20 * time.Second) // it has just swept, as it does once a minute
+		putAll(t, p, plainRecord("holder", wantsScope), plainRecord("waiter", wantsScope))
+		running := claimAll(t, p, request("dying", 1, "queue"))
+		require.Len(t, running, 1)
+		dieBefore("aggregate", 1)
+		endAll(t, p, running...)
+		require.True(t, p.isDead())
+		require.Empty(t, claimAll(t, d, request("owner", 1, "queue")), "now it is idle")
+		pass(5 * time.Minute)
+		assert.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
+	})
+}

@@ -144,7 +144,10 @@ func (s *sweeper) setDeaf(deaf bool) {
 		s.deaf, s.routine = deaf, time.Time{}
 		if deaf {
 			s.routine = s.after(deafSweep)
+			return
 		}
+		s.in(sweepEvery) // nobody told of what others have left undone meanwhile
+		s.news = true
 	})
 }
 
