@@ -156,9 +156,11 @@ func (b Body) decode(v any, codecs *bsoncodec.Registry) (err error) {
 			return own.RestoreForm(b.raw)
 		}
 		return json.Unmarshal(b.raw, v)
-	default:
-		return decodeBSON(b.raw, v, codecs)
 	}
+	if err = checkRawDepth(b.raw); err != nil {
+		return err
+	}
+	return decodeBSON(b.raw, v, codecs)
 }
 
 //nolint:staticcheck // valueReaders is deprecated for version 2 of the Mongo driver.

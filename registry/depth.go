@@ -1,14 +1,16 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/x/bsonx/bsoncore"
 )
 
-// maxDepth is how deeply values may be nested in a value that is encoded as BSON.
+// maxDepth is how deeply values may be nested in a value that is encoded as BSON or decoded from it.
 // encoding/json checks the same limit for JSON.
 const maxDepth = 10_000
 
@@ -21,6 +23,61 @@ func checkDepth(v any) error {
 	}
 	return descend(reflect.ValueOf(v), 0)
 }
+
+// levelBytes is the least number of bytes that are read before the decoder of the Mongo driver
+// descends to a document in another one: its type, the end of an empty key, and its length.
+const levelBytes = 6
+
+// checkRawDepth returns an error for a document that is nested too deeply. Without this check the
+// decoder of the Mongo driver would overflow the stack and end the process. Most documents are too
+// small for that, and are not read.
+func checkRawDepth(raw []byte) error {
+	if len(raw) <= levelBytes*maxDepth {
+		return nil
+	}
+	return descendRaw(raw, 0)
+}
+
+// minDocument is the size of an empty document.
+const minDocument = 5
+
+func descendRaw(raw []byte, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("it is nested deeper than %d levels", maxDepth)
+	}
+	if len(raw) < minDocument || !isDocument(raw) {
+		return errMalformed
+	}
+	for rest := raw[minDocument-1 : len(raw)-1]; len(rest) > 0; {
+		element, more, ok := bsoncore.ReadElement(rest)
+		if !ok {
+			return errMalformed
+		}
+		rest = more
+		value, err := element.ValueErr()
+		if err != nil {
+			return err
+		}
+		inner := value.Data
+		switch value.Type {
+		case bson.TypeEmbeddedDocument, bson.TypeArray:
+		case bson.TypeCodeWithScope:
+			if _, inner, _, ok = bsoncore.ReadCodeWithScope(value.Data); !ok {
+				return errMalformed
+			}
+		default:
+			continue
+		}
+		if err = descendRaw(inner, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errMalformed is the error of a large document that is not valid: what the decoder would make of
+// it, and how deeply it would descend, is not known.
+var errMalformed = errors.New("it is not a valid BSON document")
 
 func descend(v reflect.Value, depth int) error {
 	if depth > maxDepth {
