@@ -17,14 +17,13 @@ import (
 	"github.com/mongodb/amboy/queue/internal/typelimit"
 )
 
-const (
-	// timedAtOnce is the maximum number of due records that one claim makes ready, and the
-	// maximum number of expired records that it marks.
-	timedAtOnce = 1000
-	// fewQueues is the number of queues up to which a claim queries each of them without
-	// trying first to list all queues that have work.
-	fewQueues = 8
-)
+// timedAtOnce is the maximum number of due records that one claim makes ready, and the
+// maximum number of expired records that it marks.
+var timedAtOnce = 1000
+
+// fewQueues is the number of queues up to which a claim queries each of them without
+// trying first to list all queues that have work.
+const fewQueues = 8
 
 // claimed is a claimed record with the name of its queue.
 type claimed struct {
@@ -34,8 +33,8 @@ type claimed struct {
 
 // Claim implements driver.Driver. If ctx ends during the claim, the claimed records are
 // handed back. A record that can't be decoded is returned without a job, so that it can be
-// parked. If more than 1,000 records are due or expired at a time, the rest is left for
-// another claim, which Next requests at once. A claim that finds nothing does not block
+// parked. If more than 1,000 records are due or expired at a time, the rest is
+// left for another claim, which Next requests at once. A claim that finds nothing does not block
 // writers.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	given, later, err := d.claim(ctx, claimRequest{req, d.rateNow})
@@ -131,11 +130,12 @@ func (c *changes) claim(req claimRequest) (given []claimed, more later, err erro
 	}
 	for _, w := range work {
 		var overdue []claimed
-		overdue, err = c.claimOverdue(w, req.ClaimRequest)
+		var read int
+		overdue, read, err = c.claimOverdue(w, req.ClaimRequest)
 		if err != nil {
 			return nil, more, err
 		}
-		isMore = isMore || len(overdue) == timedAtOnce
+		isMore = isMore || read == timedAtOnce
 		given = append(given, overdue...)
 		// Counts that are not written yet; when records are claimed, others may become ready.
 		w.ready += c.count(w.key).places[table.Ready]
@@ -493,17 +493,25 @@ func interleave(lists [][]claimed) (all []claimed) {
 	return all
 }
 
-// claimOverdue claims the records of a queue that are marked as expired, without their
-// scopes.
-func (c *changes) claimOverdue(w *work, req driver.ClaimRequest) (given []claimed, err error) {
+// claimOverdue claims the records of a queue that are marked as expired, without their scopes. It
+// also returns how many it has read.
+func (c *changes) claimOverdue(w *work, req driver.ClaimRequest) (given []claimed, read int, err error) {
 	if w.overdue == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
 	found, err := c.records(findOverdue, w.key, timedAtOnce)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	now := req.Now.UnixNano()
 	for _, s := range found {
+		if s.DispatchBy.Valid && s.DispatchBy.Int64 >= now { // the clock was set back since it was marked
+			err = c.unmark(&s.job)
+			if err != nil {
+				return nil, 0, err
+			}
+			continue
+		}
 		err = c.claimExpired(s, req)
 		if err == nil && s.damage != nil {
 			err = c.parkDamaged(&s.job, s.damage)
@@ -511,10 +519,17 @@ func (c *changes) claimOverdue(w *work, req driver.ClaimRequest) (given []claime
 			given = append(given, claimed{s, w.Queue})
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	return given, nil
+	return given, len(found), nil
+}
+
+// unmark makes a record wait for its deadline again.
+func (c *changes) unmark(j *job) error {
+	_, err := c.exec(unmarkOverdue, j.Seq)
+	c.count(j.queue).overdue--
+	return err
 }
 
 func (c *changes) claimExpired(s *stored, req driver.ClaimRequest) error {

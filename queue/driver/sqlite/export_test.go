@@ -160,6 +160,13 @@ func EndPagesAfter(d time.Duration) (restore func()) {
 	return func() { findTime = was }
 }
 
+// TakeFewTimed makes claims handle at most n due and n expired records, until restore is called.
+func TakeFewTimed(n int) (restore func()) {
+	was := timedAtOnce
+	timedAtOnce = n
+	return func() { timedAtOnce = was }
+}
+
 // OnlyFirstMigrations limits the migrations to the first n, as in an older version, until
 // restore is called.
 func OnlyFirstMigrations(n int) (restore func()) {

@@ -73,7 +73,9 @@ const (
 	readyOfKind
 	findExpired
 	markOverdue
+	unmarkOverdue
 	findOverdue
+
 	readyDue
 	findDue
 
@@ -149,11 +151,11 @@ const insertJobColumns = `INSERT INTO jobs (queue, place, priority, name, job_id
 const leaseContent = `place = 6, owner = ?, lease_count = lease_count + 1, mod_time = ?, lease_until = ?, started = ?,
 			expires = NULL, room = NULL`
 
-// firstReady and theseReady select ready records. Expired ones that are not marked yet are
-// skipped.
+// firstReady and theseReady select ready records. Expired ones, marked or not, are skipped.
 const (
-	firstReady = `queue = ? AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= ?) ORDER BY priority DESC, seq LIMIT ? + 0`
-	theseReady = `seq IN (SELECT value FROM json_each(?)) AND (dispatch_by IS NULL OR dispatch_by >= ?)`
+	firstReady = `queue = ? AND place = 4 AND ` + unexpired + ` ORDER BY priority DESC, seq LIMIT ? + 0`
+	theseReady = `seq IN (SELECT value FROM json_each(?)) AND ` + unexpired
+	unexpired  = `overdue = 0 AND (dispatch_by IS NULL OR dispatch_by >= ?)`
 )
 
 // endContent sets the columns that an ended attempt replaces, except for the owner and the
@@ -277,9 +279,11 @@ var statementTexts = [statements]string{
 	readyOfKind: `SELECT seq, priority FROM jobs WHERE queue = ? AND place = 4 AND kind = ? ORDER BY priority DESC, seq LIMIT ? + 0`,
 	findExpired: `SELECT seq, queue FROM jobs WHERE expires < ? ORDER BY expires LIMIT ? + 0`,
 	markOverdue: `UPDATE jobs SET overdue = 1, expires = NULL WHERE seq = ?`,
-	findOverdue: `SELECT ` + recordColumns + ` FROM jobs WHERE queue = ? AND overdue = 1 ORDER BY seq LIMIT ? + 0`,
-	readyDue:    `UPDATE jobs SET place = 4, due = NULL WHERE seq = ?`,
-	findDue:     `SELECT ` + jobColumns + ` FROM jobs WHERE due <= ? ORDER BY due LIMIT ? + 0`,
+	// The clock of the claim that marked it may have been ahead.
+	unmarkOverdue: `UPDATE jobs SET overdue = 0, expires = dispatch_by WHERE seq = ?`,
+	findOverdue:   `SELECT ` + recordColumns + ` FROM jobs WHERE queue = ? AND overdue = 1 ORDER BY seq LIMIT ? + 0`,
+	readyDue:      `UPDATE jobs SET place = 4, due = NULL WHERE seq = ?`,
+	findDue:       `SELECT ` + jobColumns + ` FROM jobs WHERE due <= ? ORDER BY due LIMIT ? + 0`,
 
 	findTarget:     `SELECT seq, place, dependents FROM jobs WHERE seq = ` + latestSeq,
 	insertEdge:     `INSERT INTO edges (queue, to_job, from_seq, state) VALUES (?, ?, ?, ?)`,
