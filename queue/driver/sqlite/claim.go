@@ -18,7 +18,7 @@ import (
 )
 
 // timedAtOnce is the maximum number of due records that one claim makes ready, and the
-// maximum number of expired records that it marks.
+// maximum number of expired records that it marks and that it claims.
 var timedAtOnce = 1000
 
 // fewQueues is the number of queues up to which a claim queries each of them without
@@ -33,7 +33,7 @@ type claimed struct {
 
 // Claim implements driver.Driver. If ctx ends during the claim, the claimed records are
 // handed back. A record that can't be decoded is returned without a job, so that it can be
-// parked. If more than 1,000 records are due or expired at a time, the rest is
+// parked. If more than 1,000 records are due or expired at a time, in all queues, the rest is
 // left for another claim, which Next requests at once. A claim that finds nothing does not block
 // writers.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
@@ -128,14 +128,16 @@ func (c *changes) claim(req claimRequest) (given []claimed, more later, err erro
 	if err != nil {
 		return nil, more, err
 	}
+	most := timedAtOnce
 	for _, w := range work {
 		var overdue []claimed
 		var read int
-		overdue, read, err = c.claimOverdue(w, req.ClaimRequest)
+		overdue, read, err = c.claimOverdue(w, req.ClaimRequest, most)
 		if err != nil {
 			return nil, more, err
 		}
-		isMore = isMore || read == timedAtOnce
+		isMore = isMore || w.overdue > 0 && read == most
+		most -= read
 		given = append(given, overdue...)
 		// Counts that are not written yet; when records are claimed, others may become ready.
 		w.ready += c.count(w.key).places[table.Ready]
@@ -493,13 +495,13 @@ func interleave(lists [][]claimed) (all []claimed) {
 	return all
 }
 
-// claimOverdue claims the records of a queue that are marked as expired, without their scopes. It
-// also returns how many it has read.
-func (c *changes) claimOverdue(w *work, req driver.ClaimRequest) (given []claimed, read int, err error) {
-	if w.overdue == 0 {
+// claimOverdue claims up to a number of the records of a queue that are marked as expired, without
+// their scopes. It also returns how many it has read.
+func (c *changes) claimOverdue(w *work, req driver.ClaimRequest, most int) (given []claimed, read int, err error) {
+	if w.overdue == 0 || most == 0 {
 		return nil, 0, nil
 	}
-	found, err := c.records(findOverdue, w.key, timedAtOnce)
+	found, err := c.records(findOverdue, w.key, most)
 	if err != nil {
 		return nil, 0, err
 	}

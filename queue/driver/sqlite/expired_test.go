@@ -39,6 +39,29 @@ func claimFrom(t *testing.T, d *sqlite.Driver, now time.Time, limit int, queues 
 	return claimed
 }
 
+// A claim took up to 1,000 expired records of each of its queues in one transaction. That of a group
+// with hundreds of tenants took longer than it had time, was undone, and began again.
+func TestAClaimTookAThousandExpiredRecordsOfEachQueue(t *testing.T) {
+	const most = 10
+	defer sqlite.TakeFewTimed(most)()
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	queues := []string{"a", "b", "c"}
+	for _, queue := range queues {
+		insertMany(t, d, queue, most, func(r *driver.Record) { r.TimeInfo.DispatchBy = time.Now().Add(time.Hour) })
+	}
+	later := time.Now().Add(2 * time.Hour)
+	for claimFrom(t, d, later, 1, "another").Next.Equal(later) { // marks the records of the others
+	}
+	total, calls := 0, 0
+	for next := later; next.Equal(later); calls++ {
+		claimed := claimFrom(t, d, later, 0, queues...)
+		assert.LessOrEqual(t, len(claimed.Records), most)
+		total, next = total+len(claimed.Records), claimed.Next
+		require.Less(t, calls, 10)
+	}
+	assert.Equal(t, most*len(queues), total)
+}
+
 // A record that was marked as expired while the clock was ahead, by a claim from another queue, was given
 // after the clock was set back: without its scopes, although it had not expired, so that it ran beside
 // the job that held them.
