@@ -114,7 +114,7 @@ func (d *Driver) decode(ctx context.Context, s *stored, queue string) *driver.Re
 
 // claim claims records, and returns when there may be more.
 func (c *changes) claim(req claimRequest) (given []claimed, more later, err error) {
-	isMore, err := c.passTime(req.Now.UnixNano())
+	isMore, expiredLeft, err := c.passTime(req.Now.UnixNano())
 	if err != nil {
 		return nil, more, err
 	}
@@ -136,7 +136,8 @@ func (c *changes) claim(req claimRequest) (given []claimed, more later, err erro
 		if err != nil {
 			return nil, more, err
 		}
-		isMore = isMore || w.overdue > 0 && read == most
+		w.expiredLeft = expiredLeft || w.overdue > 0 && read == most
+		isMore = isMore || w.expiredLeft
 		most -= read
 		given = append(given, overdue...)
 		// Counts that are not written yet; when records are claimed, others may become ready.
@@ -178,36 +179,37 @@ func (c *changes) claim(req claimRequest) (given []claimed, more later, err erro
 }
 
 // passTime makes due records ready, marks expired records, and continues work that earlier
-// transactions left. It reports whether there may be more of them.
-func (c *changes) passTime(now int64) (more bool, err error) {
+// transactions left. It reports whether there may be more of them, and whether there may be more
+// expired records that are not marked.
+func (c *changes) passTime(now int64) (more, expiredLeft bool, err error) {
 	due, expires, left, err := c.soundTimes()
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if left {
 		more, err = c.settleLeftovers()
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 	}
 	if isDue(due, now) {
 		var moreDue bool
 		moreDue, err = c.admitDue(now)
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 		more = more || moreDue
 		// A record that was moved is no longer marked as expired.
 		_, expires, _, err = c.soundTimes()
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 	}
 	if !hasExpired(expires, now) {
-		return more, nil
+		return more, false, nil
 	}
-	moreExpired, err := c.markExpired(now)
-	return more || moreExpired, err
+	expiredLeft, err = c.markExpired(now)
+	return more || expiredLeft, expiredLeft, err
 }
 
 func isDue(due table.Instant, now int64) bool { return due.Valid && due.Int64 <= now }
@@ -304,6 +306,8 @@ type work struct {
 	limits  map[string]amboy.TypeLimit
 	buckets typelimit.Buckets
 	room    *typelimit.Room
+	// expiredLeft is true if this claim leaves expired records, which may be before all others.
+	expiredLeft bool
 	// isPicked is true if some ready records must be left out; eligible then holds the first of
 	// the others.
 	isPicked bool

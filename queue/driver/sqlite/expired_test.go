@@ -62,6 +62,47 @@ func TestAClaimTookAThousandExpiredRecordsOfEachQueue(t *testing.T) {
 	assert.Equal(t, most*len(queues), total)
 }
 
+// If many records had expired, each claim read all of them twice, to find the few behind them that
+// had not, while it kept all writers waiting.
+func TestEachClaimReadAllExpiredRecords(t *testing.T) {
+	defer sqlite.TakeFewTimed(10)()
+	claimTime := func(expired int) time.Duration {
+		d := open(t, sqlite.Options{Path: newPath(t)})
+		insertMany(t, d, queueName, expired, func(r *driver.Record) { r.TimeInfo.DispatchBy = time.Now().Add(time.Hour) })
+		insert(t, d, newRecord(t, "last"))
+		later := time.Now().Add(2 * time.Hour)
+		shortest := time.Hour
+		for range 20 {
+			began := time.Now()
+			claimFrom(t, d, later, 2, queueName)
+			shortest = min(shortest, time.Since(began))
+		}
+		return shortest
+	}
+	few, many := claimTime(300), claimTime(6000)
+	t.Logf("a claim beside 300 and 6,000 expired records: %s and %s", few, many)
+	assert.Less(t, many, 4*few)
+}
+
+// The job behind many that have expired is claimed once they are.
+func TestAJobBehindManyExpiredOnesIsClaimed(t *testing.T) {
+	defer sqlite.TakeFewTimed(10)()
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	insertMany(t, d, queueName, 35, func(r *driver.Record) { r.TimeInfo.DispatchBy = time.Now().Add(time.Hour) })
+	insert(t, d, newRecord(t, "last"))
+	later := time.Now().Add(2 * time.Hour)
+	var ids []string
+	for next := later; next.Equal(later); {
+		claimed := claimFrom(t, d, later, 2, queueName)
+		next = claimed.Next
+		for _, r := range claimed.Records {
+			ids = append(ids, r.JobID())
+		}
+	}
+	assert.Len(t, ids, 36)
+	assert.Contains(t, ids, "last")
+}
+
 // A record that was marked as expired while the clock was ahead, by a claim from another queue, was given
 // after the clock was set back: without its scopes, although it had not expired, so that it ran beside
 // the job that held them.

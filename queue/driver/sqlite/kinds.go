@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // kindOf returns a kind as it is encoded in the column kind.
@@ -54,8 +55,8 @@ func (w *work) chosen() string {
 	return string(text)
 }
 
-// findEligible leaves out ready records of kinds that a claim excludes, and of types that have no
-// room. It stops when it has found as many queues with other records as the claim's limit: the
+// findEligible leaves out ready records of kinds that a claim excludes, of types that have no room,
+// and those behind many that have expired. It stops when it has found as many queues with other records as the claim's limit: the
 // other queues would get none.
 func (c *changes) findEligible(all []*work, req driver.ClaimRequest) error {
 	left := make(map[string]bool, len(req.Except))
@@ -64,18 +65,35 @@ func (c *changes) findEligible(all []*work, req driver.ClaimRequest) error {
 	}
 	found := 0
 	for _, w := range all {
-		w.isPicked = len(left) > 0 || w.room != nil
+		byKind := len(left) > 0 || w.room != nil
+		w.isPicked = byKind || w.expiredLeft
 		if w.isPicked {
-			if most := min(w.claimable(), req.Limit); most > 0 && found < req.Limit {
-				if err := c.findEligibleOf(w, left, most); err != nil {
-					return err
-				}
+			var err error
+			switch most := min(w.claimable(), req.Limit); {
+			case most <= 0 || found >= req.Limit:
+			case byKind:
+				err = c.findEligibleOf(w, left, most)
+			default:
+				err = c.findUnexpired(w, req, most)
+			}
+			if err != nil {
+				return err
 			}
 			w.ready = len(w.eligible)
 		}
 		found += min(w.ready, 1)
 	}
 	return nil
+}
+
+// findUnexpired finds the first ready records of a queue, and reads at most timedAtOnce expired ones
+// before them: a claim that read all of them would keep writers waiting.
+func (c *changes) findUnexpired(w *work, req driver.ClaimRequest, most int) error {
+	return c.query(readUnexpired, func(r *row) error {
+		w.eligible = append(w.eligible, candidate{seq: r.integer(), priority: r.int()})
+		_ = r.damage() // of the priority: the claim parks the record
+		return nil
+	}, w.key, timedAtOnce+most, table.InstantOf(req.Now), most)
 }
 
 // findEligibleOf merges the first records of each kind of a queue.

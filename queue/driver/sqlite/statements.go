@@ -75,7 +75,7 @@ const (
 	markOverdue
 	unmarkOverdue
 	findOverdue
-
+	readUnexpired
 	readyDue
 	findDue
 
@@ -282,8 +282,12 @@ var statementTexts = [statements]string{
 	// The clock of the claim that marked it may have been ahead.
 	unmarkOverdue: `UPDATE jobs SET overdue = 0, expires = dispatch_by WHERE seq = ?`,
 	findOverdue:   `SELECT ` + recordColumns + ` FROM jobs WHERE queue = ? AND overdue = 1 ORDER BY seq LIMIT ? + 0`,
-	readyDue:      `UPDATE jobs SET place = 4, due = NULL WHERE seq = ?`,
-	findDue:       `SELECT ` + jobColumns + ` FROM jobs WHERE due <= ? ORDER BY due LIMIT ? + 0`,
+	// Of the first records of a queue, of which many may have expired, those that have not.
+	readUnexpired: `SELECT seq, priority FROM
+		(SELECT seq, priority, overdue, dispatch_by FROM jobs WHERE queue = ? AND place = 4 ORDER BY priority DESC, seq LIMIT ? + 0)
+		WHERE ` + unexpired + ` LIMIT ? + 0`,
+	readyDue: `UPDATE jobs SET place = 4, due = NULL WHERE seq = ?`,
+	findDue:  `SELECT ` + jobColumns + ` FROM jobs WHERE due <= ? ORDER BY due LIMIT ? + 0`,
 
 	findTarget:     `SELECT seq, place, dependents FROM jobs WHERE seq = ` + latestSeq,
 	insertEdge:     `INSERT INTO edges (queue, to_job, from_seq, state) VALUES (?, ?, ?, ?)`,
