@@ -160,10 +160,12 @@ func (c *changes) claim(req claimRequest) (given []claimed, more later, err erro
 	inTurn(work, req.Limit)
 	readies := make([][]claimed, len(work))
 	for i, w := range work {
-		readies[i], err = c.claimReady(w, req.ClaimRequest)
+		var freed bool
+		readies[i], freed, err = c.claimReady(w, req.ClaimRequest)
 		if err != nil {
 			return nil, more, err
 		}
+		isMore = isMore || freed
 	}
 	given = append(given, interleave(readies)...)
 	more.waits = waits(work)
@@ -566,10 +568,11 @@ func (c *changes) claimExpired(s *stored, req driver.ClaimRequest) error {
 	return c.started(&s.job)
 }
 
-// claimReady claims ready records, in the order in which they run.
-func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed, err error) {
+// claimReady claims ready records, in the order in which they run. It reports whether that has made
+// others ready.
+func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed, freed bool, err error) {
 	if w.share <= 0 {
-		return nil, nil
+		return nil, false, nil
 	}
 	now := table.InstantOf(req.Now)
 	read, lease, which := readReady, leaseReady, []any{w.key, now, w.share}
@@ -578,11 +581,11 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 	}
 	found, err := c.records(read, which...)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	_, err = c.exec(lease, append([]any{req.Owner, now, table.InstantOf(req.Now.Add(req.LeaseTime)), now}, which...)...)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for _, s := range found {
 		s.Place = table.Running
@@ -593,7 +596,7 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 		w.bucket = w.bucket.Take(*w.rate, w.now, len(found))
 		_, err = c.exec(setBucket, int64(w.bucket), w.key)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	for _, s := range found {
@@ -601,11 +604,12 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 	}
 	err = c.settleRoom(w)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	n := c.count(w.key)
 	n.places[table.Ready] -= len(found)
 	n.places[table.Running] += len(found)
+	ready := n.places[table.Ready]
 	for _, s := range found {
 		err = c.fulfill(&s.job)
 		if err == nil {
@@ -617,10 +621,10 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 			given = append(given, claimed{s, w.Queue})
 		}
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return given, nil
+	return given, n.places[table.Ready] > ready, nil
 }
 
 // leased sets the fields of a lease that a claim takes.
