@@ -327,21 +327,29 @@ func (w *work) read(r *row) {
 	r.inQueue(w.Queue)
 }
 
-// setRooms reads what the limits of types leave.
+// setRooms reads what the limits of types leave. It reads the running records once for all queues,
+// because they have no index by queue.
 func (c *changes) setRooms(all []*work) error {
+	running := map[int64]map[string]int{}
 	for _, w := range all {
-		if len(w.limits) == 0 {
-			continue
+		if len(w.limits) > 0 {
+			running[w.key] = map[string]int{}
 		}
-		running := map[string]int{}
-		err := c.query(runningOfTypes, func(r *row) error {
-			running[r.text()]++
-			return nil
-		}, w.key)
-		if err != nil {
-			return err
+	}
+	if len(running) == 0 {
+		return nil
+	}
+	err := c.query(runningOfTypes, func(r *row) error {
+		if types := running[r.integer()]; types != nil {
+			types[r.text()]++
 		}
-		w.room = typelimit.NewRoom(w.limits, func(jobType string) int { return running[jobType] }, w.buckets, w.now)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, w := range all {
+		w.room = typelimit.NewRoom(w.limits, func(jobType string) int { return running[w.key][jobType] }, w.buckets, w.now)
 	}
 	return nil
 }

@@ -187,7 +187,7 @@ var statementTexts = [statements]string{
 			bucket = CASE WHEN ?4 IS NULL THEN 0 ELSE bucket END, type_limits = ?6, used = ?7 WHERE id = ?8`,
 	readTypeBuckets: `SELECT type_buckets FROM queues WHERE id = ?`,
 	setTypeBuckets:  `UPDATE queues SET type_buckets = ? WHERE id = ?`,
-	runningOfTypes:  `SELECT type FROM jobs INDEXED BY jobs_place WHERE place = 6 AND place NOT IN (4, 8) AND queue = ?`,
+	runningOfTypes:  `SELECT queue, type FROM jobs INDEXED BY jobs_place WHERE place = 6 AND place NOT IN (4, 8)`,
 	setBucket:       `UPDATE queues SET bucket = ? WHERE id = ?`,
 	// The counts say that nothing refers to the queue; the rest is checked because what would
 	// refer to it would belong to the next queue that gets its number.
