@@ -39,7 +39,7 @@ func Queries() []string {
 }
 
 // WorkQuery returns the statement of Work, for a time.
-func WorkQuery() string { return strings.ReplaceAll(readWork, "?1", "1") }
+func WorkQuery() string { return strings.NewReplacer("?1", "1", "?2", "1").Replace(readWork) }
 
 // Selections returns the statements that find and count the records of a query.
 func Selections(q driver.Query, newest bool) []string {
@@ -158,6 +158,13 @@ func EndPagesAfter(d time.Duration) (restore func()) {
 	was := findTime
 	findTime = d
 	return func() { findTime = was }
+}
+
+// FindLittleWork makes Work read at most n records of each kind, until restore is called.
+func FindLittleWork(n int) (restore func()) {
+	was := workAtOnce
+	workAtOnce = n
+	return func() { workAtOnce = was }
 }
 
 // TakeFewTimed makes claims handle at most n due and n expired records, until restore is called.
