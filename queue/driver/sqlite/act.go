@@ -22,6 +22,10 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 }
 
 func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *table.Span, limit int) (driver.Acted, error) {
+	// The search for a part of an ID may take a quarter of a second, for which no writer must wait.
+	if err := s.choose(reading{d.reads, ctx}); err != nil {
+		return driver.Acted{}, err
+	}
 	var acted driver.Acted
 	end := *at
 	news := driver.Anywhere

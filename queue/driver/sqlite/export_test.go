@@ -123,6 +123,22 @@ func DefineFunction(d *Driver, name string, f func()) error {
 	}})
 }
 
+// CountCalls counts, from now on, the calls of an SQL function with two arguments on the connection of
+// the writer, and makes it return 0.
+func CountCalls(d *Driver, name string) (calls *atomic.Int64, err error) {
+	calls = new(atomic.Int64)
+	err = d.writer.write(context.Background(), &change{run: func(c *changes) error {
+		return c.connection.(*ownConnection).conn.CreateFunction(name, &zombiezen.FunctionImpl{
+			NArgs: 2,
+			Scalar: func(zombiezen.Context, []zombiezen.Value) (zombiezen.Value, error) {
+				calls.Add(1)
+				return zombiezen.IntegerValue(0), nil
+			},
+		})
+	}})
+	return calls, err
+}
+
 // DoNotWait makes calls whose context ends return at once, even if their change is being
 // written, until restore is called.
 func DoNotWait() (restore func()) {
