@@ -157,7 +157,8 @@ func (b Body) decode(v any, codecs *bsoncodec.Registry) (err error) {
 		}
 		return json.Unmarshal(b.raw, v)
 	}
-	if err = checkRawDepth(b.raw); err != nil {
+	err = checkRawDepth(b.raw)
+	if err != nil {
 		return err
 	}
 	return decodeBSON(b.raw, v, codecs)

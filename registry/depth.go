@@ -68,7 +68,8 @@ func descendRaw(raw []byte, depth int) error {
 		default:
 			continue
 		}
-		if err = descendRaw(inner, depth+1); err != nil {
+		err = descendRaw(inner, depth+1)
+		if err != nil {
 			return err
 		}
 	}
