@@ -3,6 +3,7 @@ package outside
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ func randomIntN(n int) int { return rand.IntN(n) }
 //     one, or the last worker with the turn got some.
 //   - A change that comes while a worker asks the store gives the turn again after that.
 //   - A worker that leaves with the turn passes it on.
+//   - A worker whose claim fails goes to the end of its line: its request may be the reason.
 type lines struct {
 	d *Dispatcher
 	// byDemand holds the lines by what their workers ask for, and byQueue by queue. A line
@@ -114,7 +116,7 @@ func (ls *lines) wait(ctx context.Context, req *LeaseRequest, demand string, see
 			if failure = err; err != nil {
 				next = time.Now().Add(claimRetry)
 			}
-			l.foundNothing(next)
+			l.foundNothing(w, next, err != nil)
 		case <-timeout.C:
 			l.leave(w, false)
 			return nil, failure
@@ -188,11 +190,14 @@ func (l *line) leave(w *worker, gotJobs bool) {
 	}
 }
 
-// foundNothing takes the turn back after the store had nothing.
-func (l *line) foundNothing(next time.Time) {
+// foundNothing takes the turn back after the store had nothing, or the claim has failed.
+func (l *line) foundNothing(w *worker, next time.Time, hasFailed bool) {
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
 	l.turn = nil
+	if hasFailed {
+		l.workers = append(slices.DeleteFunc(l.workers, func(other *worker) bool { return other == w }), w)
+	}
 	l.wakeAt(next)
 	l.giveTurn()
 }

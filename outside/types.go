@@ -105,8 +105,8 @@ func (r *LeaseRequest) Validate() error {
 	if r.Lease < MinLease || r.Lease > MaxLease {
 		errs = append(errs, invalid("lease", r.Lease, fmt.Sprintf("must be from %s to %s", MinLease, MaxLease)))
 	}
-	if len(r.Worker) > MaxNameBytes || !utf8.ValidString(r.Worker) {
-		errs = append(errs, invalid("worker", r.Worker, fmt.Sprintf("must be UTF-8, at most %d bytes long", MaxNameBytes)))
+	if len(r.Worker) > MaxNameBytes || !utf8.ValidString(r.Worker) || strings.Contains(r.Worker, "\x00") {
+		errs = append(errs, invalid("worker", r.Worker, fmt.Sprintf("must be UTF-8 without zero bytes, at most %d bytes long", MaxNameBytes)))
 	}
 	return errors.Join(errs...)
 }
