@@ -49,16 +49,16 @@ func (l *Leases) Claim(ctx context.Context, req LeaseRequest) (leased []LeasedJo
 		if err != nil {
 			return nil, time.Time{}, fmt.Errorf("claiming jobs for an outside worker: %w", err)
 		}
-		met := false
+		mayBeMore := false
 		for _, r := range claimed.Records {
-			j, isOther := l.begin(ctx, req, r)
-			met = met || isOther
+			j, again := l.begin(ctx, req, r)
+			mayBeMore = mayBeMore || again
 			if j != nil {
 				leased = append(leased, LeasedJob{Job: j, Lease: driver.LeaseOf(r), Record: r})
 			}
 		}
-		// There may be jobs of the right types behind those of types that were just met.
-		if !met || len(leased) > 0 {
+		// There may be jobs behind those that are left to others, or may not run.
+		if !mayBeMore || len(leased) > 0 {
 			return leased, nextOf(claimed, l.engine.Now()), nil
 		}
 	}
@@ -87,9 +87,10 @@ func (l *Leases) claimRequest(req LeaseRequest) driver.ClaimRequest {
 	return claim
 }
 
-// begin returns the job of a claimed record, or nil if it is not to run. isOther reports
-// whether the record is of a kind that is left to others from then on.
-func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) (begun amboy.Job, isOther bool) {
+// begin returns the job of a claimed record, or nil if it is not to run. again reports
+// whether another claim finds other records: this one has ended or is parked, or its kind is left to
+// others from then on.
+func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) (begun amboy.Job, again bool) {
 	run := &core.Run{Record: r, Lease: driver.LeaseOf(r)}
 	q, err := l.queue(ctx, r.Group)
 	if err != nil {
@@ -102,44 +103,47 @@ func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) 
 	switch {
 	case core.HasExpired(r, now):
 		q.Expire(ctx, run)
-		return nil, false
+		return nil, true
 	case !hasType(req.Types, r):
 		q.Engine.HandBack(run, engine.HandBackNow)
 		return nil, true
 	case q.Line.IsInterruptedTooOften(r) && !hasLostAttempt(r):
 		q.Engine.Park(run)
-		return nil, false
+		return nil, true
 	}
 	begin := func(ctx context.Context, j amboy.Job) {
 		switch {
 		case !amboy.IsForOutside(j):
-			isOther = l.leave(q, run)
+			again = l.leave(q, run)
 		case hasLostAttempt(r):
-			isOther = true // the next attempt may be ready
+			again = true // the next attempt may be ready, as below
 			failLost(j)
 			endOutside(ctx, q, j, run, func(err error) { q.ReportEnd(ctx, j, err) })
 		case hasRunTooLong(r):
+			again = true
 			j.AddRetryableError(&amboy.MaxTimeError{MaxTime: r.TimeInfo.MaxTime})
 			endOutside(ctx, q, j, run, func(err error) { q.ReportEnd(ctx, j, err) })
 		case q.MayBegin(ctx, j, run):
 			q.Publish(amboy.EventStarted, j, now)
 			begun = j
+		default:
+			again = true
 		}
 	}
 	q.DecodeAnd(ctx, run, begin, func(ctx context.Context, err error) {
 		if errors.Is(err, codec.ErrKeyUnavailable) {
 			q.LeaveForKey(ctx, run, err)
-			isOther = true
+			again = true
 			return
 		}
-		isOther = l.leave(q, run)
+		again = l.leave(q, run)
 	})
-	return begun, isOther
+	return begun, again
 }
 
 // leave hands back a record that outside workers can't run, and leaves its kind in the queue
 // for a while.
-func (l *Leases) leave(q *engine.Queue, run *core.Run) (isOther bool) {
+func (l *Leases) leave(q *engine.Queue, run *core.Run) (again bool) {
 	l.kinds.leave(driver.KindOf(run.Record), q.Engine.Now())
 	q.Engine.HandBack(run, engine.HandBackNow)
 	return true
