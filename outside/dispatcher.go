@@ -296,8 +296,6 @@ func (d *Dispatcher) withTime(ctx context.Context, jobs []Job) (current []Job) {
 // takeBack hands back jobs that were described to a worker that does not get them, even if ctx has
 // ended.
 func (d *Dispatcher) takeBack(ctx context.Context, jobs []Job) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
-	defer cancel()
 	var back []queue.LeaseEnd
 	for i := range jobs {
 		l, err := jobs[i].Token.decode()
@@ -311,8 +309,10 @@ func (d *Dispatcher) takeBack(ctx context.Context, jobs []Job) {
 	d.handBack(ctx, back)
 }
 
-// handBack hands back jobs that no worker was given.
+// handBack hands back jobs that no worker was given, even if ctx has ended.
 func (d *Dispatcher) handBack(ctx context.Context, back []queue.LeaseEnd) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
+	defer cancel()
 	for i, err := range d.leases.End(ctx, back) {
 		if err != nil && !errors.Is(err, ErrLeaseLost) {
 			logging.Error(ctx, d.failure("could not hand back a job that no worker was given", back[i].Lease.Queue, back[i].JobID, err))
