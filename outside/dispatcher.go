@@ -222,8 +222,13 @@ func (d *Dispatcher) lease(ctx context.Context, req *LeaseRequest) ([]Job, error
 // the caller, because the store may have given leases by then.
 const callLimit = 10 * time.Second
 
-// maxLeasedBytes is the maximum size of all payloads of one lease, except for the first.
-const maxLeasedBytes = 32 << 20
+const (
+	// maxLeasedBytes is the maximum size of all payloads of one lease, except for the first.
+	maxLeasedBytes = 32 << 20
+	// leasedAtOnce is how many jobs are claimed before the size of their payloads is known: all are in
+	// memory then, and what does not fit is handed back.
+	leasedAtOnce = maxLeasedBytes / job.MaxPayloadBytes
+)
 
 // workerMark separates the worker from the rest of the owner of a lease.
 const workerMark = "/"
@@ -243,26 +248,32 @@ func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, 
 	if req.Worker != "" {
 		owner += workerMark + req.Worker
 	}
-	taken := time.Now()
-	leased, next, err := d.leases.Claim(call, queue.LeaseRequest{
-		Owner: owner, Queues: turned(req.Queues), Types: req.Types, Limit: req.Limit, LeaseTime: req.Lease,
-	})
-	if err != nil {
-		return nil, time.Time{}, err
-	}
 	var back []queue.LeaseEnd
 	size := 0
-	for _, given := range leased {
-		payload, _ := job.PayloadOf(given.Job)
-		size += payload.Size()
-		tooMuch := len(jobs) > 0 && size > maxLeasedBytes
-		if tooMuch || ctx.Err() != nil || d.open.Err() != nil {
-			back = append(back, queue.LeaseEnd{JobID: given.Job.ID(), Lease: given.Lease, HandBack: &driver.HandBack{}})
-			continue
+	for n := min(req.Limit, leasedAtOnce); n > 0; n = min(req.Limit-len(jobs), roomFor(size, len(jobs))) {
+		var leased []queue.LeasedJob
+		taken := time.Now()
+		leased, next, err = d.leases.Claim(call, queue.LeaseRequest{
+			Owner: owner, Queues: turned(req.Queues), Types: req.Types, Limit: n, LeaseTime: req.Lease,
+		})
+		for _, given := range leased {
+			payload, _ := job.PayloadOf(given.Job)
+			size += payload.Size()
+			tooMuch := len(jobs) > 0 && size > maxLeasedBytes
+			if tooMuch || ctx.Err() != nil || d.open.Err() != nil {
+				back = append(back, queue.LeaseEnd{JobID: given.Job.ID(), Lease: given.Lease, HandBack: &driver.HandBack{}})
+				continue
+			}
+			jobs = append(jobs, d.given(given, payload, req.Lease, taken))
 		}
-		jobs = append(jobs, d.given(given, payload, req.Lease, taken))
+		if len(leased) < n || len(back) > 0 {
+			break
+		}
 	}
-	d.handBack(call, back)
+	if err != nil && len(jobs) == 0 {
+		return nil, time.Time{}, err
+	}
+	d.handBack(ctx, back)
 	d.cover(call, jobs)
 	jobs, err = d.lengthen(call, req, jobs)
 	if ctx.Err() != nil {
@@ -275,6 +286,10 @@ func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, 
 	}
 	return jobs, next, err
 }
+
+// roomFor returns how many more jobs probably fit into a lease of a number of jobs, at least one, whose
+// payloads have a size.
+func roomFor(size, jobs int) int { return max(0, maxLeasedBytes-size) / max(1, size/jobs) }
 
 // withTime returns the jobs whose leases have not run out. The store may have taken longer for the
 // claim, or for the end of another job that was claimed with them. It hands the others back, because
