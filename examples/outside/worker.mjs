@@ -6,6 +6,8 @@ import process from "node:process";
 
 class Permanent extends Error {} // an error after which a job is not retried
 
+const maxResult = 1 << 20, maxText = 10_000, maxLine = 2048, maxLines = 100; // what the server accepts
+
 class Worker {
   constructor({ url, queues, handlers, slots = 2, lease = 30, wait = 5, token }) {
     Object.assign(this, { url, queues, handlers, slots, lease, wait, token, jobs: new Set() });
@@ -22,9 +24,10 @@ class Worker {
     return value;
   }
 
-  // acknowledge tells the server about jobs, for instance a checkpoint.
-  async acknowledge(...acknowledge) {
-    return (await this.call("/v2/leases/acknowledge", { acknowledge })).acknowledged;
+  // acknowledge tells the server about a job, for instance a checkpoint.
+  async acknowledge(ack) {
+    const [{ done, problem }] = (await this.call("/v2/leases/acknowledge", { acknowledge: [ack] })).acknowledged;
+    if (!done) throw new Error(problem.detail ?? problem.title);
   }
 
   // runJob runs a job and returns its acknowledgement.
@@ -32,15 +35,19 @@ class Worker {
     const canceled = new AbortController();
     const job = { ...leased, log: [], at: undefined, signal: canceled.signal, cancel: () => canceled.abort(new Error("stopped")) };
     job.progress = (fraction, message = "") => {
-      job.at = { fraction, message };
+      if (!(fraction >= 0 && fraction <= 1)) throw new RangeError(`the fraction must be from 0 to 1 (is ${fraction})`);
+      job.at = { fraction, message: message.slice(0, maxLine) };
       job.signal.throwIfAborted();
     };
     job.checkpoint = (args) => this.acknowledge({ token: job.token, checkpoint: { args } });
     this.jobs.add(job);
     try {
-      return { token: job.token, complete: { result: (await this.handlers[job.type](job)) ?? null } };
+      const result = JSON.stringify((await this.handlers[job.type](job)) ?? null); // throws for a BigInt
+      const size = Buffer.byteLength(result);
+      if (size > maxResult) throw new Permanent(`the result has ${size} bytes, and may have ${maxResult}`);
+      return { token: job.token, complete: { result: JSON.parse(result) } };
     } catch (err) {
-      const error = String(err.message || err), stack = String(err.stack ?? "").slice(0, 10_000);
+      const error = String(err?.message || err).slice(0, maxText), stack = String(err?.stack ?? "").slice(0, maxText);
       return { token: job.token, fail: { error, stack, permanent: err instanceof Permanent } };
     } finally {
       this.jobs.delete(job);
@@ -63,22 +70,24 @@ class Worker {
       }
       // An answer of 500 and above is about the server: send that acknowledgement again.
       acks = acks.filter((_, i) => (answer.acknowledged[i].problem?.status ?? 0) >= 500);
-      if (answer.problem) { // nothing could be leased
-        console.error("worker:", answer.problem);
+      if (acks.length > 0 || answer.problem) { // or nothing could be leased
+        console.error("worker:", answer.problem ?? "an acknowledgement failed");
         await sleep(1000, undefined, { signal: this.stopping.signal }).catch(() => {});
       }
       for (const leased of answer.jobs) {
         acks.push(this.stopping.signal.aborted ? { token: leased.token, release: {} } : await this.runJob(leased));
       }
     }
-    if (acks.length > 0) await this.acknowledge(...acks);
+    for (const ack of acks) {
+      await this.acknowledge(ack).catch((err) => console.error("worker:", err.message)); // the job is leased again
+    }
   }
 
   async heartbeats(ended) {
     while (!ended.aborted) {
       await sleep((this.lease * 1000) / 3, undefined, { signal: ended }).catch(() => {});
       const jobs = [...this.jobs];
-      const heartbeats = jobs.map((j) => ({ token: j.token, progress: j.at, log: j.log.splice(0) }));
+      const heartbeats = jobs.map((j) => ({ token: j.token, progress: j.at, log: j.log.splice(0).slice(-maxLines).map((line) => line.slice(0, maxLine)) }));
       try {
         const answer = await this.call("/v2/leases/heartbeat", { heartbeats });
         answer.heartbeats.forEach((told, i) => (told.cancel || told.problem?.status === 409) && jobs[i].cancel());

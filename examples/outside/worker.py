@@ -3,7 +3,10 @@
 
     AMBOY_URL=http://localhost:8080 AMBOY_TOKEN=... python3 worker.py texts
 """
-import json, os, signal, sys, threading, time, traceback, urllib.error, urllib.request
+import http.client, json, os, signal, sys, threading, time, traceback, urllib.request
+
+MAX_RESULT, MAX_TEXT, MAX_LINE, MAX_LINES = 1 << 20, 10_000, 2048, 100  # what the server accepts
+UNANSWERED = (OSError, http.client.HTTPException, ValueError)  # what a call raises if it has no answer
 
 
 class Permanent(Exception):
@@ -22,7 +25,9 @@ class Job:
 
     def progress(self, fraction, message=""):
         """Reports progress with the next heartbeat. Raises Canceled if the job must stop."""
-        self.at = {"fraction": fraction, "message": message}
+        if not 0 <= fraction <= 1:
+            raise ValueError("the fraction must be from 0 to 1 (is %r)" % fraction)
+        self.at = {"fraction": fraction, "message": message[:MAX_LINE]}
         if self.stop.is_set():
             raise Canceled("stopped")
 
@@ -34,7 +39,8 @@ class Job:
         self.worker.acknowledge({"token": self.token, "checkpoint": {"args": args}})
 
     def beat(self):
-        beat, self.log_lines = {"token": self.token, "log": self.log_lines}, []
+        lines, self.log_lines = self.log_lines, []
+        beat = {"token": self.token, "log": [line[:MAX_LINE] for line in lines[-MAX_LINES:]]}
         if self.at:
             beat["progress"] = self.at
         return beat
@@ -62,10 +68,13 @@ class Worker:
         """Runs a job, and returns its acknowledgement."""
         try:
             result = self.handlers[job.type](job)
+            size = len(json.dumps(result, allow_nan=False))  # raises an error for a result that is not JSON
+            if size > MAX_RESULT:
+                raise Permanent("the result has %d bytes, and may have %d" % (size, MAX_RESULT))
             return {"token": job.token, "complete": {"result": result}}
         except Exception as err:
-            stack = traceback.format_exc()[-10_000:]
-            return {"token": job.token, "fail": {"error": str(err) or repr(err), "stack": stack, "permanent": isinstance(err, Permanent)}}
+            error, stack = (str(err) or repr(err))[:MAX_TEXT], traceback.format_exc()[-MAX_TEXT:]
+            return {"token": job.token, "fail": {"error": error, "stack": stack, "permanent": isinstance(err, Permanent)}}
 
     def slot(self):
         """Acknowledges the last job and leases the next one, in one call, until the worker stops."""
@@ -77,15 +86,15 @@ class Worker:
                     self.call("/v2/leases/acknowledge", {"acknowledge": acks})
                     return
                 answer = self.call("/v2/leases", dict(body, acknowledge=acks))
-            except (OSError, urllib.error.HTTPError) as err:  # the acknowledgement is sent again
+            except UNANSWERED as err:  # the acknowledgement is sent again
                 print("worker:", err, file=sys.stderr)
                 if self.stopping.wait(1):
                     return
                 continue
             # An answer of 500 and above is about the server: send that acknowledgement again.
             acks = [a for a, told in zip(acks, answer.get("acknowledged", [])) if told.get("problem", {}).get("status", 0) >= 500]
-            if "problem" in answer:  # nothing could be leased
-                print("worker:", answer["problem"], file=sys.stderr)
+            if acks or "problem" in answer:  # or nothing could be leased
+                print("worker:", answer.get("problem", "an acknowledgement failed"), file=sys.stderr)
                 self.stopping.wait(1)
             for leased in answer["jobs"]:
                 job = self.jobs[leased["token"]] = Job(self, leased)
@@ -97,7 +106,7 @@ class Worker:
             jobs = list(self.jobs.values())
             try:
                 answers = self.call("/v2/leases/heartbeat", {"heartbeats": [j.beat() for j in jobs]})["heartbeats"]
-            except (OSError, urllib.error.HTTPError) as err:
+            except UNANSWERED as err:
                 print("worker:", err, file=sys.stderr)
                 continue
             for job, answer in zip(jobs, answers):

@@ -2,12 +2,13 @@
 # A worker for the shell, with curl and jq. Use it as it is, or copy it.
 #
 #     AMBOY_URL=http://localhost:8080 AMBOY_TOKEN=... bash worker.sh texts
-set -u
+set -u -o pipefail
 url=${AMBOY_URL:-http://localhost:8080} lease=${AMBOY_LEASE:-30} wait=${AMBOY_WAIT:-5} queue=${1:-texts}
 beats=
 stopping=
+files=$(mktemp -d)
 trap 'stopping=1' INT TERM
-trap '[ -n "$beats" ] && kill "$beats" 2>/dev/null' EXIT
+trap 'rm -rf "$files"; [ -n "$beats" ] && kill "$beats" 2>/dev/null' EXIT
 
 # call PATH sends the body from standard input, and prints the answer.
 call() {
@@ -15,10 +16,22 @@ call() {
     ${AMBOY_TOKEN:+--header "Authorization: Bearer $AMBOY_TOKEN"} "$url$1"
 }
 
-# acknowledge TOKEN WHAT BODY tells the server about a job, until the server has answered.
+# completion TOKEN prints the acknowledgement of a job that has succeeded. It fails if the result is not
+# one JSON value of at most 1 MiB.
+completion() {
+  jq -sc --arg token "$1" 'if length == 1 then {acknowledge: [{token: $token, complete: {result: .[0]}}]} else error("no result") end' \
+    "$files/result" >"$files/ack" && [ "$(wc -c <"$files/ack")" -le 1048576 ] && cat "$files/ack"
+}
+
+# failure TOKEN PERMANENT prints the acknowledgement of an attempt that has failed.
+failure() {
+  jq -Rsc --arg token "$1" --argjson permanent "$2" \
+    '{acknowledge: [{token: $token, fail: {error: (.[:10000] | rtrimstr("\n") | if . == "" then "stopped" else . end), permanent: $permanent}}]}' "$files/error"
+}
+
+# acknowledge BODY tells the server about a job, until the server has answered.
 acknowledge() {
-  until jq -nc --arg token "$1" --arg what "$2" --argjson body "$3" '{acknowledge: [{token: $token, ($what): $body}]}' |
-    call /v2/leases/acknowledge | jq -e 'all(.acknowledged[]; (.problem.status // 0) < 500)' >/dev/null; do
+  until call /v2/leases/acknowledge <<<"$1" | jq -e 'all(.acknowledged[]; (.problem.status // 0) < 500)' >/dev/null; do
     sleep 1
   done
 }
@@ -33,13 +46,13 @@ heartbeats() {
   done
 }
 
-# count counts words, slowly if that is asked for. It prints the result, or an error and fails.
+# count counts words, slowly if that is asked for. It prints the result, or fails with an error on standard error.
 count() {
   local args=$1 attempt=$2 words
   words=$(jq -r .text <<<"$args" | wc -w)
   sleep "$(jq -n "$words * $(jq '.pause // 0' <<<"$args")")" & wait $! || exit 1
-  if [ "$attempt" = 1 ] && [ "$(jq .fail <<<"$args")" = true ]; then echo "the first attempt fails"; exit 1; fi
-  if [ "$words" = 0 ]; then echo "no words"; exit 2; fi
+  if [ "$attempt" = 1 ] && [ "$(jq .fail <<<"$args")" = true ]; then echo "the first attempt fails" >&2; exit 1; fi
+  if [ "$words" = 0 ]; then echo "no words" >&2; exit 2; fi
   echo "{\"words\": $words, \"by\": \"shell\"}"
 }
 
@@ -48,8 +61,7 @@ while [ -z "$stopping" ]; do
     '{queues: [$queue], types: ["count"], wait: $wait, lease: $lease, worker: $worker}' | call /v2/leases | jq -c '.jobs[0] // empty') || { sleep 1; continue; }
   [ -n "$job" ] || continue
   token=$(jq -r .token <<<"$job")
-  output=$(mktemp)
-  count "$(jq -c .args <<<"$job")" "$(jq .attempt <<<"$job")" >"$output" 2>&1 &
+  count "$(jq -c .args <<<"$job")" "$(jq .attempt <<<"$job")" >"$files/result" 2>"$files/error" &
   running=$!
   heartbeats "$token" "$running" &
   beats=$!
@@ -58,10 +70,9 @@ while [ -z "$stopping" ]; do
   status=$?
   kill "$beats" 2>/dev/null
   beats=
-  case $status in
-  0) acknowledge "$token" complete "{\"result\": $(cat "$output")}" ;;
-  *) acknowledge "$token" fail "$(jq -Rsc --argjson permanent "$([ "$status" = 2 ] && echo true || echo false)" \
-    '{error: (. | rtrimstr("\n") | if . == "" then "stopped" else . end), permanent: $permanent}' "$output")" ;;
-  esac
-  rm -f "$output"
+  if [ "$status" != 0 ] || ! ack=$(completion "$token" 2>/dev/null); then
+    [ "$status" != 0 ] || echo "the result is not JSON of at most 1 MiB" >"$files/error"
+    ack=$(failure "$token" "$([ "$status" = 2 ] && echo true || echo false)")
+  fi
+  acknowledge "$ack"
 done
