@@ -52,7 +52,14 @@ func newWorkers(t *testing.T, opts ...rest.Option) *workers {
 	t.Helper()
 	store, err := memory.New(memory.Options{KeepFinished: 10_000})
 	require.NoError(t, err)
+	return newWorkersOn(t, store, opts...)
+}
+
+// newWorkersOn is newWorkers on another store.
+func newWorkersOn(t *testing.T, store driver.Driver, opts ...rest.Option) *workers {
+	t.Helper()
 	w := &workers{T: t, store: store}
+	var err error
 	w.group, err = queue.NewDriverGroup(context.Background(), queue.DriverGroupOptions{DefaultQueue: queue.DriverQueueOptions{
 		Driver: store, NewRunner: func(amboy.Queue) (amboy.Runner, error) { return pool.NewNoop(), nil },
 	}})

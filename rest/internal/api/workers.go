@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -108,6 +109,11 @@ type Acknowledged struct {
 	Problem *Problem `json:"problem,omitempty" description:"Why not"`
 }
 
+// mayBeRepeated reports whether the worker should send the acknowledgement again.
+func (a Acknowledged) mayBeRepeated() bool {
+	return a.Problem != nil && a.Problem.Status >= http.StatusInternalServerError
+}
+
 // AcknowledgeBody contains acknowledgements.
 type AcknowledgeBody struct {
 	// Acknowledge are the ends of runs to write, from 1 to 1,000. Each names its lease, which
@@ -206,6 +212,9 @@ func (c *call) beginLease() (*leasing, error) {
 		return nil, err
 	}
 	l.acknowledged = c.acknowledge(l.dispatcher, body.Acknowledge)
+	if slices.ContainsFunc(l.acknowledged, Acknowledged.mayBeRepeated) {
+		l.req.Wait = 0 // the lease of that job may run out before the worker could send it again
+	}
 	return l, nil
 }
 
