@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
 	"time"
 
 	"github.com/mongodb/amboy/internal/connserver"
@@ -17,6 +18,10 @@ const smallFrame = 64 << 10
 
 // replyPatience is how long a large reply waits for room. Then its connection is closed.
 const replyPatience = 5 * time.Second
+
+// watchAfter is how long a call takes before the server begins to watch whether its client is still
+// connected.
+const watchAfter = time.Second
 
 // frameHeader is the number of bytes of the length before each frame.
 const frameHeader = 4
@@ -51,12 +56,35 @@ func (c *connection) serveCall() error {
 		defer release()
 		ctx, cancel := context.WithTimeout(c.server.conns.Working(), c.server.opts.CallTimeout)
 		defer cancel()
+		defer c.watch(cancel)()
 		return c.server.answerSafely(ctx, frame)
 	}()
 	if err != nil {
 		return err
 	}
 	return c.writeFrame(reply)
+}
+
+// watch calls gone if the client closes the connection while a call takes long: jobs that were claimed
+// for it would be claimed until their time-out. unwatch must be called before the next request is read.
+func (c *connection) watch(gone func()) (unwatch func()) {
+	if c.conn.SetReadDeadline(time.Time{}) != nil {
+		return func() {} // the server is being closed, and answers the call
+	}
+	watched := make(chan struct{})
+	timer := time.AfterFunc(watchAfter, func() {
+		defer close(watched)
+		_, err := c.reader.Peek(1)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			gone()
+		}
+	})
+	return func() {
+		if !timer.Stop() {
+			_ = c.conn.SetReadDeadline(connserver.Past) // Peek returns; the next read has another deadline
+			<-watched
+		}
+	}
 }
 
 var errBadFrame = errors.New("invalid length of a frame")

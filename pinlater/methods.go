@@ -103,6 +103,8 @@ func (s *Server) call(ctx context.Context, name string, from thrift.TProtocol) (
 		return nil, thrift.NewTApplicationException(thrift.INTERNAL_ERROR, fmt.Sprintf("Internal error processing %s: '%s'", name, failed.text))
 	case errors.As(err, &known):
 		return exceptionReply{known}, nil
+	case errors.Is(ctx.Err(), context.Canceled): // the client has gone
+		return exceptionReply{unknown(err)}, nil
 	default:
 		logging.Error(ctx, message.Fields{"message": "a PinLater call has failed", "call": name, "error": err.Error()})
 		return exceptionReply{unknown(err)}, nil
