@@ -95,8 +95,9 @@ func ttrFailure() *outside.Fail {
 	return &outside.Fail{Error: errTTR, Permanent: true, Bytes: []byte{}}
 }
 
-// pageOfTimes is the number of jobs that are read at a time at the start.
-const pageOfTimes = 1000
+// pageOfTimes is the number of jobs that are read at a time at the start. All are in memory, with their payloads and
+// results.
+const pageOfTimes = 100
 
 // readTimes sets the clock to the times of all jobs in the store.
 func (s *Server) readTimes() {
