@@ -102,6 +102,9 @@ func (s *Server) claim(ctx context.Context, source string, request *wire.PinLate
 				return nil
 			}
 			size += s.addClaimed(ctx, request.QueueName, &jobs[i], into)
+			if claimed, ok := ctx.Value(claimsKey{}).(*claims); ok {
+				claimed.jobs = append(claimed.jobs, outside.Job{Token: jobs[i].Token, Queue: jobs[i].Queue, ID: jobs[i].ID})
+			}
 		}
 		left -= len(jobs)
 		if len(jobs) < n {
@@ -117,15 +120,15 @@ func (s *Server) maxReply() int { return s.opts.MaxFrame - dequeuedSize }
 // sizeOf returns about the size of a job in a reply.
 func sizeOf(p job.Payload) int { return p.Size() + dequeuedSize }
 
-// putBack puts claimed jobs back for which the reply has no room.
+// putBack puts claimed jobs back that no client is given.
 func (s *Server) putBack(ctx context.Context, jobs []outside.Job) {
 	acks := make([]outside.Ack, len(jobs))
 	for i, j := range jobs {
 		acks[i] = outside.Ack{Token: j.Token, Release: &outside.Release{}}
 	}
 	for i, err := range s.dispatcher.Acknowledge(ctx, acks...) {
-		if err != nil {
-			logging.Error(ctx, message.Fields{"message": "could not put back a job that did not fit into a reply", "queue": jobs[i].Queue, "job_id": jobs[i].ID, "error": err.Error()})
+		if err != nil && !isLeaseLost(err) {
+			logging.Error(ctx, message.Fields{"message": "could not put back a job that no client was given", "queue": jobs[i].Queue, "job_id": jobs[i].ID, "error": err.Error()})
 		}
 	}
 }
