@@ -87,8 +87,8 @@ func (g *guarded) SetControl(ctx context.Context, queue string, change managemen
 	return g.inner.SetControl(g.withActor(ctx), queue, change)
 }
 
-// Watch authorizes the request again before each yield, because access may be revoked while
-// it watches. It does not yield to a tenant if only other queues have changed. If there are many
+// Watch authorizes the request again before each yield, because access may be revoked, and the
+// session that names its tenant may end, while it watches. It does not yield to a tenant if only other queues have changed. If there are many
 // queues, the inspector may leave out that of the tenant, which is read then.
 func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
@@ -99,7 +99,7 @@ func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 		var last []management.Queue
 		for queues, err := range g.watches.watch(ctx, g.request, g.client(), every) {
 			if err == nil {
-				err = g.allow(ctx, Read)
+				err = g.allowStill(ctx)
 			}
 			if err != nil {
 				yield(nil, err)
@@ -123,6 +123,22 @@ func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 		}
 	}
 }
+
+// allowStill authorizes reading for a request that goes on. It returns an error if the request is
+// no longer of the tenant that it began with.
+func (g *guarded) allowStill(ctx context.Context) error {
+	now := g.of(g.request)
+	if err := now.allow(ctx, Read); err != nil {
+		return err
+	}
+	if now.tenant != g.tenant {
+		return &DeniedError{Access: Access{Action: Read, AllQueues: true}, Reason: errOtherTenant}
+	}
+	return nil
+}
+
+// errOtherTenant is the reason if the tenant of a request changes while the request goes on.
+var errOtherTenant = errors.New("the request belongs to another tenant than before")
 
 // FindJobs validates the filter first, as all methods with a list of queues do: Authorize is
 // called for each of them.

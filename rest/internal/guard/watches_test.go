@@ -195,6 +195,28 @@ func TestWatchEndsAfterAccessIsRevoked(t *testing.T) {
 	})
 }
 
+// The tenant of a request was found once, so that a session that had ended kept its events.
+func TestWatchWentOnAfterTheSessionOfItsTenantHadEnded(t *testing.T) {
+	for name, later := range map[string]string{"logged out": "", "logged in as another tenant": "theirs"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var tenant atomic.Value
+				tenant.Store("mine")
+				g := guard.New(guard.Options{
+					Inspector: &ticking{}, Authorize: everything,
+					Tenant: func(*http.Request) string { return tenant.Load().(string) },
+				})
+				times, end := follow(t.Context(), g, time.Second)
+				synctest.Wait()
+				tenant.Store(later)
+				var e *guard.DeniedError
+				require.ErrorAs(t, <-end, &e)
+				assert.EqualValues(t, 1, times.Load())
+			})
+		})
+	}
+}
+
 func TestWatchOfATenant(t *testing.T) {
 	g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything, Tenant: only("mine")})
 	for queues, err := range g.Inspector(request(t)).Watch(t.Context(), time.Second) {
