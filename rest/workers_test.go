@@ -199,6 +199,34 @@ func TestARequestWaitsForTheEndOfAJob(t *testing.T) {
 	assert.True(t, amboy.IsJobNotFoundError(err))
 }
 
+// A wait that failed was answered at once, with status 200 and the state from before the wait, so that
+// a client that waits again and again did so without a pause.
+func TestAWaitForTheEndOfAJobFailedWithoutAnError(t *testing.T) {
+	w := newWorkers(t)
+	id := w.create("images", `{"type":"scale","outside":true}`)
+	require.NoError(t, w.dispatcher.Close(t.Context()))
+	recorder := httptest.NewRecorder()
+	w.handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v2/queues/images/jobs/"+id+"/result?wait=1m", http.NoBody))
+	assert.Equal(t, http.StatusServiceUnavailable, recorder.Code, "%s", recorder.Body)
+}
+
+// The answer had the state from before the wait.
+func TestAWaitThatEndsTooEarlyShowsTheJobAsItIsThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorkers(t)
+		id := w.create("images", `{"type":"scale","outside":true}`)
+		var shown map[string]any
+		var waiting sync.WaitGroup
+		waiting.Go(func() { shown = w.get("/v2/queues/images/jobs/" + id + "/result?wait=30s") })
+		synctest.Wait()
+		jobs, _ := w.lease("")
+		require.Len(t, jobs, 1)
+		waiting.Wait()
+		assert.Equal(t, "running", shown["state"])
+		assert.Equal(t, false, shown["ended"])
+	})
+}
+
 func TestALeaseOverHTTPWaitsForAJob(t *testing.T) {
 	w := newWorkers(t)
 	server := httptest.NewUnstartedServer(w.handler)

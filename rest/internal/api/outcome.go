@@ -71,15 +71,12 @@ func (c *call) outcome(ref management.JobRef, wait time.Duration) (Outcome, erro
 		return shown, err
 	}
 	ended, err := d.WaitForEnd(ctx, ref.Queue, ref.ID)
+	isOver := ctx.Err() != nil // the time is over, the server shuts down, or the client is gone
 	leave()
-	switch {
-	case ended:
-		return c.readOutcome(ref)
-	case ctx.Err() != nil && c.r.Context().Err() == nil:
-		return shown, nil // the time is over, or the server shuts down
-	default:
+	if !ended && !isOver {
 		return shown, err
 	}
+	return c.readOutcome(ref)
 }
 
 func (c *call) readOutcome(ref management.JobRef) (Outcome, error) {
