@@ -140,6 +140,7 @@ func (a *actCommand) actOnNamed(ctx context.Context, queue string, ids []string)
 			first = &exitError{code: exitCode(err)}
 		}
 		if code := exitCode(err); code != exitNotFound && code != exitRefused {
+			first = &exitError{code: code} // the command did not come to all jobs
 			break
 		}
 	}

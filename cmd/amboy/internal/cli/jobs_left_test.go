@@ -2,11 +2,13 @@ package cli_test
 
 import (
 	"context"
+	"io"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -43,4 +45,26 @@ func TestRetryDidNotSayThatItLeftJobs(t *testing.T) {
 	}, retry(5, 8))
 	assert.Equal(t, result{out: "retried: 5, skipped: 0\n"}, retry(5, 5))
 	assert.Equal(t, result{out: "retried: 2, skipped: 0\n"}, retry(5, 8, "--limit", "2"), "as the operator wants it")
+}
+
+// fading is a service that has the first of some jobs no more, and fails then.
+type fading struct {
+	*fake
+	asked int
+}
+
+func (f *fading) ActOn(context.Context, string, string, management.Action) (management.Acted, error) {
+	f.asked++
+	if f.asked == 1 {
+		return management.Acted{}, amboy.NewJobNotFoundError("no job")
+	}
+	return management.Acted{}, io.ErrUnexpectedEOF
+}
+
+// The exit code said that a job does not exist, which is for a command that acted on all others.
+func TestTheExitCodeHidThatTheServiceFailedBeforeTheLastJob(t *testing.T) {
+	service := &fading{fake: newFake()}
+	got := run(t, service, "jobs", "delete", "mail", "a", "b", "c")
+	assert.Equal(t, 1, got.code)
+	assert.Equal(t, 2, service.asked)
 }
