@@ -192,13 +192,15 @@ func (a *actCommand) actOnSelected(ctx context.Context, filter management.JobFil
 	if err != nil {
 		return err
 	}
+	var left error
 	if next != "" && a.limit == 0 {
-		err = a.noteLeft(ctx, filter, next)
-		if err != nil {
-			return err
-		}
+		left = a.noteLeft(ctx, filter, next)
 	}
-	return a.end(acted)
+	err = a.end(acted) // the action was done, whatever became of the count
+	if left != nil {
+		return left
+	}
+	return err
 }
 
 // noteLeft says how many jobs are left after a cursor: because the newest are acted on first, jobs

@@ -47,6 +47,25 @@ func TestRetryDidNotSayThatItLeftJobs(t *testing.T) {
 	assert.Equal(t, result{out: "retried: 2, skipped: 0\n"}, retry(5, 8, "--limit", "2"), "as the operator wants it")
 }
 
+// restarted is a service that fails when the jobs that are left are counted.
+type restarted struct{ *growing }
+
+func (r restarted) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
+	if req.DryRun && req.Cursor != "" {
+		return management.Acted{}, io.ErrUnexpectedEOF
+	}
+	return r.growing.Act(ctx, req)
+}
+
+// The action was done, and the operator only read that a count had failed.
+func TestTheResultOfAnActionWasLostWhenTheServiceFailedAfterIt(t *testing.T) {
+	service := restarted{&growing{fake: newFake(), counted: 5, now: 8}}
+	got := run(t, service, "jobs", "retry", "--state", "failed", "--yes")
+	assert.Equal(t, "retried: 5, skipped: 0\n", got.out)
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.errOut, "unexpected EOF")
+}
+
 // fading is a service that has the first of some jobs no more, and fails then.
 type fading struct {
 	*fake
