@@ -31,7 +31,27 @@ func (i *inspector) Act(ctx context.Context, req ActRequest) (Acted, error) {
 	if len(walk.query.Queues) == 1 {
 		entry.Queue = walk.query.Queues[0]
 	}
-	return acted, i.record(ctx, entry, err)
+	return acted, walk.recordPage(ctx, entry, err)
+}
+
+// recordPage is record for a page of an action. All pages have one entry, so that an action on many
+// jobs does not push other entries out of the audit list.
+func (w *actWalk) recordPage(ctx context.Context, entry AuditEntry, failure error) error {
+	if w.isFirst {
+		entry.Time = w.begun.UTC()
+		return w.recordAs(ctx, w.entry, entry, failure)
+	}
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	var before AuditEntry
+	found, err := w.readNote(reading, auditKind, w.entry, &before)
+	if err != nil || !found || before.Actor != actorOf(ctx) {
+		return w.record(ctx, entry, failure) // it was dropped, or another actor goes on
+	}
+	entry.Time, entry.Detail = before.Time, before.Detail
+	entry.Done += before.Done
+	entry.Skipped += before.Skipped
+	return w.recordAs(ctx, w.entry, entry, failure)
 }
 
 // actWalk acts on the jobs that a filter selects. It scans from the newest job to the
@@ -46,6 +66,9 @@ type actWalk struct {
 	list    string
 	after   string
 	begun   time.Time
+	// entry is the key of the entry of the audit list; isFirst means that this page begins it.
+	entry   string
+	isFirst bool
 	// batches are the jobs whose state allows the action, the newest first.
 	batches map[batchKey]*batch
 	order   []batchKey
@@ -87,14 +110,18 @@ func (i *inspector) newActWalk(ctx context.Context, req ActRequest) (*actWalk, e
 	if err != nil {
 		return nil, err
 	}
-	after, err := i.decodeCursor(ctx, list, req.Cursor)
+	from, err := i.openCursor(ctx, list, req.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	return &actWalk{
-		inspector: i, req: req, query: req.Filter.query(queues), matches: req.Filter.matcher(), list: list, after: after, begun: i.store.Now(),
-		batches: map[batchKey]*batch{},
-	}, nil
+	w := &actWalk{
+		inspector: i, req: req, query: req.Filter.query(queues), matches: req.Filter.matcher(), list: list, after: from.After,
+		begun: i.store.Now(), entry: from.Entry, batches: map[batchKey]*batch{},
+	}
+	if w.entry == "" && !req.DryRun {
+		w.entry, w.isFirst = auditKey(w.begun), true
+	}
+	return w, nil
 }
 
 func (w *actWalk) run(ctx context.Context) (Acted, error) {
@@ -102,7 +129,7 @@ func (w *actWalk) run(ctx context.Context) (Acted, error) {
 	if err != nil {
 		return w.acted, err
 	}
-	w.acted.Next, err = w.encodeCursor(ctx, w.list, next)
+	w.acted.Next, err = w.sealCursor(ctx, cursor{List: w.list, After: next, Entry: w.entry})
 	if err != nil {
 		return w.acted, err
 	}

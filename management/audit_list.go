@@ -63,8 +63,15 @@ func (i *inspector) Record(ctx context.Context, entry AuditEntry, failure error)
 // refused call is counted instead. If the write fails, the error wraps ErrNotRecorded.
 func (i *inspector) record(ctx context.Context, entry AuditEntry, failure error) error {
 	entry.Time = i.store.Now().UTC()
-	entry.Actor = cut(ActorOf(ctx), maxActorBytes)
-	key := auditKey(entry.Time)
+	return i.recordAs(ctx, auditKey(entry.Time), entry, failure)
+}
+
+// actorOf returns the actor of ctx as entries have it.
+func actorOf(ctx context.Context) string { return cut(ActorOf(ctx), maxActorBytes) }
+
+// recordAs is record for an entry with a key and a time.
+func (i *inspector) recordAs(ctx context.Context, key string, entry AuditEntry, failure error) error {
+	entry.Actor = actorOf(ctx)
 	if failure != nil {
 		text, wasRefused := publicText(failure)
 		if wasRefused && entry.Done == 0 {

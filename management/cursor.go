@@ -29,6 +29,8 @@ type cursor struct {
 	List string `json:"l"`
 	// After is the place.
 	After string `json:"a"`
+	// Entry is the key of the audit entry of the action that goes on at the place.
+	Entry string `json:"e,omitempty"`
 }
 
 // listDigest returns a digest of a list: its kind, filter and order.
@@ -89,10 +91,14 @@ func (s *cursorSeal) cipherOf(ctx context.Context, store store) (cipher.AEAD, er
 
 // encodeCursor returns the cursor of a place in a list. That of an empty place is empty.
 func (i *inspector) encodeCursor(ctx context.Context, list, after string) (string, error) {
-	if after == "" {
+	return i.sealCursor(ctx, cursor{List: list, After: after})
+}
+
+func (i *inspector) sealCursor(ctx context.Context, c cursor) (string, error) {
+	if c.After == "" {
 		return "", nil
 	}
-	form, err := json.Marshal(cursor{List: list, After: after})
+	form, err := json.Marshal(c)
 	if err != nil {
 		return "", fmt.Errorf("encoding a cursor: %w", err)
 	}
@@ -107,32 +113,36 @@ func (i *inspector) encodeCursor(ctx context.Context, list, after string) (strin
 // decodeCursor returns the place of a cursor. It returns an *InvalidArgumentError for a
 // text that encodeCursor did not make, and for a place in another list.
 func (i *inspector) decodeCursor(ctx context.Context, list, text string) (after string, err error) {
+	c, err := i.openCursor(ctx, list, text)
+	return c.After, err
+}
+
+func (i *inspector) openCursor(ctx context.Context, list, text string) (c cursor, err error) {
 	if text == "" {
-		return "", nil
+		return cursor{}, nil
 	}
 	if len(text) > maxCursorBytes {
-		return "", badCursor(text)
+		return cursor{}, badCursor(text)
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
-		return "", badCursor(text)
+		return cursor{}, badCursor(text)
 	}
 	aead, err := i.seal.cipherOf(ctx, i.store)
 	if err != nil {
-		return "", err
+		return cursor{}, err
 	}
 	form, err := aead.Open(nil, nil, sealed, nil)
 	if err != nil {
-		return "", badCursor(text)
+		return cursor{}, badCursor(text)
 	}
-	var c cursor
 	if json.Unmarshal(form, &c) != nil || c.After == "" {
-		return "", badCursor(text)
+		return cursor{}, badCursor(text)
 	}
 	if c.List != list {
-		return "", invalid("cursor", text, "must come from an earlier page of the same list, with the same filter and order")
+		return cursor{}, invalid("cursor", text, "must come from an earlier page of the same list, with the same filter and order")
 	}
-	return c.After, nil
+	return c, nil
 }
 
 func badCursor(text string) error {
