@@ -19,8 +19,11 @@ func (d *diagnosis) checkProcesses(ctx context.Context) error {
 			return err
 		}
 		ours := func(q presence.Queue) bool { return d.covers(q.Name) }
-		if len(d.store.Queues()) > 0 && !slices.ContainsFunc(report.Queues, ours) {
+		if len(d.store.Queues()) > 0 && !slices.ContainsFunc(report.Queues, ours) && !report.MoreQueues {
 			continue
+		}
+		if d.isAlive(report) && report.MoreQueues {
+			d.partial = append(d.partial, report)
 		}
 		d.reports = append(d.reports, report)
 		if d.isAlive(report) && slices.ContainsFunc(report.Queues, func(q presence.Queue) bool { return q.Started && ours(q) }) {
@@ -119,7 +122,7 @@ func (d *diagnosis) isUnreported(r *driver.Record) bool {
 // queue may be about to open one: a group does so when a job becomes due.
 func (d *diagnosis) checkServed(begun, ready int, longest time.Duration) {
 	switch {
-	case len(d.alive)+len(d.unreported) > 0:
+	case len(d.alive)+len(d.partial)+len(d.unreported) > 0:
 		return
 	case begun == 0 && ready == 0 && longest < 0:
 		return // no job can run now

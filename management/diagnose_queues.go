@@ -124,10 +124,12 @@ func (d *diagnosis) checkQueue(ctx context.Context, q Queue) error {
 	return nil
 }
 
-// isServed reports whether a live process has started a queue.
+// isServed reports whether a live process has started a queue, or may have and does not report it.
 func (d *diagnosis) isServed(name string) bool {
 	return slices.ContainsFunc(d.alive, func(p presence.Process) bool {
 		return slices.ContainsFunc(p.Queues, func(q presence.Queue) bool { return q.Name == name && q.Started })
+	}) || slices.ContainsFunc(d.partial, func(p presence.Process) bool {
+		return !slices.ContainsFunc(p.Queues, func(q presence.Queue) bool { return q.Name == name })
 	})
 }
 

@@ -645,3 +645,27 @@ func TestAttackTheCommandOfAFindingRunsAnother(t *testing.T) {
 		})
 	}
 }
+
+// The report of a process with very many queues has the first of them, by name. The others are not
+// taken for queues that no process runs.
+func TestAQueueBeyondTheReportOfItsProcessWasTakenForOneThatNoneRuns(t *testing.T) {
+	inMemory(t, func(p *patient) {
+		name := func(n int) string { return fmt.Sprintf("queue %05d %s", n, strings.Repeat("x", 100)) }
+		const number = 20_000
+		due := func(r *driver.Record) { r.TimeInfo.WaitUntil = time.Now().Add(-time.Hour) }
+		p.insertIn(name(0), "first", due)
+		p.insertIn(name(number-1), "last", due)
+		time.Sleep(time.Hour)
+		many := func(here *presence.Process) {
+			here.Queues = nil
+			for n := range number {
+				here.Queues = append(here.Queues, presence.Queue{Name: name(n), Workers: 1, Started: n > 0})
+			}
+		}
+		p.live(many)
+		found := p.diagnose()
+		require.Len(p, found, 1)
+		assert.Equal(p, management.NoProcess, found[0].Kind)
+		assert.Equal(p, name(0), found[0].Subject.Queue)
+	})
+}

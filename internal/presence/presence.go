@@ -44,6 +44,8 @@ type Process struct {
 	Started time.Time `json:"started"`
 	Seen    time.Time `json:"seen"`
 	Queues  []Queue   `json:"queues"`
+	// MoreQueues is true if the process has more queues, which do not fit in a note.
+	MoreQueues bool `json:"more_queues,omitempty"`
 	// Types and Managers are the types of jobs and dependency managers that it can decode.
 	// Processes with older versions of this library omit them.
 	Types    []Type `json:"types,omitempty"`
@@ -91,7 +93,7 @@ func (p Process) Note() (driver.Note, error) {
 		if len(note.Value) <= driver.MaxNoteBytes || len(p.Queues) == 0 {
 			return note, err
 		}
-		p.Queues = p.Queues[:len(p.Queues)/2]
+		p.Queues, p.MoreQueues = p.Queues[:len(p.Queues)/2], true
 	}
 }
 

@@ -41,6 +41,7 @@ func TestTheNoteOfAProcessWithTooManyQueues(t *testing.T) {
 	var read presence.Process
 	require.NoError(t, presence.Decode(note, &read))
 	assert.Greater(t, len(read.Queues), 1000)
+	assert.True(t, read.MoreQueues)
 	assert.Len(t, p.Queues, 100_000, "unchanged")
 }
 
