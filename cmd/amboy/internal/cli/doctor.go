@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mongodb/grip"
 	"github.com/mongodb/grip/level"
@@ -60,6 +61,9 @@ func (d *doctoring) do(ctx context.Context, _ []string) error {
 	}
 }
 
+// closeTime bounds closing the store, whose server may be away.
+const closeTime = 5 * time.Second
+
 // diagnose asks the service, or reads the store. The timeout applies to either.
 func (d *doctoring) diagnose(ctx context.Context) (diagnosis management.Diagnosis, err error) {
 	if d.store.Store == "" && d.connection.url == "" && d.Getenv("AMBOY_URL") == "" {
@@ -88,7 +92,11 @@ func (d *doctoring) diagnose(ctx context.Context) (diagnosis management.Diagnosi
 			return diagnosis, &exitError{code: exitUsage, err: err}
 		}
 		if err == nil {
-			defer func() { err = errors.Join(err, closeStore(context.WithoutCancel(ctx))) }()
+			defer func() {
+				closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+				defer cancel()
+				err = errors.Join(err, closeStore(closing))
+			}()
 		}
 	}
 	if err != nil {

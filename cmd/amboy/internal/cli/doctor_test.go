@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -127,6 +129,20 @@ func TestDoctorReadsAPostgreSQL(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, d.Close(t.Context())) }()
 	checkStore(t, d, func() result { return doctor(t, server, "--database", schema) })
+}
+
+// The time limit did not apply to a server that accepts connections and does not answer, nor did a
+// signal end the command.
+func TestDoctorWaitedForAServerThatDoesNotAnswer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It is local.
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, listener.Close()) }()
+	begun := time.Now()
+	got := doctor(t, "mongodb://"+listener.Addr().String()+"/?serverSelectionTimeoutMS=40000", "--timeout", "100ms")
+	assert.Less(t, time.Since(begun), 20*time.Second)
+	assert.Equal(t, 8, got.code)
+	assert.Contains(t, got.errOut, "opening the store: context deadline exceeded")
+	assert.Empty(t, got.out)
 }
 
 func TestDoctorReadsAMongoDB(t *testing.T) {

@@ -66,10 +66,23 @@ func openMongoDB(ctx context.Context, o ReadOptions) (management.Inspector, func
 	name := strings.TrimSuffix(strings.TrimSuffix(o.Collection, ".group"), ".jobs")
 	opts := queue.DefaultMongoDBOptions()
 	opts.URI, opts.DB, opts.Collection, opts.SkipQueueIndexBuilds = o.Store, o.Database, name, true
-	inspector, err := management.NewDBInspector(context.WithoutCancel(ctx), management.DBQueueManagerOptions{Options: opts, ByGroups: isGroup})
-	if err != nil {
+	// The store is open until it is closed; ctx only bounds how long opening it takes.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, end)
+	inspector, err := management.NewDBInspector(life, management.DBQueueManagerOptions{Options: opts, ByGroups: isGroup})
+	isOver := !stop()
+	switch {
+	case isOver && err != nil:
+		return nil, nil, fmt.Errorf("opening the store: %w (%s)", context.Cause(ctx), err.Error())
+	case isOver: // it closes itself
+		return nil, nil, fmt.Errorf("opening the store: %w", context.Cause(ctx))
+	case err != nil:
+		end()
 		return nil, nil, fmt.Errorf("opening the store: %w", err)
 	}
 	closing := inspector.(interface{ Close(context.Context) error }) // documented by NewDBInspector
-	return inspector, closing.Close, nil
+	return inspector, func(ctx context.Context) error {
+		defer end()
+		return closing.Close(ctx)
+	}, nil
 }
