@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -168,7 +169,7 @@ func (p *program) countJobs() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return foundAny(strict, count.Count)
+		return countedAny(strict, count)
 	})
 	return cmd
 }
@@ -187,18 +188,31 @@ func (p *program) countStates(ctx context.Context, inspector management.Inspecto
 	if err != nil {
 		return err
 	}
-	all := 0
+	var all management.Count
 	for _, c := range counts {
-		all += c.Count.Count
+		all.Count += c.Count.Count
+		all.More = all.More || c.More
 	}
-	return foundAny(strict, all)
+	return countedAny(strict, all)
+}
+
+// countedAny is foundAny for a count, which may have ended before it found a job.
+func countedAny(strict bool, count management.Count) error {
+	if strict && count.Count == 0 && count.More {
+		return errors.New("counting jobs: the time was over before a job was found")
+	}
+	return foundAny(strict, count.Count)
 }
 
 func countText(c management.Count) string {
-	if c.More {
+	switch {
+	case c.More && c.Count == 0:
+		return "at least 0" // the count took too long
+	case c.More:
 		return fmt.Sprintf("more than %d", c.Count)
+	default:
+		return fmt.Sprint(c.Count)
 	}
-	return fmt.Sprint(c.Count)
 }
 
 func addStrictFlag(cmd *cobra.Command, strict *bool) {
