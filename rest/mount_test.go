@@ -184,6 +184,19 @@ func TestErrorsOfTheAuditListAreNotDisclosed(t *testing.T) {
 	}
 }
 
+func (*unrecorded) Act(context.Context, management.ActRequest) (management.Acted, error) {
+	return management.Acted{Done: 7}, fmt.Errorf("%w: dial mongodb://secret", management.ErrNotRecorded)
+}
+
+// The answer was that of an unknown error, and a client did the action again.
+func TestAnswerHidThatAnActionWasDoneButNotRecorded(t *testing.T) {
+	handler := rest.Handler(&unrecorded{}, everybody())
+	got := sample{target: "/v2/jobs/actions", body: `{"action":"retry","filter":{"queues":["mine"]},"limit":10}`}.ask(t, handler, http.MethodPost, "", nil)
+	assert.Equal(t, http.StatusInternalServerError, got.status)
+	assert.Contains(t, got.body, "the action was done or begun, but could not be written to the audit list")
+	assert.NotContains(t, got.body, "secret")
+}
+
 func TestMaskedArgsAreInNoAnswer(t *testing.T) {
 	handler := rest.Handler(&tenants{}, everybody(), rest.MaskArgs(func(management.JobRef, string, json.RawMessage) json.RawMessage { return nil }))
 	open := rest.Handler(&tenants{}, everybody())

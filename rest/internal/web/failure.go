@@ -118,6 +118,9 @@ func (f *Failure) Error() string { return f.Text }
 // contains the error itself: the message of a store may name hosts and users.
 const internalError = "internal error; the log of the service has the details"
 
+// notRecorded is the text for an action that must not be repeated as if nothing had happened.
+const notRecorded = "the action was done or begun, but could not be written to the audit list; the log of the service has the details"
+
 // Invalid returns the failure for an invalid argument.
 func Invalid(field, value, rule string) *Failure {
 	field, rule = shortened(field), cut(rule, maxTextBytes)
@@ -265,6 +268,8 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 		return &Failure{Status: http.StatusServiceUnavailable, Text: err.Error(), RetryAfter: watchRetry}
 	case errors.Is(err, guard.ErrTooManyOfClient):
 		return &Failure{Status: http.StatusTooManyRequests, Text: err.Error(), RetryAfter: watchRetry}
+	case errors.Is(err, management.ErrNotRecorded):
+		return &Failure{Status: http.StatusInternalServerError, Text: notRecorded}
 	case ctx.Err() != nil:
 		return &Failure{Status: http.StatusRequestTimeout, Text: "the request ended before it completed"}
 	default:
