@@ -34,26 +34,6 @@ func (i *inspector) Act(ctx context.Context, req ActRequest) (Acted, error) {
 	return acted, walk.recordPage(ctx, entry, err)
 }
 
-// recordPage is record for a page of an action. All pages have one entry, so that an action on many
-// jobs does not push other entries out of the audit list.
-func (w *actWalk) recordPage(ctx context.Context, entry AuditEntry, failure error) error {
-	if w.isFirst {
-		entry.Time = w.begun.UTC()
-		return w.recordAs(ctx, w.entry, entry, failure)
-	}
-	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
-	defer cancel()
-	var before AuditEntry
-	found, err := w.readNote(reading, auditKind, w.entry, &before)
-	if err != nil || !found || before.Actor != actorOf(ctx) {
-		return w.record(ctx, entry, failure) // it was dropped, or another actor goes on
-	}
-	entry.Time, entry.Detail = before.Time, before.Detail
-	entry.Done += before.Done
-	entry.Skipped += before.Skipped
-	return w.recordAs(ctx, w.entry, entry, failure)
-}
-
 // actWalk acts on the jobs that a filter selects. It scans from the newest job to the
 // oldest: a job that runs again moves to the end of the order, which no later page
 // reads. The jobs of one call are still acted on from the oldest to the newest.
@@ -122,6 +102,26 @@ func (i *inspector) newActWalk(ctx context.Context, req ActRequest) (*actWalk, e
 		w.entry, w.isFirst = auditKey(w.begun), true
 	}
 	return w, nil
+}
+
+// recordPage is record for a page of an action. All pages have one entry, so that an action on many
+// jobs does not push other entries out of the audit list.
+func (w *actWalk) recordPage(ctx context.Context, entry AuditEntry, failure error) error {
+	if w.isFirst {
+		entry.Time = w.begun.UTC()
+		return w.recordAs(ctx, w.entry, entry, failure)
+	}
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	var before AuditEntry
+	found, err := w.readNote(reading, auditKind, w.entry, &before)
+	if err != nil || !found || before.Actor != actorOf(ctx) {
+		return w.record(ctx, entry, failure) // it was dropped, or another actor goes on
+	}
+	entry.Time, entry.Detail = before.Time, before.Detail
+	entry.Done += before.Done
+	entry.Skipped += before.Skipped
+	return w.recordAs(ctx, w.entry, entry, failure)
 }
 
 func (w *actWalk) run(ctx context.Context) (Acted, error) {
