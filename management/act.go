@@ -46,7 +46,7 @@ type actWalk struct {
 	list    string
 	after   string
 	begun   time.Time
-	// entry is the key of the entry of the audit list; isFirst means that this page begins it.
+	// entry is the key of the entry of the audit list; isFirst means that this page makes it.
 	entry   string
 	isFirst bool
 	// batches are the jobs whose state allows the action, the newest first.
@@ -98,14 +98,17 @@ func (i *inspector) newActWalk(ctx context.Context, req ActRequest) (*actWalk, e
 		inspector: i, req: req, query: req.Filter.query(queues), matches: req.Filter.matcher(), list: list, after: from.After,
 		begun: i.store.Now(), entry: from.Entry, batches: map[batchKey]*batch{},
 	}
-	if w.entry == "" && !req.DryRun {
+	if latest := w.begun.Add(-entryTime).UTC().Format(auditTimeLayout); w.entry < latest && !req.DryRun {
 		w.entry, w.isFirst = auditKey(w.begun), true
 	}
 	return w, nil
 }
 
-// recordPage is record for a page of an action. All pages have one entry, so that an action on many
-// jobs does not push other entries out of the audit list.
+// entryTime is how long after the time of an entry the pages of its action are added to it.
+const entryTime = time.Hour
+
+// recordPage is record for a page of an action. The pages of an hour have one entry, so that an action
+// on many jobs does not push other entries out of the audit list.
 func (w *actWalk) recordPage(ctx context.Context, entry AuditEntry, failure error) error {
 	if w.isFirst {
 		entry.Time = w.begun.UTC()

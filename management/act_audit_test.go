@@ -73,3 +73,25 @@ func TestAnActionThatTwoActorsDid(t *testing.T) {
 	}
 	assert.Equal(t, map[string]int{"ada": 2, "bob": 1}, done, fmt.Sprint(found.Entries))
 }
+
+// An actor who keeps a cursor can't act under an entry of long ago.
+func TestAttackAnActionIsRecordedAsAPartOfAnOldOne(t *testing.T) {
+	inMemory(t, func(p *patient) {
+		req := management.ActRequest{Action: management.Action{Kind: management.Park}, All: true, Limit: 1}
+		first, err := p.inspector.Act(p.Context(), req)
+		require.NoError(p, err)
+		time.Sleep(24 * time.Hour) // fake time
+		req.Cursor = first.Next
+		for range 2 {
+			acted, errAct := p.inspector.Act(p.Context(), req)
+			require.NoError(p, errAct)
+			req.Cursor = acted.Next
+		}
+		found, err := p.inspector.Audit(p.Context(), management.AuditFilter{What: []string{"park"}}, management.PageRequest{})
+		require.NoError(p, err)
+		require.Len(p, found.Entries, 2)
+		assert.WithinDuration(p, time.Now(), found.Entries[0].Time, time.Minute)
+		assert.Equal(p, 2, found.Entries[0].Done+found.Entries[0].Skipped)
+		assert.Equal(p, 1, found.Entries[1].Done+found.Entries[1].Skipped)
+	})
+}

@@ -35,8 +35,8 @@ type AuditEntry struct {
 	// Detail is the action, the filter or the change, as JSON. Long details are cut. It
 	// does not contain the arguments of a job. For refused calls it describes one of them.
 	Detail string `json:"detail,omitempty"`
-	// Done and Skipped count jobs. All pages of an action by a filter have one entry, with their
-	// sums and the time of the first.
+	// Done and Skipped count jobs. The pages of an action by a filter within an hour have one
+	// entry, with their sums and the time of the first.
 	Done    int `json:"done,omitempty"`
 	Skipped int `json:"skipped,omitempty"`
 	// Refused counts the refused calls of the actor on the queue within an hour from Time.
