@@ -119,9 +119,10 @@ func Checkpoint[A any](ctx context.Context, args A) error {
 // The transaction also checks the job's lease. After an error the caller must roll back. After
 // CompleteIn the function should commit and return: its lease is not renewed any more, so that
 // the transaction and the rest of the run must not take longer than half of the queue's lock
-// time-out. Once the transaction is committed the job has succeeded, whatever the function
-// returns. If it is not committed and the function returns nil the attempt fails with an error
-// that wraps amboy.ErrNotCommitted, and is retried if the job may be. A job of DefineResult
+// time-out. Progress and lines that it reports from then on are stored only if the job does not
+// end in the transaction. Once the transaction is committed the job has succeeded, whatever the
+// function returns. If it is not committed and the function returns nil the attempt fails with an
+// error that wraps amboy.ErrNotCommitted, and is retried if the job may be. A job of DefineResult
 // leaves no result; see CompleteWithResultIn.
 //
 // The error wraps ErrNoJob if there is no job, and otherwise is that of

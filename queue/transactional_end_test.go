@@ -135,6 +135,32 @@ func TestAJobEndsInItsTransaction(t *testing.T) {
 	}
 }
 
+// A job that logged between the end and the commit waited for its own transaction until its lease
+// was lost, and then ran again, for ever.
+func TestALineThatWasLoggedBeforeTheCommitWaitedForTheTransaction(t *testing.T) {
+	for name, report := range map[string]func(ctx context.Context) error{
+		"Log":         func(ctx context.Context) error { job.Log(ctx, "committing"); return ctx.Err() },
+		"SetProgress": func(ctx context.Context) error { return job.SetProgress(ctx, 1, "committing") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := &transactor{}
+			var waited error
+			x.run = func(ctx context.Context, tx *sql.Tx) (string, error) {
+				err := job.CompleteWithResultIn(ctx, "done")
+				bounded, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				waited = report(bounded)
+				return "", errors.Join(err, tx.Commit())
+			}
+			j, rows := runTransactional(t, x)
+			require.NoError(t, waited)
+			require.NoError(t, j.Error())
+			assert.Equal(t, 1, rows)
+			assert.Equal(t, 1, x.runs)
+		})
+	}
+}
+
 func TestTransactionsOfOtherStoresAreRefused(t *testing.T) {
 	ctx := postgres.WithTx(t.Context(), nil)
 	store, err := memory.New(memory.Options{KeepFinished: 1})

@@ -21,6 +21,15 @@ func (q *Queue) SetProgress(ctx context.Context, j amboy.Job, progress amboy.Job
 	if run == nil {
 		return fmt.Errorf("setting the progress of job %q: it does not run in queue %q: %w", j.ID(), q.ID(), amboy.ErrLeaseLost)
 	}
+	return q.setProgress(ctx, j, run, progress)
+}
+
+// setProgress stores the progress of a run, unless a transaction may have ended it: the store
+// would wait for that transaction, whose job may be the caller.
+func (q *Queue) setProgress(ctx context.Context, j amboy.Job, run *core.Run, progress amboy.JobProgress) error {
+	if q.Engine.isTransacted(j) {
+		return nil
+	}
 	return q.Driver.SetProgress(ctx, run.Lease, progress)
 }
 
@@ -52,7 +61,7 @@ func (q *Queue) ReportStuck(ctx context.Context, j amboy.Job, stuck amboy.StuckR
 		return fmt.Errorf("reporting stuck job %q: it does not run in queue %q: %w", j.ID(), q.ID(), amboy.ErrLeaseLost)
 	}
 	q.Engine.Happen(core.Stuck{Run: run})
-	if err := q.Driver.SetProgress(ctx, run.Lease, jobstate.ShowStuck(j, stuck)); err != nil {
+	if err := q.setProgress(ctx, j, run, jobstate.ShowStuck(j, stuck)); err != nil {
 		return fmt.Errorf("reporting stuck job %q: %w", j.ID(), err)
 	}
 	return nil
