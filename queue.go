@@ -227,8 +227,8 @@ type TransactionalCompleter interface {
 	// on if it is rolled back. The error wraps ErrLeaseLost if the lease is not the job's any
 	// more, and ErrForeignTransaction if the transaction is one of another store; the caller
 	// must roll back after any error. It returns an error if ctx carries no transaction, if the
-	// store can't end jobs in one, if the job has reported an error or asked for a retry, or
-	// if it does not run here.
+	// store can't end jobs in one, if the job has reported an error or asked for a retry, if its
+	// result is too large to be stored, or if it does not run here.
 	//
 	// From then on the lease is not renewed, so that what is left of it, three quarters at
 	// least, bounds the transaction and the rest of the run.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +110,15 @@ func TestAJobEndsInItsTransaction(t *testing.T) {
 				return "", errors.Join(job.CompleteIn(ctx), tx.Rollback())
 			},
 			state: amboy.StateFailed, runs: 2, says: amboy.ErrNotCommitted.Error(),
+		},
+		"with a result that is too large": {
+			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+				if err := job.CompleteWithResultIn(ctx, strings.Repeat("x", amboy.MaxResultBytes)); err != nil {
+					return "", errors.Join(err, tx.Rollback())
+				}
+				return "", tx.Commit()
+			},
+			state: amboy.StateFailed, runs: 1, says: "at most",
 		},
 		"with a result of another type": {
 			run: func(ctx context.Context, tx *sql.Tx) (string, error) {

@@ -67,6 +67,9 @@ func (q *Queue) transactedRecord(ctx context.Context, j amboy.Job) (r *driver.Re
 	}()
 	err = contain.Panic(func() (err error) {
 		r, err = q.endedRecord(ctx, j, run)
+		if err == nil {
+			err = j.Error() // what the job leaves can't be stored, so that it would fail
+		}
 		return err
 	})
 	return r, run.Lease, err
