@@ -11,8 +11,13 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// logInterval is the minimum time between two writes of lines that a job logs.
-const logInterval = time.Second
+const (
+	// logInterval is the minimum time between two writes of lines that a job logs.
+	logInterval = time.Second
+	// logTime is how long a write of lines may take. The store may be kept from it by a transaction
+	// of the job itself, which goes on only when the write has ended.
+	logTime = time.Second
+)
 
 // InvalidProgressError means that SetProgress refused a fraction that is not from 0 to 1.
 type InvalidProgressError struct {
@@ -60,7 +65,8 @@ func SetProgress(ctx context.Context, fraction float64, text string) error {
 //
 // Log does not fail. If there is no job or the store returns an error, it logs a warning
 // to the log of the process; after an error of the store the line stays with the job, to
-// be written later. It blocks for the call to the store, and is safe for concurrent use.
+// be written later. It blocks for the call to the store, for at most a second, and is safe for
+// concurrent use.
 func Log(ctx context.Context, format string, args ...any) {
 	line := amboy.LogLine{Time: amboy.Now(amboy.QueueFromContext(ctx)), Text: fmt.Sprintf(format, args...)}
 	if err := log(ctx, line); err != nil {
@@ -93,6 +99,8 @@ func log(ctx context.Context, line amboy.LogLine) error {
 	if !due {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, logTime)
+	defer cancel()
 	return run.store(ctx, progress)
 }
 

@@ -171,6 +171,25 @@ func TestALineThatWasLoggedBeforeTheCommitWaitedForTheTransaction(t *testing.T) 
 	}
 }
 
+// The transaction of the job keeps the store from writing the line. The job must not wait until its
+// lease is over.
+func TestALineThatWasLoggedInATransactionOfTheJobWaitedForItsEnd(t *testing.T) {
+	x := &transactor{}
+	var waited error
+	x.run = func(ctx context.Context, tx *sql.Tx) (string, error) {
+		bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		job.Log(bounded, "inserted")
+		waited = bounded.Err()
+		return "", errors.Join(job.CompleteWithResultIn(ctx, "done"), tx.Commit())
+	}
+	j, rows := runTransactional(t, x)
+	require.NoError(t, waited)
+	require.NoError(t, j.Error())
+	assert.Equal(t, 1, rows)
+	require.Len(t, amboy.ProgressOf(j).Log, 1, "it is stored with the end of the job")
+}
+
 func TestTransactionsOfOtherStoresAreRefused(t *testing.T) {
 	ctx := postgres.WithTx(t.Context(), nil)
 	store, err := memory.New(memory.Options{KeepFinished: 1})
