@@ -416,3 +416,52 @@ func TestAStoreThatDoesNotSayWhetherAQueueIsIdleHeldUpItsWorkers(t *testing.T) {
 		require.True(t, amboy.WaitJob(within(t), noop(t, "3"), q))
 	})
 }
+
+// crowded is a driver to which the end of each job is too large.
+type crowded struct{ *spy }
+
+func (d crowded) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	short := make([]driver.Completion, len(completions))
+	for i, c := range completions {
+		ended := driver.ShortEnd(c.Record, errCut)
+		ended.Job = c.Record.Job
+		short[i] = driver.Completion{Lease: c.Lease, Record: ended}
+	}
+	errs, err := d.spy.Complete(ctx, short)
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i] = fmt.Errorf("%w: %w", driver.ErrTooLarge, errCut)
+		}
+	}
+	return errs, err
+}
+
+// The store has ended such a job as failed.
+func TestAJobWhoseEndWasTooLargeForTheStoreWasNeitherCountedNorReported(t *testing.T) {
+	withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, crowded{store}, 1)
+		defer q.Close(context.Background())
+		events, cancel, err := amboy.Subscribe(q, 100)
+		require.NoError(t, err)
+		put(t, q, noop(t, "succeeds"), retryable(newJob(t, "fails", func(_ context.Context, j *funcJob) { j.AddRetryableError(errCut) }), 2))
+		drain(t, q)
+		synctest.Wait()
+		cancel()
+		failed := map[string]bool{}
+		for e := range events {
+			switch e.Kind {
+			case amboy.EventFailed:
+				failed[e.JobID] = true
+				require.ErrorIs(t, e.Err, driver.ErrTooLarge)
+			case amboy.EventSucceeded, amboy.EventRetrying:
+				t.Errorf("job %q is reported as %s", e.JobID, e.Kind)
+			}
+		}
+		assert.Equal(t, map[string]bool{"succeeds": true, "fails": true}, failed)
+		s, ok := queue.StoreOf(q)
+		require.True(t, ok)
+		attempts := s.Measure().Attempts
+		require.Len(t, attempts, 1)
+		assert.Equal(t, uint64(2), attempts[0].Failed)
+	})
+}

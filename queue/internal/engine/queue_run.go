@@ -313,6 +313,8 @@ func (q *Queue) ReportEnd(ctx context.Context, j amboy.Job, err error) {
 	switch {
 	case errors.Is(err, amboy.ErrLeaseLost):
 		logging.Warning(ctx, q.failure("job has not ended in its queue", j.ID(), err))
+	case errors.Is(err, driver.ErrTooLarge):
+		logging.Error(ctx, q.failure("job failed because its outcome can't be stored", j.ID(), err))
 	case err != nil:
 		logging.Error(ctx, q.failure("job has not ended in its queue", j.ID(), err))
 	}
@@ -349,6 +351,11 @@ func disown(j amboy.Job, r *driver.Record) {
 // Waiters check themselves whether the job will be retried, because the driver may have
 // canceled it.
 func (q *Queue) afterEnd(ctx context.Context, j amboy.Job, end core.End, err error) {
+	if errors.Is(err, driver.ErrTooLarge) { // the store has ended the job as failed
+		j.AddError(err)
+		jobstate.DoNotRetry(j)
+		end, err = core.End{Record: driver.ShortEnd(end.Record, err)}, nil
+	}
 	if err == nil {
 		// Count first, so that waiters find the attempt counted.
 		if end.Next != nil {
