@@ -465,3 +465,25 @@ func TestAJobWhoseEndWasTooLargeForTheStoreWasNeitherCountedNorReported(t *testi
 		assert.Equal(t, uint64(2), attempts[0].Failed)
 	})
 }
+
+// TestACallerWaitedForHalfAMinuteAfterAFailedRead waits for a job that another process ends.
+func TestACallerWaitedForHalfAMinuteAfterAFailedRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := newStore(t)
+		store := newSpy(shared)
+		q, other := startIdle(t, store), startEngine(t, shared, 1)
+		defer q.Close(context.Background())
+		defer other.Close(context.Background())
+		j := newJob(t, "one", func(context.Context, *funcJob) { <-time.After(time.Hour) })
+		put(t, q, j)
+		ended := make(chan bool)
+		go func() { ended <- amboy.WaitJob(day(t), j, q) }()
+		pass(time.Hour - time.Minute)
+		store.fail("Find")
+		pass(time.Minute + 5*time.Second)
+		store.heal()
+		begun := time.Now()
+		require.True(t, <-ended)
+		assert.LessOrEqual(t, time.Since(begun), 2*time.Second)
+	})
+}

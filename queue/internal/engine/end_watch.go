@@ -39,6 +39,8 @@ const (
 	// waiters itself, after it was counted; the pause leaves it the time for that.
 	endPause       = 20 * time.Millisecond
 	endPausePerJob = time.Millisecond
+	// failedReadPause is the shortest pause after a read that failed.
+	failedReadPause = time.Second
 )
 
 // add counts n callers that wait for jobs of a queue.
@@ -94,14 +96,26 @@ func (w *endWatch) run(ctx context.Context) {
 		if len(queues) == 0 {
 			return
 		}
+		pause = endPause
 		n := 0
 		for _, q := range queues {
 			read, err := q.wakeEnded(ctx)
-			w.engine.Report("could not read the jobs that callers wait for; reading them later", err)
+			if err != nil {
+				w.engine.Report("could not read the jobs that callers wait for; reading them later", err)
+				w.readAgain()
+				pause = failedReadPause
+			}
 			n += read
 		}
-		pause = max(endPause, time.Duration(n)*endPausePerJob)
+		pause = max(pause, time.Duration(n)*endPausePerJob)
 	}
+}
+
+// readAgain makes run read the jobs once more, even if the store does not change.
+func (w *endWatch) readAgain() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changed = true
 }
 
 // next returns the queues whose jobs are to be read; none if that is over.
