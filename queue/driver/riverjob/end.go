@@ -48,6 +48,7 @@ func (r *row) fail(start time.Time, text, trace string, delay time.Duration) {
 		if delay < 0 {
 			delay = r.retryDelay(rand.Float64())
 		}
+		r.unset(keyProgress) // the log stays in keyLog
 		r.setDue(stateRetryable, delay)
 	}
 }

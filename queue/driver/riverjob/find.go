@@ -312,6 +312,7 @@ func (r *row) act(a driver.Action) bool {
 			r.set(stateScheduled)
 		}
 	case a.Kind == driver.Restart && (r.state == stateDiscarded || r.state == stateCancelled):
+		r.unset(keyProgress)
 		r.setDue(stateAvailable, 0)
 		if r.attempt >= r.maxAttempts {
 			r.maxAttempts = r.attempt + 1

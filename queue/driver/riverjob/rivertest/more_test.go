@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,6 +161,36 @@ func TestAZeroByteInProgressDoesNoHarm(t *testing.T) {
 	j, ok := q.Get(w.ctx, fmt.Sprint(id))
 	require.True(t, ok)
 	assert.Equal(t, "half \uFFFD", amboy.ProgressOf(j).Message)
+}
+
+func TestAnAttemptBeganWithTheProgressOfTheOneBefore(t *testing.T) {
+	w := newWorld(t)
+	var began atomic.Bool
+	kind := define(t, func(ctx context.Context, _ args) error {
+		j, _ := job.FromContext(ctx)
+		began.Store(amboy.ProgressOf(j) != nil)
+		attempt := job.AttemptFrom(ctx)
+		job.Log(ctx, "attempt %d", attempt)
+		if attempt == 0 {
+			return errDisk
+		}
+		return nil
+	})
+	id := w.insert(pythonJob{kind: kind})
+	w.start()
+	logs := w.await(id, "completed").Metadata["river:log"].([]any)
+	assert.False(t, began.Load(), "the last attempt has reported nothing when it begins")
+	require.Len(t, logs, 2)
+	assert.NotContains(t, logs[1].(map[string]any)["log"], "attempt 0")
+
+	id = w.insert(pythonJob{kind: kind, maxAttempts: 1})
+	assert.Contains(t, w.await(id, "discarded").Metadata, "amboy:progress")
+	_, err := w.open().Act(w.ctx, driver.ActRequest{
+		Query: driver.Query{JobIDs: []string{fmt.Sprint(id)}}, Action: driver.Action{Kind: driver.Restart}, Limit: 1,
+	})
+	require.NoError(t, err)
+	w.await(id, "completed")
+	assert.False(t, began.Load())
 }
 
 // TestARetryHandlerMayDecideLater makes the calls of a queue whose retry handler is not its own.
