@@ -246,20 +246,20 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 		claims[i] = token{l.Owner, l.Count, leaseTime}.String()
 		prefixes[i] = token{l.Owner, l.Count, 0}.prefix()
 	}
-	renewed := map[int64]bool{}
+	renewed := map[int]bool{}
 	found, err := d.pool.Query(ctx, d.sql(`UPDATE {s}.river_job j SET attempted_at = clock_timestamp(),
 			attempted_by = j.attempted_by[:cardinality(j.attempted_by) - 1] || l.claim
-		FROM unnest($1::bigint[], $2::text[], $3::text[]) l(id, claim, prefix)
-		WHERE j.id = l.id AND j.state = 'running' AND starts_with(j.attempted_by[cardinality(j.attempted_by)], l.prefix) RETURNING j.id`), ids, claims, prefixes)
+		FROM unnest($1::bigint[], $2::text[], $3::text[]) WITH ORDINALITY l(id, claim, prefix, place)
+		WHERE j.id = l.id AND j.state = 'running' AND starts_with(j.attempted_by[cardinality(j.attempted_by)], l.prefix) RETURNING l.place`), ids, claims, prefixes)
 	if err == nil {
-		var id int64
-		err = scanEach(found, func() { renewed[id] = true }, &id)
+		var place int
+		err = scanEach(found, func() { renewed[place-1] = true }, &place)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("renewing leases: %w", failed(err, false))
 	}
 	for i, l := range leases {
-		if !renewed[ids[i]] {
+		if !renewed[i] {
 			lost = append(lost, l)
 			d.claimed.Delete(l)
 		}

@@ -381,6 +381,26 @@ func TestARenewalMayChangeTheLengthOfTheLease(t *testing.T) {
 	require.ErrorIs(t, errs[0], driver.ErrLeaseLost)
 }
 
+// A process that claimed a job again which River's rescuer had taken from it never learned that its
+// first run had lost its lease, and went on with both.
+func TestALostLeaseCountedAsRenewedBesideANewerOneOfItsJob(t *testing.T) {
+	w := newWorld(t)
+	d := w.open()
+	id := w.insert(pythonJob{kind: "x"})
+	claim := func() driver.Lease {
+		claimed, err := d.Claim(w.ctx, driver.ClaimRequest{Owner: "me", Queues: []driver.Demand{{Queue: "default", Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Minute})
+		require.NoError(t, err)
+		require.Len(t, claimed.Records, 1)
+		return driver.LeaseOf(claimed.Records[0])
+	}
+	first := claim()
+	w.exec(`UPDATE {s}.river_job SET state = 'available' WHERE id = $1`, id)
+	second := claim()
+	lost, err := d.Extend(w.ctx, []driver.Lease{first, second}, time.Minute)
+	require.NoError(t, err)
+	assert.Equal(t, []driver.Lease{first}, lost)
+}
+
 func TestOpenNamesWhatToDo(t *testing.T) {
 	w := newWorld(t)
 	open := func(opts riverjob.Options) error {
