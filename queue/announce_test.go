@@ -704,3 +704,31 @@ func TestTheStoreOfAMongoDBGroup(t *testing.T) {
 		drain(t, apart)
 	})
 }
+
+// TestAProcessWhoseClockWasAheadKeptOthersFromCountingForADay stores what such a process leaves: turns
+// that end tomorrow.
+func TestAProcessWhoseClockWasAheadKeptOthersFromCountingForADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		store.durable = true
+		tomorrow := time.Now().Add(24 * time.Hour)
+		for kind, key := range map[string]string{"backlog turn": "next", "type counts": "next"} {
+			require.NoError(t, store.Keep(t.Context(), driver.Note{Kind: kind, Key: key, Until: tomorrow}))
+		}
+		q := startEngine(t, store, 1)
+		defer q.Close(context.Background())
+		require.NoError(t, q.(amboy.QueueController).Pause(t.Context()))
+		put(t, q, noop(t, "waits"))
+		s, ok := queue.StoreOf(q)
+		require.True(t, ok)
+		_, err := s.TypeCounts(t.Context())
+		require.NoError(t, err)
+		pass(5 * time.Minute)
+		samples, err := store.Notes(t.Context(), driver.NoteRequest{Kind: activity.BacklogMinuteKind, Limit: 10})
+		require.NoError(t, err)
+		assert.NotEmpty(t, samples)
+		counts, err := s.TypeCounts(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, counts.Counts, 1)
+	})
+}

@@ -69,7 +69,7 @@ func storedTypeCounts(ctx context.Context, store driver.Driver, now time.Time) (
 	for _, note := range notes {
 		switch note.Key {
 		case typeCountsTurn:
-			isDue = !note.Until.After(now)
+			isDue = engine.IsTurnOver(note, now)
 		case typeCountsKey:
 			err = json.Unmarshal(note.Value, &counts)
 		}
@@ -97,7 +97,7 @@ func countTypes(e *engine.Engine) {
 func takeTypeCountTurn(ctx context.Context, e *engine.Engine) error {
 	begin := e.Now()
 	turn := driver.Note{Kind: typeCountsKind, Key: typeCountsTurn, Until: begin.Add(2 * typeCountTimeout)}
-	_, mine, err := e.Driver.KeepNew(ctx, turn, begin)
+	mine, err := e.TakeTurn(ctx, turn, begin)
 	if err != nil || !mine {
 		return err
 	}

@@ -74,11 +74,30 @@ func (s *backlogSampler) fire(ctx context.Context) {
 	s.engine.Report("could not record how many jobs wait", contain.Panic(func() error { return s.takeTurn(ctx, now) }))
 }
 
+// longestTurn is longer than the turn of any process whose clock is right.
+const longestTurn = time.Hour
+
+// TakeTurn stores the note of a turn, whose Until is when the next one may begin, unless another
+// process has the turn.
+func (e *Engine) TakeTurn(ctx context.Context, turn driver.Note, now time.Time) (mine bool, err error) {
+	kept, mine, err := e.Driver.KeepNew(ctx, turn, now)
+	if err == nil && !mine && IsTurnOver(kept, now) {
+		err, mine = e.Driver.Keep(ctx, turn), true
+	}
+	return mine && err == nil, err
+}
+
+// IsTurnOver reports whether the next turn may begin. A turn that would last for long was taken by a
+// process whose clock was ahead, and counts as over.
+func IsTurnOver(turn driver.Note, now time.Time) bool {
+	return !turn.Until.After(now) || turn.Until.After(now.Add(longestTurn))
+}
+
 // takeTurn samples, unless another process does so in this minute.
 func (s *backlogSampler) takeTurn(ctx context.Context, now time.Time) error {
 	e := s.engine
 	turn := driver.Note{Kind: backlogTurnKind, Key: backlogTurnKey, Until: now.Truncate(backlogPeriod).Add(backlogPeriod)}
-	_, mine, err := e.Driver.KeepNew(ctx, turn, now)
+	mine, err := e.TakeTurn(ctx, turn, now)
 	if err != nil {
 		return err
 	}
