@@ -15,12 +15,13 @@ import (
 )
 
 // Claim implements driver.Driver. It makes waiting jobs available whose time has come, and takes
-// available jobs by priority, time and id.
+// available jobs by priority, time and id. It returns an error for queues that are not in
+// Options.Queues, unless others are asked for too: one such queue must not stop a group.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
-	for _, demand := range req.Queues {
-		if !slices.Contains(d.opts.Queues, demand.Queue) {
-			return driver.Claimed{}, fmt.Errorf("claiming jobs of queue %q: Options.Queues must name it (has %q)", demand.Queue, d.opts.Queues)
-		}
+	asked := req.Queues
+	req.Queues = slices.DeleteFunc(slices.Clone(asked), func(demand driver.Demand) bool { return !slices.Contains(d.opts.Queues, demand.Queue) })
+	if len(req.Queues) == 0 && len(asked) > 0 {
+		return driver.Claimed{}, fmt.Errorf("claiming jobs of queue %q: Options.Queues must name it (has %q)", asked[0].Queue, d.opts.Queues)
 	}
 	// What becomes due after this is either claimed or reported as the next time.
 	next, err := d.promote(ctx, namesOf(req.Queues), req.Now)

@@ -83,6 +83,17 @@ func TestAGroupRunsAllChosenQueuesAndNoOther(t *testing.T) {
 	assert.Equal(t, "available", w.row(left).State)
 }
 
+func TestAQueueThatTheDriverDoesNotRunStoppedAllOthersOfItsGroup(t *testing.T) {
+	w := newWorld(t)
+	id := w.insert(pythonJob{kind: "x"})
+	claimed, err := w.open().Claim(w.ctx, driver.ClaimRequest{
+		Owner: "me", Queues: []driver.Demand{{Queue: "unknown", Limit: 1}, {Queue: "default", Limit: 1}}, Limit: 2, Now: time.Now(), LeaseTime: time.Minute,
+	})
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, 1)
+	assert.Equal(t, fmt.Sprint(id), claimed.Records[0].JobID())
+}
+
 func TestAPutIsRefused(t *testing.T) {
 	w := newWorld(t)
 	definition := job.Define(fmt.Sprintf("kind_%d", lastKind.Add(1)), 1, nothing)
