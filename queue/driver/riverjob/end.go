@@ -117,8 +117,8 @@ func changeHeld[T any](ctx context.Context, d *Driver, items []T, leaseOf func(T
 	return errs, nil
 }
 
-// Complete implements driver.Driver. If neither the definition nor the queue has a retry policy, the
-// next attempt waits as River's default policy says.
+// Complete implements driver.Driver. If neither the definition nor the queue has a retry policy, or
+// that of the queue says not to wait, the next attempt waits as River's default policy says.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
 	if err := driver.RefuseTransaction(ctx); err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (d *Driver) complete(r *row, c driver.Completion) error {
 	text, trace := errorOf(ended)
 	switch {
 	case c.Next != nil:
-		r.fail(start, text, trace, waitOf(c.Next.TimeInfo, ended.TimeInfo.End))
+		r.fail(start, text, trace, r.waitOf(c.Next.TimeInfo, ended.TimeInfo.End))
 	case ended.RetryInfo.ShouldRetry():
 		// The retry handler sets the time of the next attempt later, or ends the job. If it never
 		// does, the job runs again all the same.
@@ -197,9 +197,10 @@ func errorOf(ended *driver.Record) (text, trace string) {
 	return text, trace
 }
 
-// waitOf returns how long an attempt waits after the end of the previous one; -1 if it does not say.
-func waitOf(next amboy.JobTimeInfo, end time.Time) time.Duration {
-	if next.WaitUntil.IsZero() {
+// waitOf returns how long an attempt waits after the end of the previous one; -1 if no retry policy
+// says so.
+func (r *row) waitOf(next amboy.JobTimeInfo, end time.Time) time.Duration {
+	if next.WaitUntil.IsZero() && !hasRetryPolicy(r.kind) {
 		return -1
 	}
 	return max(0, next.WaitUntil.Sub(end))
@@ -251,7 +252,7 @@ func (r *row) park(reason string) {
 // sets for how long.
 func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	return d.settleRetry(ctx, ended, func(r *row) {
-		wait := waitOf(next.TimeInfo, next.TimeInfo.Created)
+		wait := r.waitOf(next.TimeInfo, next.TimeInfo.Created)
 		if wait < 0 {
 			wait = r.retryDelay(rand.Float64())
 		}

@@ -154,6 +154,16 @@ func typeOf(kind string) (version int, timeout time.Duration) {
 	return types[i].To, timeout
 }
 
+// hasRetryPolicy reports whether a definition has a retry policy.
+func hasRetryPolicy(kind string) bool {
+	factory, err := registry.GetJobFactory(kind)
+	if err != nil {
+		return false
+	}
+	own, ok := factory().(amboy.RetryPolicyJob)
+	return ok && own.RetryPolicy() != nil
+}
+
 // ownMetadata returns the metadata that is not shown in another place. A value that is no text is
 // shown as JSON.
 func (r *row) ownMetadata() map[string]string {

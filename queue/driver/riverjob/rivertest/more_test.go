@@ -20,6 +20,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/postgres"
 	"github.com/mongodb/amboy/queue/driver/riverjob"
+	"github.com/mongodb/amboy/retry"
 )
 
 func (w *world) open(change ...func(*riverjob.Options)) *riverjob.Driver {
@@ -118,6 +119,21 @@ func TestTheTimeoutAndTheRetryPolicyOfADefinitionApply(t *testing.T) {
 	w.start()
 	r := w.await(id, "retryable")
 	assert.InDelta(t, 3600, r.ScheduledAt.Sub(*r.AttemptedAt).Seconds(), 60)
+}
+
+// retry.Fixed{} means that the next attempt starts at once. The third waited for 16 seconds.
+func TestAPolicyThatDoesNotWaitCountedAsNone(t *testing.T) {
+	w := newWorld(t)
+	id := w.insert(pythonJob{kind: define(t, func(context.Context, args) error { return errDisk }, job.Defaults[args]{RetryPolicy: retry.Fixed{}}), maxAttempts: 3})
+	w.start()
+	w.await(id, "discarded")
+	errs := w.errorsOf(id)
+	require.Len(t, errs, 3)
+	second, err := time.Parse(time.RFC3339Nano, *errs[1].At)
+	require.NoError(t, err)
+	third, err := time.Parse(time.RFC3339Nano, *errs[2].At)
+	require.NoError(t, err)
+	assert.Less(t, third.Sub(second), 14*time.Second)
 }
 
 type fixed time.Duration
