@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,23 @@ func TestTheListeningConnectionIsOpenedWithTheHookOfThePool(t *testing.T) {
 		c.Host = host
 		return nil
 	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	schema := pgtest.Schema(t)
+	d := open(t, postgres.Options{Pool: pool, Schema: schema})
+	told := make(chan driver.Change, 100)
+	t.Cleanup(d.Subscribe(func(c driver.Change) { told <- c }))
+	insert(t.Context(), t, open(t, postgres.Options{URL: pgtest.URL(t), Schema: schema}), newRecord("job"))
+	assert.True(t, (<-told).MayClaim)
+}
+
+// The first notification of another process ended the program: that of a pool whose own handler takes notifications
+// never arrived at the driver, which did not expect that.
+func TestAPoolWithAHandlerOfNotificationsEndedTheProgram(t *testing.T) {
+	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	require.NoError(t, err)
+	config.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
