@@ -33,7 +33,8 @@ type changes struct {
 	examined, edgesEnded int
 	// moved counts the records that changed places and are not tallied yet.
 	moved map[tally]int
-	// written are the times of the records that were added, or went back to wait and may expire again.
+	// written are the times of the records that were added, wait for their time, or may expire again. The transaction may
+	// be committed after them.
 	written moments
 	// queued are the statements that are sent with the next query.
 	queued []queued

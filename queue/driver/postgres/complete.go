@@ -143,9 +143,11 @@ func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*endi
 		err = d.completePlainIn(ctx, theirs, endings[start:end], isDone[start:end])
 	}
 	for _, g := range leftOf(endings, isDone) {
+		var written moments
 		if err == nil {
-			err = d.completeLeftIn(ctx, theirs, g, endings, errs)
+			written, err = d.completeLeftIn(ctx, theirs, g, endings, errs)
 		}
+		times = times.and(written)
 	}
 	if err == nil {
 		err = d.signals.sendIn(ctx, theirs, newsOf(endings).MayClaim, times)
@@ -153,24 +155,25 @@ func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*endi
 	return err
 }
 
-// completeLeftIn ends attempts of one queue one by one.
-func (d *Driver) completeLeftIn(ctx context.Context, theirs querier, g *group, endings []*ending, errs []error) error {
+// completeLeftIn ends attempts of one queue one by one, and returns the times of the records that wait now.
+func (d *Driver) completeLeftIn(ctx context.Context, theirs querier, g *group, endings []*ending, errs []error) (written moments, err error) {
 	key, _, err := d.findQueue(ctx, theirs, g.queue)
 	if err != nil {
-		return err
+		return written, err
 	}
 	key.name = g.queue
 	c := &changes{ctx: ctx, on: theirs, d: d}
 	err = c.lock(key.id)
 	if err != nil {
-		return err
+		return written, err
 	}
 	for _, i := range g.items {
 		if errs[i], err = c.complete(key, endings[i]); err != nil {
-			return err
+			return written, err
 		}
 	}
-	return c.flush()
+	err = c.flush()
+	return c.written, err
 }
 
 // leaseColumns are the columns of leases for a statement.

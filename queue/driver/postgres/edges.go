@@ -72,7 +72,11 @@ func (c *changes) endEdges(queue int32, id string, state int, after int64) error
 	c.edgesEnded += len(dependents)
 	var scoped []int64
 	err = c.query(closeEdges, func(r *row) error {
-		scoped = append(scoped, r.integer())
+		seq, isPlain, due := r.integer(), r.bool(), r.time()
+		if !isPlain {
+			scoped = append(scoped, seq)
+		}
+		c.written = c.written.and(moments{due: due})
 		return nil
 	}, dependents, c.now)
 	if err != nil {

@@ -517,8 +517,7 @@ var statementTexts = [statements]string{
 	markDependents: `UPDATE {s}.jobs SET dependents = true WHERE seq = $1`,
 	endEdges: `UPDATE {s}.edges SET state = $1 WHERE ctid = ANY(ARRAY(
 			SELECT ctid FROM {s}.edges WHERE queue = $2 AND to_job = $3 AND state = 0 AND from_seq > $4 ORDER BY from_seq LIMIT $5)) RETURNING from_seq`,
-	// Records whose last open edge has ended continue, unless they take scopes when they start:
-	// these are returned.
+	// Records whose last open edge has ended continue, unless they take scopes when they start.
 	closeEdges: `WITH d AS (
 		SELECT seq, place, place = 0 AND scopes IS NULL AS plain FROM {s}.jobs WHERE seq = ANY($1::bigint[]) AND open_edges
 			AND NOT EXISTS (SELECT 1 FROM {s}.edges WHERE from_seq = jobs.seq AND state = 0)
@@ -528,10 +527,10 @@ var statementTexts = [statements]string{
 			due = CASE WHEN d.plain AND j.wait_until > $2 THEN j.wait_until ELSE j.due END,
 			line = CASE WHEN d.plain AND (j.wait_until > $2) IS NOT TRUE THEN abs(j.line) ELSE j.line END,
 			late = CASE WHEN d.plain AND (j.wait_until > $2) IS NOT TRUE THEN ` + lateNow + ` ELSE j.late END
-		FROM d, {s}.lines l WHERE j.seq = d.seq AND l.id = abs(j.line) RETURNING j.seq, j.queue, j.place, d.place AS was, d.plain
+		FROM d, {s}.lines l WHERE j.seq = d.seq AND l.id = abs(j.line) RETURNING j.seq, j.queue, j.place, j.due, d.place AS was, d.plain
 	), t AS (
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, was, place, count(*) FROM u WHERE plain GROUP BY queue, was, place
-	) SELECT seq FROM u WHERE was = 0 AND NOT plain ORDER BY seq`,
+	) SELECT seq, plain, due FROM u WHERE was = 0 ORDER BY seq`,
 	leaveEdges: `UPDATE {s}.edges SET state = 2 WHERE from_seq = $1 AND state = 0`,
 	moveEdges:  `UPDATE {s}.edges SET from_seq = $1 WHERE from_seq = $2`,
 	dropEdges:  `DELETE FROM {s}.edges WHERE from_seq = ANY($1::bigint[])`,

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +14,15 @@ import (
 	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/registry"
 )
 
-// Claims no longer look at the time of the job when its transaction is committed.
-func TestAJobWhoseTransactionWasOpenUntilAfterItsTimeIsFoundAtOnce(t *testing.T) {
+// lateCommit is a job whose transaction is committed after its time.
+type lateCommit struct {
+	inserts, claims *Driver
+}
+
+func newLateCommit(t *testing.T) *lateCommit {
 	opts := Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
 	open := func() *Driver {
 		d, err := Open(t.Context(), opts)
@@ -23,38 +30,118 @@ func TestAJobWhoseTransactionWasOpenUntilAfterItsTimeIsFoundAtOnce(t *testing.T)
 		t.Cleanup(func() { assert.NoError(t, d.Close(context.Background())) })
 		return d
 	}
-	inserts, claims := open(), open()
-	claim := func() []*driver.Record {
-		claimed, err := claims.Claim(t.Context(), driver.ClaimRequest{
-			Owner: "owner", Queues: []driver.Demand{{Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Minute,
-		})
-		require.NoError(t, err)
-		return claimed.Records
-	}
-	errs, err := inserts.Insert(t.Context(), []*driver.Record{{Name: "first", Type: "test"}})
+	l := &lateCommit{open(), open()}
+	l.insert(t, t.Context(), &driver.Record{Name: "first", Type: "test"})
+	require.Len(t, l.claim(t, l.claims), 1)
+	return l
+}
+
+func (l *lateCommit) insert(t *testing.T, ctx context.Context, r *driver.Record) { //nolint:revive // It may carry a transaction.
+	t.Helper()
+	errs, err := l.inserts.Insert(ctx, []*driver.Record{r})
 	require.NoError(t, err)
 	require.NoError(t, errs[0])
-	require.Len(t, claim(), 1)
+}
 
-	tx, err := inserts.pool.Begin(t.Context())
+func (l *lateCommit) claim(t *testing.T, d *Driver) []*driver.Record {
+	t.Helper()
+	claimed, err := d.Claim(t.Context(), driver.ClaimRequest{
+		Owner: "owner", Queues: []driver.Demand{{Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Minute,
+	})
+	require.NoError(t, err)
+	return claimed.Records
+}
+
+// isFoundAtOnce waits until claims no longer look at a time, and tests that they find a job of that time once it
+// is committed.
+func (l *lateCommit) isFoundAtOnce(t *testing.T, due time.Time, commit func()) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		require.Empty(t, l.claim(t, l.claims))
+		look := l.claims.lookForDue(time.Now().UnixNano())
+		defer look.close()
+		return look.from > due.UnixNano()
+	}, wholeLookInterval, 10*time.Millisecond)
+
+	commit()
+	began := time.Now()
+	require.Eventually(t, func() bool { return len(l.claim(t, l.claims)) == 1 }, wholeLookInterval+time.Second, time.Millisecond)
+	assert.Less(t, time.Since(began), wholeLookInterval/3, "not when all due jobs are looked for")
+}
+
+func TestAJobWhoseTransactionWasOpenUntilAfterItsTimeIsFoundAtOnce(t *testing.T) {
+	l := newLateCommit(t)
+	tx, err := l.inserts.pool.Begin(t.Context())
 	require.NoError(t, err)
 	due := time.Now().Add(100 * time.Millisecond)
 	late := &driver.Record{Name: "late", Type: "test"}
 	late.TimeInfo.WaitUntil = due
-	errs, err = inserts.Insert(WithTx(t.Context(), tx), []*driver.Record{late})
-	require.NoError(t, err)
-	require.NoError(t, errs[0])
-	require.Eventually(t, func() bool {
-		require.Empty(t, claim())
-		l := claims.lookForDue(time.Now().UnixNano())
-		defer l.close()
-		return l.from > due.UnixNano()
-	}, wholeLookInterval, 10*time.Millisecond)
+	l.insert(t, WithTx(t.Context(), tx), late)
+	l.isFoundAtOnce(t, due, func() { require.NoError(t, tx.Commit(t.Context())) })
+}
 
-	require.NoError(t, tx.Commit(t.Context()))
-	began := time.Now()
-	require.Eventually(t, func() bool { return len(claim()) == 1 }, wholeLookInterval, time.Millisecond)
-	assert.Less(t, time.Since(began), wholeLookInterval/3, "not when all due jobs are looked for")
+// Claims found the dependent when they looked for all due jobs, up to 30 s later.
+func TestAJobWhoseDependencyEndedInATransactionThatWasOpenUntilAfterItsTimeIsFoundAtOnce(t *testing.T) {
+	for name, scopes := range map[string][]string{"plain": nil, "with a scope": {"scope"}} {
+		t.Run(name, func(t *testing.T) {
+			l := newLateCommit(t)
+			l.insert(t, t.Context(), &driver.Record{Name: "target", Type: "test"})
+			target := l.claim(t, l.inserts)[0]
+			due := time.Now().Add(500 * time.Millisecond)
+			late := &driver.Record{Name: "late", Type: "test", Dependency: &registry.DependencyInterchange{Edges: []string{"target"}}}
+			late.RequiredScopes, late.TimeInfo.WaitUntil = scopes, due
+			l.insert(t, t.Context(), late)
+
+			tx, err := l.inserts.pool.Begin(t.Context())
+			require.NoError(t, err)
+			lease := driver.LeaseOf(target)
+			target.Status.Completed, target.Status.InProgress = true, false
+			errs, err := l.inserts.Complete(WithTx(t.Context(), tx), []driver.Completion{{Lease: lease, Record: target}})
+			require.NoError(t, err)
+			require.NoError(t, errs[0])
+			l.isFoundAtOnce(t, due, func() { require.NoError(t, tx.Commit(t.Context())) })
+		})
+	}
+}
+
+// As when the disk of the server was slow, or a row was locked.
+func TestAJobThatWasHandedBackIsFoundAtOnceIfTheCommitTookUntilAfterItsTime(t *testing.T) {
+	const key = 20261129
+	l := newLateCommit(t)
+	blocking, err := l.inserts.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = blocking.Exec(t.Context(), l.inserts.inSchema(`CREATE FUNCTION {s}.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		PERFORM set_config('lock_timeout', '0', true), pg_advisory_xact_lock_shared(`+strconv.Itoa(key)+`); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER wait AFTER UPDATE ON {s}.jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.place = 2) EXECUTE FUNCTION {s}.wait()`))
+	require.NoError(t, err)
+	require.NoError(t, blocking.Commit(t.Context()))
+	l.insert(t, t.Context(), &driver.Record{Name: "late", Type: "test"})
+	lease := driver.LeaseOf(l.claim(t, l.inserts)[0])
+	blocking, err = l.inserts.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = blocking.Exec(t.Context(), "SELECT pg_advisory_xact_lock($1)", key)
+	require.NoError(t, err)
+
+	due := time.Now().Add(500 * time.Millisecond)
+	released := make(chan error, 1)
+	go func() {
+		errs, err := l.inserts.Release(t.Context(), []driver.HandBack{{Lease: lease, NotBefore: due, Since: time.Now()}})
+		released <- errors.Join(append(errs, err)...)
+	}()
+	l.isFoundAtOnce(t, due, func() {
+		require.NoError(t, blocking.Rollback(t.Context()))
+		require.NoError(t, <-released)
+	})
+}
+
+// Claims of a process whose clock is ahead no longer look at the time when the job is put, although it is to come for
+// the process that puts it.
+func TestATimeToComeIsAnnouncedToProcessesWhoseClocksAreAhead(t *testing.T) {
+	d := newDriver(Options{})
+	d.signals = newSignals(d)
+	due := instant(time.Now().Add(time.Minute).UnixNano())
+	d.noteWritten(moments{due: due})
+	assert.Equal(t, due, d.signals.written.due)
 }
 
 func TestTheFloorOfDueJobsFollowsWhatClaimsFind(t *testing.T) {
