@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
 // queueKey is the name of a queue and its key in the store.
@@ -101,31 +103,62 @@ func (d *Driver) findQueue(ctx context.Context, on querier, name string) (key qu
 // adds the queue outside any transaction, so that other calls that add the same queue do not
 // wait for the transaction.
 func (d *Driver) ensureQueue(ctx context.Context, on querier, name string) (queueKey, error) {
-	for ; ; on = d.reader() {
-		key, found, err := d.findQueue(ctx, on, name)
-		if found || err != nil {
-			return key, err
-		}
-		if !isStorable(name) {
-			return queueKey{}, fmt.Errorf("invalid queue name %q: it must be valid UTF-8 without zero bytes", name)
-		}
-		if _, err = d.reader().exec(ctx, d.texts[insertQueue], name); err != nil {
-			return queueKey{}, fmt.Errorf("adding queue %q: %w", name, err)
-		}
+	key, found, err := d.findQueue(ctx, on, name)
+	if found || err != nil {
+		return key, err
 	}
+	if !isStorable(name) {
+		return queueKey{}, fmt.Errorf("invalid queue name %q: it must be valid UTF-8 without zero bytes", name)
+	}
+	err = d.outside(ctx, on, func(on querier) (err error) {
+		for err == nil && !found {
+			_, err = on.exec(ctx, d.texts[insertQueue], name)
+			if err == nil {
+				key, found, err = d.findQueue(ctx, on, name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return queueKey{}, fmt.Errorf("adding queue %q: %w", name, err)
+	}
+	return key, nil
 }
 
 // ensureLine returns the key of a line. It works like ensureQueue.
 func (d *Driver) ensureLine(ctx context.Context, on querier, key lineKey) (int32, error) {
-	for ; ; on = d.reader() {
-		id, found, err := d.findLine(ctx, on, key)
-		if found || err != nil {
-			return id, err
-		}
-		if _, err = d.reader().exec(ctx, d.texts[insertLine], key.args()...); err != nil {
-			return 0, fmt.Errorf("adding a line: %w", err)
-		}
+	id, found, err := d.findLine(ctx, on, key)
+	if found || err != nil {
+		return id, err
 	}
+	err = d.outside(ctx, on, func(on querier) (err error) {
+		for err == nil && !found {
+			_, err = on.exec(ctx, d.texts[insertLine], key.args()...)
+			if err == nil {
+				id, found, err = d.findLine(ctx, on, key)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("adding a line: %w", err)
+	}
+	return id, nil
+}
+
+// outside runs statements outside a transaction of the caller. They get a connection of their own: such transactions may
+// hold all those of the pool, and would wait for each other.
+func (d *Driver) outside(ctx context.Context, on querier, run func(querier) error) error {
+	if pool, isPool := on.(poolQuerier); isPool {
+		return run(pool)
+	}
+	conn, err := pgconnect.Connect(ctx, d.pool)
+	if err != nil {
+		return err
+	}
+	err = run(pgxQuerier{conn})
+	_ = conn.Close(context.WithoutCancel(ctx)) // Each statement was a transaction.
+	return err
 }
 
 // findLine returns the key of a line; found is false if the line does not exist.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx" of database/sql
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -305,6 +306,27 @@ func TestTheHolderOfTheLockOfAQueueWaitsForNoSecondConnection(t *testing.T) {
 		acted, err := d.Act(ctx, driver.ActRequest{Action: driver.Action{Kind: driver.Prioritize, Priority: priority}, Limit: 1})
 		require.NoError(t, err, "a line that is %s", line)
 		assert.Equal(t, 1, acted.Done)
+	}
+}
+
+// Callers whose transactions held all connections of the pool waited for each other when their jobs were the first of
+// their queue, type or priority.
+func TestTheFirstJobsInTransactionsThatHoldAllConnectionsWaitForNone(t *testing.T) {
+	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	require.NoError(t, err)
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	d := open(t, postgres.Options{Pool: pool, Schema: pgtest.Schema(t)})
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead} {
+		tx, err := pool.BeginTx(patience(t), pgx.TxOptions{IsoLevel: level})
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), "SELECT txid_current()")
+		require.NoError(t, err)
+		insert(postgres.WithTx(patience(t), tx), t, d, inQueue(string(level), newRecord("job")))
+		require.NoError(t, tx.Commit(t.Context()))
+		assert.Equal(t, []string{"job"}, idsOf(claimIn(t, d, time.Now(), string(level)).Records))
 	}
 }
 

@@ -48,12 +48,7 @@ func (l *Listener) Open(ctx context.Context) (err error) {
 func (l *Listener) listen(ctx context.Context) (*pgx.Conn, error) {
 	config := l.Pool.Config()
 	config.ConnConfig.OnNotification = nil // the pool's handler would take the notifications
-	if config.BeforeConnect != nil { // it may set a password that expires
-		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
-			return nil, err
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	conn, err := connect(ctx, config)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,29 @@ func Pool(ctx context.Context, url string, pollOnly bool) (*pgxpool.Pool, error)
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
+// Connect opens a connection like those of a pool, which does not count it.
+func Connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
+	config := pool.Config()
+	conn, err := connect(ctx, config)
+	if err != nil || config.AfterConnect == nil {
+		return conn, err
+	}
+	if err = config.AfterConnect(ctx, conn); err != nil { // it may set a role
+		_ = conn.Close(context.WithoutCancel(ctx)) // The error of the hook is returned.
+		return nil, err
+	}
+	return conn, nil
+}
+
+func connect(ctx context.Context, config *pgxpool.Config) (*pgx.Conn, error) {
+	if config.BeforeConnect != nil { // it may set a password that expires
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	return pgx.ConnectConfig(ctx, config.ConnConfig)
+}
+
 // RollbackTime is how long Rollback takes at most.
 const RollbackTime = time.Second
 
