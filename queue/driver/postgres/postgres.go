@@ -49,7 +49,7 @@ type Options struct {
 	// PollOnly is for poolers in transaction mode, such as PgBouncer: the driver does not
 	// listen, and keeps no prepared statements. Changes by other processes are then noticed
 	// when a queue polls. If Pool is given, its connections must not keep prepared statements
-	// either (pgx.QueryExecModeCacheDescribe or Exec).
+	// either (pgx.QueryExecModeCacheDescribe or DescribeExec).
 	PollOnly bool
 	// SkipMigrations makes Open leave the schema unchanged, and return an error unless it has
 	// the current version. See Migrate.

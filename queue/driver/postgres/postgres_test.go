@@ -292,6 +292,23 @@ func TestPollOnlyKeepsNoPreparedStatementsAndDoesNotListen(t *testing.T) {
 	assert.Zero(t, listening)
 }
 
+// The documentation named a mode in which Open failed.
+func TestPollOnlyTakesPoolsOfTheModesThatItNames(t *testing.T) {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec} {
+		t.Run(mode.String(), func(t *testing.T) {
+			config, err := pgxpool.ParseConfig(pgtest.URL(t))
+			require.NoError(t, err)
+			config.ConnConfig.DefaultQueryExecMode = mode
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			require.NoError(t, err)
+			t.Cleanup(pool.Close)
+			d := open(t, postgres.Options{Pool: pool, Schema: pgtest.Schema(t), PollOnly: true})
+			insert(t.Context(), t, d, newRecord("job"))
+			assert.Equal(t, []string{"job"}, idsOf(claim(t, d, 1)))
+		})
+	}
+}
+
 // The pool of a newly started process was exhausted when each of its connections waited for the
 // lock of a queue: the holder of the lock needed one more connection, to find the line of a job.
 // The queue stood still in all processes until the holder's call timed out.
