@@ -128,9 +128,7 @@ func jobStuck(out *page, stuck *amboy.StuckRun) {
 	}
 	title(out, "stuck run")
 	out.line(fmt.Sprintf("  since %s: %s", moment(stuck.Since), oneLine(stuck.Cause)))
-	for line := range strings.Lines(stuck.Stack) {
-		out.line("    " + strings.TrimRight(line, "\n"))
-	}
+	out.lines("    ", stuck.Stack)
 }
 
 func jobErrors(out *page, j management.Job) {

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -272,4 +273,14 @@ func TestAttackTheTokenIsIntercepted(t *testing.T) {
 		assert.Equal(t, c.want, got.errOut, c.url)
 		assert.Zero(t, got.code)
 	}
+}
+
+// The source lines of the stack began with the two characters \t, and were cut to the width.
+func TestShowPrintedTheTabsOfAStuckStackEscaped(t *testing.T) {
+	service := newFake()
+	line := "/srv/mail/" + strings.Repeat("long/", 20) + "send.go:31 +0x16"
+	service.jobs[1].Stuck = &amboy.StuckRun{Since: ago(time.Minute), Cause: "the job was aborted", Stack: "mail.send()\n\t" + line + "\n"}
+	narrow := func(env *cli.Env) { env.Width = 60 }
+	got := runIn(t.Context(), service, narrow, "jobs", "show", "mail", "digest")
+	assert.Contains(t, got.out, "    mail.send()\n        "+line+"\n")
 }
