@@ -77,6 +77,9 @@ func testWorker(t *testing.T, name string, command []string) {
 	if err != nil || got != want {
 		t.Errorf("slow: got %+v, %v", got, err)
 	}
+	if name != "shell" { // which logs nothing
+		testLog(ctx, t, s, name)
+	}
 	testCancel(ctx, t, s)
 
 	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
@@ -88,6 +91,23 @@ func testWorker(t *testing.T, name string, command []string) {
 	stats := s.queue.Stats(ctx)
 	if stats.Running+stats.Pending+stats.Retrying != 0 {
 		t.Errorf("left %+v", stats)
+	}
+}
+
+// testLog runs a job that ends before its first heartbeat. Its log was lost.
+func testLog(ctx context.Context, t *testing.T, s *service, name string) {
+	t.Helper()
+	id, err := count.Put(ctx, s.queue, countArgs{Text: "a b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = count.Wait(ctx, s.queue, id); err != nil {
+		t.Fatal(err)
+	}
+	ended, _ := s.queue.Get(ctx, id)
+	progress := amboy.ProgressOf(ended)
+	if progress == nil || len(progress.Log) != 1 || progress.Log[0].Text != name+" counts 2 words" {
+		t.Errorf("the log of a short job: got %+v", progress)
 	}
 }
 

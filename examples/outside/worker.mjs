@@ -30,7 +30,8 @@ class Worker {
     if (!done) throw new Error(problem.detail ?? problem.title);
   }
 
-  // runJob runs a job and returns its acknowledgement.
+  // runJob runs a job, sends the rest of its log, which an acknowledgement does not take, and
+  // returns its acknowledgement.
   async runJob(leased) {
     const canceled = new AbortController();
     const job = { ...leased, log: [], at: undefined, signal: canceled.signal, cancel: () => canceled.abort(new Error("stopped")) };
@@ -51,6 +52,7 @@ class Worker {
       return { token: job.token, fail: { error, stack, permanent: err instanceof Permanent } };
     } finally {
       this.jobs.delete(job);
+      if (job.log.length > 0) await this.beat([job]).catch((err) => console.error("worker:", err.message));
     }
   }
 
@@ -83,13 +85,18 @@ class Worker {
     }
   }
 
+  // beat renews the leases of jobs, and sends their progress and log.
+  beat(jobs) {
+    const heartbeats = jobs.map((j) => ({ token: j.token, progress: j.at, log: j.log.splice(0).slice(-maxLines).map((line) => line.slice(0, maxLine)) }));
+    return this.call("/v2/leases/heartbeat", { heartbeats });
+  }
+
   async heartbeats(ended) {
     while (!ended.aborted) {
       await sleep((this.lease * 1000) / 3, undefined, { signal: ended }).catch(() => {});
       const jobs = [...this.jobs];
-      const heartbeats = jobs.map((j) => ({ token: j.token, progress: j.at, log: j.log.splice(0).slice(-maxLines).map((line) => line.slice(0, maxLine)) }));
       try {
-        const answer = await this.call("/v2/leases/heartbeat", { heartbeats });
+        const answer = await this.beat(jobs);
         answer.heartbeats.forEach((told, i) => (told.cancel || told.problem?.status === 409) && jobs[i].cancel());
       } catch (err) {
         console.error("worker:", err.message);

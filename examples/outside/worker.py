@@ -65,7 +65,16 @@ class Worker:
             raise Canceled(done["problem"].get("detail", done["problem"]["title"]))
 
     def run_job(self, job):
-        """Runs a job, and returns its acknowledgement."""
+        """Runs a job, sends the rest of its log, which an acknowledgement does not take, and returns its acknowledgement."""
+        ack = self.run_handler(job)
+        if job.log_lines:
+            try:
+                self.call("/v2/leases/heartbeat", {"heartbeats": [job.beat()]})
+            except OSError as err:
+                print("worker:", err, file=sys.stderr)
+        return ack
+
+    def run_handler(self, job):
         try:
             result = self.handlers[job.type](job)
             size = len(json.dumps(result, allow_nan=False))  # raises an error for a result that is not JSON
