@@ -86,6 +86,30 @@ func TestLogOfFailuresCriedWolf(t *testing.T) {
 	}
 }
 
+// The message named the record of the store instead of the job and its type.
+func TestLogOfACanceledRunDidNotNameTheJob(t *testing.T) {
+	store, err := memory.New(memory.Options{KeepFinished: 100})
+	require.NoError(t, err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "acme", NumWorkers: 1})
+	require.NoError(t, err)
+	lines := logged(t, func() {
+		defer q.Close(context.Background())
+		running := make(chan struct{})
+		require.NoError(t, q.Start(t.Context()))
+		require.NoError(t, q.Put(t.Context(), newJob(t, "stopped", func(ctx context.Context, j *funcJob) {
+			close(running)
+			<-ctx.Done()
+			j.AddError(context.Cause(ctx))
+		})))
+		<-running
+		jobs, ok := queue.StoreOf(q)
+		require.True(t, ok)
+		cancelJob(t, jobs.Admin(), "stopped")
+		drain(t, q)
+	}, "message", "queue", "job_id", "job_type")
+	assert.Contains(t, lines, "warning|canceled a running job|acme|stopped|func")
+}
+
 // blockedSender is a log that takes no message that a job was canceled until it is released.
 type blockedSender struct {
 	*send.InternalSender

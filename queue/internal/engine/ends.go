@@ -75,7 +75,7 @@ func (e *Engine) done(run *core.Run, err error) {
 	}
 	if err != nil && !errors.Is(err, amboy.ErrLeaseLost) {
 		fields := e.Failure("could not hand a job back", err)
-		fields["queue"], fields["record"] = run.Lease.Queue, run.Lease.Name
+		fields["queue"], fields["job_id"], fields["job_type"] = run.Lease.Queue, run.Record.JobID(), run.Record.Type
 		logging.Error(e.open, fields)
 	}
 }
@@ -83,9 +83,10 @@ func (e *Engine) done(run *core.Run, err error) {
 // refused logs that the store refused the end of a run.
 func (e *Engine) refused(run *core.Run, err error) {
 	logging.Error(e.open, message.Fields{
-		"message": "could not write the end of a job; trying again until the store accepts it",
-		"queue":   run.Lease.Queue,
-		"record":  run.Lease.Name,
-		"error":   err.Error(),
+		"message":  "could not write the end of a job; trying again until the store accepts it",
+		"queue":    run.Lease.Queue,
+		"job_id":   run.Record.JobID(),
+		"job_type": run.Record.Type,
+		"error":    err.Error(),
 	})
 }

@@ -183,11 +183,12 @@ func (e *Engine) cancel(run *core.Run, cause error) {
 	// The log may be slow, and the contexts of other runs may have to end now too.
 	e.RunInBackground(func(ctx context.Context) {
 		logging.Warning(ctx, message.Fields{
-			"message": "canceled a running job",
-			"cause":   cause.Error(),
-			"queue":   run.Lease.Queue,
-			"record":  run.Lease.Name,
-			"owner":   run.Lease.Owner,
+			"message":  "canceled a running job",
+			"cause":    cause.Error(),
+			"queue":    run.Lease.Queue,
+			"job_id":   run.Record.JobID(),
+			"job_type": run.Record.Type,
+			"owner":    run.Lease.Owner,
 		})
 	})
 }
