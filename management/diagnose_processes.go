@@ -85,7 +85,7 @@ func (d *diagnosis) checkRunning(ctx context.Context) error {
 					Kind: StuckJob, Severity: Warning, Subject: Subject{InQueue: true, Queue: s.Queue, JobID: s.ID, Type: s.Type, Process: s.Owner},
 					Detail:  fmt.Sprintf("%s should have ended %s ago, and has not returned.", s.ID, agoText(d.now.Sub(s.StuckSince))),
 					Why:     "A stuck job holds its scopes and a goroutine of its process until it returns.",
-					Remedy:  "See where it hangs, and correct the code. Then abandon the run, so that the job runs again.",
+					Remedy:  "See where it hangs, and correct the code. Then abandon the run: the job runs again, or ends if it was canceled.",
 					Command: command("amboy jobs show", s.Queue, s.ID),
 					Docs:    "docs/guides/find-what-is-stuck.md#jobs-that-do-not-return",
 				}
