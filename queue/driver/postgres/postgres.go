@@ -40,7 +40,8 @@ type Options struct {
 	// Pool is an open pool. The caller owns it and must keep it open as long as the driver. It should
 	// have a PingTimeout, so that calls don't wait for connections that a firewall dropped.
 	// The driver opens one more connection with the same settings, which listens for
-	// notifications. If the server takes no writes, as after a failover, the driver resets the pool
+	// notifications, and for a short time another one if a caller's transaction has the first job of a
+	// queue, type or priority. If the server takes no writes, as after a failover, the driver resets the pool
 	// (at most once a second), so that new connections may reach the new primary.
 	Pool *pgxpool.Pool
 	// Schema is the name of the PostgreSQL schema that holds the tables. It consists of up to
@@ -48,7 +49,8 @@ type Options struct {
 	Schema string
 	// PollOnly is for poolers in transaction mode, such as PgBouncer: the driver does not
 	// listen, and keeps no prepared statements. Changes by other processes are then noticed
-	// when a queue polls. If Pool is given, its connections must not keep prepared statements
+	// when a queue polls; it may take 30 s until a process notices that a job of another one has expired, or one
+	// that was committed more than two seconds after its time. If Pool is given, its connections must not keep prepared statements
 	// either (pgx.QueryExecModeCacheDescribe or DescribeExec).
 	PollOnly bool
 	// SkipMigrations makes Open leave the schema unchanged, and return an error unless it has
