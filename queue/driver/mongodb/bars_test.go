@@ -357,7 +357,7 @@ func TestAClaimReadTheExpiredJobsOfAllQueues(t *testing.T) {
 		d := openOn(t, s)
 		expires := func(queue string) func(*driver.Record) {
 			return func(r *driver.Record) {
-				r.Group, r.Name = queue, strings.Replace(r.Name, "queue", queue, 1)
+				inQueue(queue)(r)
 				r.TimeInfo.DispatchBy = time.Now().Add(time.Second)
 			}
 		}
@@ -593,7 +593,7 @@ func TestAClaimOfOnlyTheExpiredJobsOfManyQueuesPanicked(t *testing.T) {
 		for i := range 10 {
 			queue := fmt.Sprint("queue", i)
 			queues = append(queues, queue)
-			in := func(r *driver.Record) { r.Group, r.Name = queue, strings.Replace(r.Name, "queue", queue, 1) }
+			in := inQueue(queue)
 			records = append(records, plainRecord("ready", in), plainRecord("expires", in, func(r *driver.Record) {
 				r.TimeInfo.DispatchBy = time.Now().Add(time.Second)
 			}))
@@ -616,7 +616,7 @@ func TestAClaimReadTheJobsOfPausedQueuesAgainAndAgain(t *testing.T) {
 			queues = append(queues, queue)
 			_, err := d.Control(t.Context(), queue, driver.ControlChange{Paused: new(true)})
 			require.NoError(t, err)
-			records = append(records, plainRecord("job", func(r *driver.Record) { r.Group, r.Name = queue, strings.Replace(r.Name, "queue", queue, 1) }))
+			records = append(records, plainRecord("job", inQueue(queue)))
 		}
 		putAll(t, d, records...)
 		require.Empty(t, claimAll(t, d, request("owner", 1, queues...)))
@@ -785,7 +785,8 @@ func TestForgettingTheJobsOfManyQueuesTookTooLong(t *testing.T) {
 	})
 }
 
-// Jobs of many queues that ended together, and whose scopes became free, cost two commands for each queue, one after the other.
+// When jobs of many queues ended together, their scopes were freed with two commands for each queue, one after the
+// other.
 func TestTheScopesOfManyQueuesWereFreedOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.Open(t, mongotest.InMemory())
@@ -795,7 +796,7 @@ func TestTheScopesOfManyQueuesWereFreedOneAfterTheOther(t *testing.T) {
 		for i := range 48 {
 			queue := fmt.Sprint("queue", i)
 			queues = append(queues, queue)
-			records = append(records, plainRecord("job", wantsScope, func(r *driver.Record) { r.Group, r.Name = queue, strings.Replace(r.Name, "queue", queue, 1) }))
+			records = append(records, plainRecord("job", wantsScope, inQueue(queue)))
 		}
 		putAll(t, d, records...)
 		running := claimAll(t, d, request("owner", len(queues), queues...))

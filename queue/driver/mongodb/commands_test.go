@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -80,6 +81,11 @@ func plainRecord(id string, change ...func(*driver.Record)) *driver.Record {
 		c(r)
 	}
 	return r
+}
+
+// inQueue puts a plain record into another queue.
+func inQueue(queue string) func(*driver.Record) {
+	return func(r *driver.Record) { r.Group, r.Name = queue, strings.Replace(r.Name, "queue", queue, 1) }
 }
 
 func putAll(t *testing.T, d driver.Driver, records ...*driver.Record) {

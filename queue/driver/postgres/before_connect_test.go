@@ -26,15 +26,7 @@ func TestTheListeningConnectionIsOpenedWithTheHookOfThePool(t *testing.T) {
 		c.Host = host
 		return nil
 	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	schema := pgtest.Schema(t)
-	d := open(t, postgres.Options{Pool: pool, Schema: schema})
-	told := make(chan driver.Change, 100)
-	t.Cleanup(d.Subscribe(func(c driver.Change) { told <- c }))
-	insert(t.Context(), t, open(t, postgres.Options{URL: pgtest.URL(t), Schema: schema}), newRecord("job"))
-	assert.True(t, (<-told).MayClaim)
+	checkListensWith(t, config)
 }
 
 // The first notification of another process ended the program: that of a pool whose own handler takes notifications
@@ -43,6 +35,12 @@ func TestAPoolWithAHandlerOfNotificationsEndedTheProgram(t *testing.T) {
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
 	require.NoError(t, err)
 	config.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
+	checkListensWith(t, config)
+}
+
+// checkListensWith checks that a driver with a pool of a configuration hears of what another one puts.
+func checkListensWith(t *testing.T, config *pgxpool.Config) {
+	t.Helper()
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)

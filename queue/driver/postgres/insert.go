@@ -203,7 +203,7 @@ func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecor
 		if err != nil {
 			return err
 		}
-		return d.signals.sendIn(ctx, theirs, true, times.and(c.written))
+		return d.signals.sendIn(ctx, theirs, true, c.written)
 	default:
 		err := d.transact(ctx, some[0].queue, func(c *changes) error { return c.insertAll(some) })
 		if errors.Is(err, errLineGone) {

@@ -232,6 +232,6 @@ func TestAClosedDriverHidThatTheOutcomeOfAnInsertIsUnknown(t *testing.T) {
 	stores.of(d).wire.cut()
 	require.ErrorIs(t, <-result, driver.ErrOutcomeUnknown)
 	// Its snapshot would keep dead rows of other tests from being removed.
-	_, err = stores.direct.Exec(t.Context(), "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+	_, err = stores.direct.Exec(t.Context(), "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE relation = $1::regclass AND pid <> pg_backend_pid()", schema+".jobs")
 	require.NoError(t, err)
 }

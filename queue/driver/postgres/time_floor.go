@@ -120,8 +120,8 @@ func (l *look) foundExpiry(first table.Instant) {
 
 // moments are the first times of some records that were written.
 type moments struct {
-	due     table.Instant // of those that are not due yet
-	expires table.Instant
+	due     table.Instant // when the first of the scheduled ones is due
+	expires table.Instant // when the first one expires
 }
 
 // momentsOf returns the moments of records that are about to be written.

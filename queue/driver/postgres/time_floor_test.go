@@ -17,62 +17,49 @@ import (
 // While a snapshot is held, the index of due jobs keeps the entries of all that have been due. Each claim read
 // them three times, and at 500 jobs a second fell behind within a minute.
 func TestEachClaimReadWhatWasDueWhileASnapshotWasHeld(t *testing.T) {
-	conn, schema := connect(t, pgtest.URL(t)), pgtest.Schema(t)
-	opts := postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema}
-	d := open(t, opts)
-	due := newRecord("due")
+	due := newRecord("gone")
 	due.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
-	insert(t.Context(), t, d, due)
-	multiply(t, conn, schema, "due", *others)
-	execute(t, conn, "UPDATE "+schema+".jobs SET due = due - 7200000000000")
-
-	snapshot, err := connect(t, pgtest.URL(t)).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	require.NoError(t, err)
-	var held int
-	require.NoError(t, snapshot.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".jobs").Scan(&held))
-	require.Equal(t, *others+1, held)
-	execute(t, conn, "UPDATE "+schema+".jobs SET due = NULL, place = 8, line = abs(line)")
-	execute(t, conn, "UPDATE "+schema+".lines SET low = (SELECT last_value + 1 FROM "+schema+".arrivals)")
-	before := tuplesRead(t, conn, d, schema, "jobs")
-
-	d = open(t, opts)
-	const claims = 100
-	for i := range claims {
-		id := fmt.Sprint("new ", i)
-		insert(t.Context(), t, d, newRecord(id))
-		require.Equal(t, []string{id}, idsOf(claim(t, d, 10)))
-	}
-	read := tuplesRead(t, conn, d, schema, "jobs") - before
-	assert.Less(t, read, 10*(*others), "rows and index entries, in 100 claims")
-	require.NoError(t, snapshot.Rollback(t.Context()))
+	checkReadWhileASnapshotIsHeld(t, due, newRecord, "due = due - 7200000000000", "due = NULL, place = 8, line = abs(line)")
 }
 
 // While a snapshot is held, the index of expiry times keeps the entries of all jobs that started before theirs.
 // Each claim read them.
 func TestEachClaimReadTheExpiryTimesOfJobsThatHadStartedWhileASnapshotWasHeld(t *testing.T) {
+	later := func(id string) *driver.Record { return expiringIn(id, 2*time.Hour) }
+	checkReadWhileASnapshotIsHeld(t, expiringIn("gone", time.Hour), later, "expires = NULL, place = 8")
+}
+
+// checkReadWhileASnapshotIsHeld checks how much claims of new jobs read beside many copies of a record. The last of the
+// changes of these makes them end while a snapshot is held; the others are made before.
+func checkReadWhileASnapshotIsHeld(t *testing.T, gone *driver.Record, made func(id string) *driver.Record, changes ...string) {
+	t.Helper()
 	conn, schema := connect(t, pgtest.URL(t)), pgtest.Schema(t)
 	opts := postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema}
 	d := open(t, opts)
-	insert(t.Context(), t, d, expiringIn("started", time.Hour))
-	multiply(t, conn, schema, "started", *others)
+	insert(t.Context(), t, d, gone)
+	multiply(t, conn, schema, "gone", *others)
+	last := len(changes) - 1
+	for _, change := range changes[:last] {
+		execute(t, conn, "UPDATE "+schema+".jobs SET "+change)
+	}
 
 	snapshot, err := connect(t, pgtest.URL(t)).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	require.NoError(t, err)
 	var held int
 	require.NoError(t, snapshot.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".jobs").Scan(&held))
 	require.Equal(t, *others+1, held)
-	execute(t, conn, "UPDATE "+schema+".jobs SET expires = NULL, place = 8")
+	execute(t, conn, "UPDATE "+schema+".jobs SET "+changes[last])
 	execute(t, conn, "UPDATE "+schema+".lines SET low = (SELECT last_value + 1 FROM "+schema+".arrivals)")
-	before := tuplesRead(t, conn, d, schema, "jobs")
+	readBefore := tuplesRead(t, conn, d, schema, "jobs")
 
 	d = open(t, opts)
 	const claims = 100
 	for i := range claims {
 		id := fmt.Sprint("new ", i)
-		insert(t.Context(), t, d, expiringIn(id, 2*time.Hour))
+		insert(t.Context(), t, d, made(id))
 		require.Equal(t, []string{id}, idsOf(claim(t, d, 10)))
 	}
-	read := tuplesRead(t, conn, d, schema, "jobs") - before
+	read := tuplesRead(t, conn, d, schema, "jobs") - readBefore
 	assert.Less(t, read, 10*(*others), "rows and index entries, in 100 claims")
 	require.NoError(t, snapshot.Rollback(t.Context()))
 }

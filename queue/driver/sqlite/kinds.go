@@ -56,8 +56,8 @@ func (w *work) chosen() string {
 }
 
 // findEligible leaves out ready records of kinds that a claim excludes, of types that have no room,
-// and those behind many that have expired. It stops when it has found as many queues with other records as the claim's limit: the
-// other queues would get none.
+// and those behind many that have expired. It stops when it has found as many queues with other
+// records as the claim's limit: the other queues would get none.
 func (c *changes) findEligible(all []*work, req driver.ClaimRequest) error {
 	left := make(map[string]bool, len(req.Except))
 	for _, k := range req.Except {

@@ -88,8 +88,9 @@ func (g *guarded) SetControl(ctx context.Context, queue string, change managemen
 }
 
 // Watch authorizes the request again before each yield, because access may be revoked, and the
-// session that names its tenant may end, while it watches. It does not yield to a tenant if only other queues have changed. If there are many
-// queues, the inspector may leave out that of the tenant, which is read then.
+// session that names its tenant may end, while it watches. It does not yield to a tenant if only
+// other queues have changed. If there are many queues, the inspector may leave out that of the
+// tenant, which is read then.
 func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		if err := g.allow(ctx, Read); err != nil {
