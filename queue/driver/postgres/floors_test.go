@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/postgres"
 )
@@ -46,4 +47,34 @@ func TestInsertsWaitedAllTheTimeBehindTriesToRaiseAFloor(t *testing.T) {
 		claim(t, d, 1)
 	}
 	assert.Greater(t, time.Since(begun), 300*time.Millisecond)
+}
+
+// Jobs that became ready in one transaction had the same place among the late ones, so the floor stayed behind all of
+// them, and claims read the entries of those that had been taken.
+func TestClaimsReadAllJobsThatHadBecomeReadyTogether(t *testing.T) {
+	const jobs, atOnce = 10_000, 100
+	conn, schema := connect(t, pgtest.URL(t)), pgtest.Schema(t)
+	opts := postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema}
+	d := open(t, opts)
+	records := make([]*driver.Record, jobs)
+	for i := range records {
+		records[i] = newRecord(fmt.Sprint(i))
+		records[i].TimeInfo.WaitUntil = time.Now().Add(time.Hour + time.Duration(i)*time.Microsecond)
+	}
+	other := newRecord("of another priority")
+	other.Priority, other.TimeInfo.WaitUntil = 1, time.Now().Add(24*time.Hour)
+	insert(t.Context(), t, d, append(records, other)...)
+	execute(t, conn, "UPDATE "+schema+".jobs SET due = due - 7200000000000")
+	execute(t, conn, "UPDATE "+schema+".lines SET low = (SELECT last_value + 1 FROM "+schema+".arrivals)")
+	release := holdSnapshot(t, schema, jobs+1)
+	readBefore := tuplesRead(t, conn, d, schema, "jobs")
+
+	d = open(t, opts)
+	for n := 0; n < jobs; {
+		n += len(claimUpTo(t, d, time.Now(), "", atOnce).Records)
+	}
+	read := tuplesRead(t, conn, d, schema, "jobs") - readBefore
+	t.Logf("%d rows and index entries read a job", read/jobs)
+	assert.Less(t, read, 80*jobs)
+	release()
 }

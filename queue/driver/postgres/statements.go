@@ -290,7 +290,7 @@ func endMany(arg, column, replaced, more string) string {
 // column late with which they find the record once it is ready.
 const (
 	isPassed = `CASE WHEN j.late IS NULL THEN j.seq < l.low ELSE j.late < l.late_low END`
-	lateNow  = `CASE WHEN ` + isPassed + ` THEN (SELECT nextval('{s}.arrivals')) ELSE j.late END`
+	lateNow  = `CASE WHEN ` + isPassed + ` THEN nextval('{s}.arrivals') ELSE j.late END`
 )
 
 // placesPassed is the number of places that a claim skips at most before the first records p of a line.

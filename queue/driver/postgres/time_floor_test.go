@@ -43,11 +43,7 @@ func checkReadWhileASnapshotIsHeld(t *testing.T, gone *driver.Record, made func(
 		execute(t, conn, "UPDATE "+schema+".jobs SET "+change)
 	}
 
-	snapshot, err := connect(t, pgtest.URL(t)).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	require.NoError(t, err)
-	var held int
-	require.NoError(t, snapshot.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".jobs").Scan(&held))
-	require.Equal(t, *others+1, held)
+	release := holdSnapshot(t, schema, *others+1)
 	execute(t, conn, "UPDATE "+schema+".jobs SET "+changes[last])
 	execute(t, conn, "UPDATE "+schema+".lines SET low = (SELECT last_value + 1 FROM "+schema+".arrivals)")
 	readBefore := tuplesRead(t, conn, d, schema, "jobs")
@@ -61,7 +57,18 @@ func checkReadWhileASnapshotIsHeld(t *testing.T, gone *driver.Record, made func(
 	}
 	read := tuplesRead(t, conn, d, schema, "jobs") - readBefore
 	assert.Less(t, read, 10*(*others), "rows and index entries, in 100 claims")
-	require.NoError(t, snapshot.Rollback(t.Context()))
+	release()
+}
+
+// holdSnapshot opens a transaction that sees a number of jobs, until release ends it.
+func holdSnapshot(t *testing.T, schema string, jobs int) (release func()) {
+	t.Helper()
+	snapshot, err := connect(t, pgtest.URL(t)).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	var held int
+	require.NoError(t, snapshot.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".jobs").Scan(&held))
+	require.Equal(t, jobs, held)
+	return func() { require.NoError(t, snapshot.Rollback(t.Context())) }
 }
 
 // expiringIn returns a record that expires after a time.
