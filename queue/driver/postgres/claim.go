@@ -75,6 +75,7 @@ type claim struct {
 	waits   map[int32]time.Duration // of queues that have used up their tokens
 	leftOut bool                    // whether something was locked for long
 	locked  []int32                 // queues that are locked
+	isReady bool                    // whether records were ready when the times were read
 	// promotion is closed when the promotion that was under way has ended; nil if none was.
 	promotion <-chan struct{}
 }
@@ -95,6 +96,9 @@ func (cl *claim) run(ctx context.Context) error {
 	t, err := cl.timesAndReady(ctx)
 	if err != nil {
 		return err
+	}
+	if done, dueErr := cl.takeDue(ctx, t); done || dueErr != nil {
+		return dueErr
 	}
 	more, err := cl.passTime(ctx, t)
 	if err != nil {
@@ -149,19 +153,68 @@ func (cl *claim) setNext(ctx context.Context) error {
 // takeAlone claims in one statement, without a query before, from a queue that is believed to
 // have only one line. It reports whether the claim is complete.
 func (cl *claim) takeAlone(ctx context.Context) (done bool, err error) {
-	if len(cl.queues) != 1 || len(cl.Queues) != 1 || cl.Limit <= 0 || cl.demands[0].Limit <= 0 || len(cl.except) > 0 {
+	p, known := cl.alone()
+	if !known || p.n <= 0 {
 		return false, nil
 	}
-	alone, known := cl.d.alone.Load(cl.queues[0].id)
-	if !known {
-		return false, nil
-	}
-	limit := min(cl.Limit, cl.demands[0].Limit)
-	taken, err := cl.take(ctx, []portion{{line: alone.(int32), queue: cl.queues[0].id, n: limit}}, true)
+	taken, err := cl.take(ctx, []portion{p}, true)
 	if err != nil || len(taken) == 0 {
 		return false, err
 	}
 	cl.given = taken
+	return true, nil
+}
+
+// alone returns what the claim wants from its only queue, if that is believed to have only one line.
+func (cl *claim) alone() (p portion, known bool) {
+	if len(cl.queues) != 1 || len(cl.Queues) != 1 || len(cl.except) > 0 {
+		return portion{}, false
+	}
+	id, known := cl.d.alone.Load(cl.queues[0].id)
+	if !known {
+		return portion{}, false
+	}
+	return portion{line: id.(int32), queue: cl.queues[0].id, n: min(cl.Limit, cl.demands[0].Limit)}, true
+}
+
+// maxDueLeft is for how long due records of a queue with one line are left to claims that take them as they are. Then they
+// are made ready, so that they are counted as ready while all workers are busy, and do not wait behind all others.
+const maxDueLeft = time.Second
+
+// takeDue claims ready records, and then due ones as they are, instead of making them ready first, if nothing else is to be
+// done, from a queue that is believed to have only one line. It reports whether the claim is complete.
+func (cl *claim) takeDue(ctx context.Context, t times) (done bool, err error) {
+	p, known := cl.alone()
+	if !known || !t.isOnlyDue() {
+		return false, nil
+	}
+	until := table.Instant{Int64: t.dueSince.Int64 + int64(maxDueLeft), Valid: true}
+	if wanted := p.n > 0 && !cl.isReady; !wanted && cl.now >= until.Int64 {
+		return false, nil
+	}
+	if cl.promotion, _ = cl.d.promoter.join(cl.now, cl.due.from); cl.promotion != nil {
+		return false, nil
+	}
+	var taken []*stored
+	if cl.isReady {
+		portions := []portion{p}
+		taken, err = cl.lease(ctx, take, portions, false, cl.takeArgs(portions, true, nil, never)...)
+		if err != nil || len(taken) == 0 {
+			return false, err
+		}
+		cl.given = taken
+		p.n -= len(taken)
+	}
+	if p.n > 0 {
+		taken, err = cl.lease(ctx, takeDue, []portion{p}, false, p.line, p.n, cl.now, cl.Owner, int64(cl.LeaseTime), nil, cl.due.from)
+		if cl.given = append(cl.given, taken...); err != nil || len(cl.given) == 0 {
+			return false, err
+		}
+	}
+	if p.n <= 0 || len(taken) == p.n { // there may be more
+		t.due = earlier(t.due, until)
+	}
+	cl.next = t.next()
 	return true, nil
 }
 
@@ -174,12 +227,17 @@ type portion struct {
 
 // take leases the first ready jobs of lines, except jobs that another claim is taking.
 func (cl *claim) take(ctx context.Context, portions []portion, alone bool) (taken []*stored, err error) {
+	return cl.lease(ctx, take, portions, alone, cl.takeArgs(portions, alone, nil, cl.due.from)...)
+}
+
+// lease leases jobs of lines by one statement.
+func (cl *claim) lease(ctx context.Context, s statement, portions []portion, alone bool, args ...any) (taken []*stored, err error) {
 	err = cl.d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		taken = nil
 		read, finish := cl.takes(&taken, portions, alone)
 		mayBeDone, err = cl.d.pipeline(ctx, func(b *batch) {
 			b.plan()
-			b.query(take, read, cl.takeArgs(portions, alone, nil)...)
+			b.query(s, read, args...)
 		})
 		if err != nil {
 			return mayBeDone, err
@@ -190,8 +248,9 @@ func (cl *claim) take(ctx context.Context, portions []portion, alone bool) (take
 	return taken, err
 }
 
-// takeArgs returns the arguments of the statement take. bucket is that of the queue, or nil.
-func (cl *claim) takeArgs(portions []portion, alone bool, bucket any) []any {
+// takeArgs returns the arguments of the statement take. bucket is that of the queue, or nil. A claim from a single line
+// takes nothing if a record is due that was not due before dueFrom.
+func (cl *claim) takeArgs(portions []portion, alone bool, bucket any, dueFrom int64) []any {
 	lines, wanted := make([]int32, len(portions)), make([]int32, len(portions))
 	for i, p := range portions {
 		lines[i], wanted[i] = p.line, int32(min(p.n, 1<<20)) //nolint:gosec // It is below.
@@ -200,7 +259,7 @@ func (cl *claim) takeArgs(portions []portion, alone bool, bucket any) []any {
 	if portions[0].limited {
 		limited = true
 	}
-	return []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone, bucket, cl.due.from, cl.expiredFrom()}
+	return []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone, bucket, dueFrom, cl.expiredFrom()}
 }
 
 // takes returns a function that reads the rows of the statement take, and one that must be called
@@ -327,7 +386,7 @@ func (cl *claim) takeRated(ctx context.Context, p patience, w *work) (taken []*s
 		mayBeDone, err = cl.d.pipeline(ctx, func(b *batch) {
 			b.planWithin(p)
 			b.exec(lockQueue, cl.d.lockKey(lockOfQueue, w.queue.id))
-			b.query(take, read, cl.takeArgs(portions, false, int64(w.bucket))...)
+			b.query(take, read, cl.takeArgs(portions, false, int64(w.bucket), cl.due.from)...)
 			b.exec(setBucket, int64(w.bucket.Take(*w.rate, w.now, w.share)), w.queue.id, int64(w.bucket))
 		})
 		if err != nil {
@@ -395,7 +454,7 @@ func (cl *claim) takeIn(c *changes, w *work) (taken []*stored, err error) {
 		return nil, nil
 	}
 	read, finish := cl.takes(&taken, portions, false)
-	err = c.query(take, read, cl.takeArgs(portions, false, nil)...)
+	err = c.query(take, read, cl.takeArgs(portions, false, nil, cl.due.from)...)
 	if err == nil {
 		err = finish(c.ctx, c.on)
 	}

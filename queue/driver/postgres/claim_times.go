@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver/internal/table"
@@ -65,6 +66,9 @@ func (t times) next() time.Time { return table.Earliest(t.due, t.expires) }
 // isPast reports whether a claim changes something before it takes ready records.
 func (t times) isPast() bool { return t.dueSince.Valid || t.hasExpired || t.isLeft }
 
+// isOnlyDue reports whether records are due, and nothing else is to be done before ready records are taken.
+func (t times) isOnlyDue() bool { return t.dueSince.Valid && !t.hasExpired && !t.isLeft }
+
 // timesAndReady reads the times, and the ready records in the same round trip: most often no time has come.
 func (cl *claim) timesAndReady(ctx context.Context) (t times, err error) {
 	var p *probing
@@ -88,6 +92,7 @@ func (cl *claim) timesAndReady(ctx context.Context) (t times, err error) {
 	if !t.isPast() {
 		cl.probed = p
 	}
+	cl.isReady = slices.ContainsFunc(p.all, func(w *work) bool { return w.ready > 0 })
 	return t, nil
 }
 

@@ -173,7 +173,7 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 		}
 		if len(w.lines) == 1 && !w.lines[0].scoped && len(cl.except) == 0 && w.rate == nil && len(w.limits) == 0 {
 			cl.d.alone.Store(w.queue.id, w.lines[0].line)
-		} else {
+		} else if len(w.lines) > 0 {
 			cl.d.alone.Delete(w.queue.id)
 		}
 	}

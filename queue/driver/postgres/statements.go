@@ -73,6 +73,7 @@ const (
 	nextTimes
 	probe
 	take
+	takeDue
 	firstExpired
 	findExpired
 	promoteDue
@@ -293,6 +294,22 @@ const (
 	lateNow  = `CASE WHEN ` + isPassed + ` THEN nextval('{s}.arrivals') ELSE j.late END`
 )
 
+// isAlone is the condition that the line l is the only one of its queue q, and that nothing limits what claims take from
+// it.
+const isAlone = `NOT q.paused AND q.max_running = 0 AND q.rate IS NULL AND q.type_limits IS NULL
+			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)`
+
+// leased leases the records p at the time of clock, as u. The rows are found by an array, which makes the server use
+// the index, whatever number of rows it expects.
+const leased = `u AS (
+		UPDATE {s}.jobs SET place = 6, due = NULL, line = abs(line), owner = $4, lease_count = lease_count + 1, mod_time = $3, started = $3,
+			lease_time = $5, lease_until = (SELECT at FROM clock) + $5::bigint,
+			expires = NULL, limited = $6::boolean, unique_held = unique_held AND unique_until IS DISTINCT FROM 'started'
+		WHERE seq = ANY(ARRAY(SELECT seq FROM p)) RETURNING *
+	), l AS (
+		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $5, at, array_agg(seq) FROM u, clock GROUP BY at
+	)`
+
 // placesPassed is the number of places that a claim skips at most before the first records p of a line.
 const placesPassed = `greatest(min(late_above), min(above))`
 
@@ -446,16 +463,14 @@ var statementTexts = [statements]string{
 			UNION ALL SELECT seq FROM (SELECT seq FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4
 				AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted) others) s) r
 		WHERE r.seqs IS NOT NULL`,
-	// The rows are found by an array, which makes the server use the index, whatever number of
-	// rows it expects. Expired records are skipped. If $7 is true, no probe was made: nothing is
-	// taken unless the line is alone in its queue and no time has come. If $8 is given, nothing is taken
-	// unless that is still the bucket of the queue. No record was due before $9, and none expires before $10. Late records were put before the others.
+	// Expired records are skipped. If $7 is true, no probe was made: nothing is taken unless the line is alone in its
+	// queue and no time has come. If $8 is given, nothing is taken unless that is still the bucket of the queue. No
+	// record was due before $9, and none expires before $10. Late records were put before the others.
 	take: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), w AS MATERIALIZED (
 		SELECT l.id, l.low, l.late_low, w.wanted FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
 		JOIN {s}.lines l ON l.id = w.line
 		JOIN {s}.queues q ON q.id = l.queue
-		WHERE ($8::bigint IS NULL OR q.bucket = $8) AND (NOT $7::boolean OR NOT q.paused AND q.max_running = 0 AND q.rate IS NULL AND q.type_limits IS NULL
-			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)
+		WHERE ($8::bigint IS NULL OR q.bucket = $8) AND (NOT $7::boolean OR ` + isAlone + `
 			AND (SELECT due FROM {s}.jobs WHERE due >= $9 AND due <= $3 ORDER BY due LIMIT 1) IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE expires >= $10 AND expires < $3 AND queue = l.queue)
 			AND NOT EXISTS (SELECT 1 FROM {s}.leftovers))
@@ -468,19 +483,24 @@ var statementTexts = [statements]string{
 		UNION ALL SELECT id, j.seq, NULL, j.above FROM w CROSS JOIN LATERAL (SELECT seq, seq - w.low AS above FROM {s}.jobs
 			WHERE line = w.id AND seq >= w.low AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= $3)
 			ORDER BY seq LIMIT w.wanted - (SELECT count(*) FROM late WHERE late.id = w.id) FOR UPDATE SKIP LOCKED) j
-	), u AS (
-		UPDATE {s}.jobs SET place = 6, owner = $4, lease_count = lease_count + 1, mod_time = $3, started = $3,
-			lease_time = $5, lease_until = (SELECT at FROM clock) + $5::bigint,
-			expires = NULL, limited = $6::boolean, unique_held = unique_held AND unique_until IS DISTINCT FROM 'started'
-		WHERE seq = ANY(ARRAY(SELECT seq FROM p)) RETURNING *
-	), t AS (
+	), ` + leased + `, t AS (
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, 4, 6, count(*) FROM u GROUP BY queue
-	), l AS (
-		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $5, at, array_agg(seq) FROM u, clock GROUP BY at
 	) SELECT CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= $10 ORDER BY expires LIMIT 1) END,
 		CASE WHEN $7 THEN (SELECT due FROM {s}.jobs WHERE due > $3 ORDER BY due LIMIT 1) END,
 		CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= greatest($3, $10) ORDER BY expires LIMIT 1) END,
 		CASE WHEN cardinality($1) = 1 THEN (SELECT ` + placesPassed + ` FROM p) ELSE (SELECT ` + placesPassed + ` FROM p WHERE id = jobs.line) END, ` + recordColumns + ` FROM u AS jobs`,
+	// The first due records are taken, unless the line is no longer alone in its queue, or one of them is of another
+	// line, takes scopes, or may no longer start. No record was due before $7.
+	takeDue: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), w AS MATERIALIZED (
+		SELECT l.queue FROM {s}.lines l JOIN {s}.queues q ON q.id = l.queue WHERE l.id = $1 AND ` + isAlone + `
+	), f AS MATERIALIZED (
+		SELECT seq, place, line <> -$1::integer OR scopes IS NOT NULL OR dispatch_by < $3 AS differs FROM {s}.jobs
+		WHERE due >= $7 AND due <= $3 AND EXISTS (SELECT 1 FROM w) ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
+	), p AS MATERIALIZED (
+		SELECT seq, place FROM f WHERE NOT EXISTS (SELECT 1 FROM f WHERE differs)
+	), ` + leased + `, t AS (
+		INSERT INTO {s}.tallies (queue, was, now, n) SELECT w.queue, place, 6, count(*) FROM p, w GROUP BY w.queue, place
+	) SELECT NULL::bigint, NULL::bigint, NULL::bigint, 0::bigint, ` + recordColumns + ` FROM u AS jobs`,
 	firstExpired: `SELECT w.queue FROM unnest($2::integer[]) AS w (queue)
 		CROSS JOIN LATERAL (SELECT expires FROM {s}.jobs WHERE queue = w.queue AND expires >= $3 AND expires < $1 ORDER BY expires LIMIT 1) e
 		WHERE w.queue <> ALL($4::integer[]) ORDER BY e.expires LIMIT 1`,

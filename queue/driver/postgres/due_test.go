@@ -1,0 +1,76 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/internal/pgtest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/postgres"
+)
+
+// openBesideDue opens a driver that has claimed from the queue "", and puts jobs into that which are due a microsecond after
+// each other from a time on. If one of them becomes ready, the statement fails.
+func openBesideDue(t *testing.T, n int) (d *postgres.Driver, due time.Time) {
+	t.Helper()
+	d, schema := openEmpty(t)
+	execute(t, connect(t, pgtest.URL(t)), fmt.Sprintf(`
+		CREATE FUNCTION %[1]s.refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'it became ready'; END$$;
+		CREATE TRIGGER refuse BEFORE UPDATE ON %[1]s.jobs FOR EACH ROW WHEN (OLD.place = 1 AND NEW.place = 4) EXECUTE FUNCTION %[1]s.refuse()`, schema))
+	insert(t.Context(), t, d, newRecord("before"))
+	require.Equal(t, []string{"before"}, idsOf(claim(t, d, 1)))
+	due = time.Now().Add(time.Hour)
+	records := make([]*driver.Record, n)
+	for i := range records {
+		records[i] = newRecord(fmt.Sprint("due ", i))
+		records[i].TimeInfo.WaitUntil = due.Add(time.Duration(i) * time.Microsecond)
+	}
+	insert(t.Context(), t, d, records...)
+	return d, due
+}
+
+// To make them ready first writes each of them once more, in all indexes, and claims waited for it.
+func TestDueJobsAreTakenAsTheyAreIfNothingElseIsReady(t *testing.T) {
+	d, due := openBesideDue(t, 5)
+	now := due.Add(time.Minute)
+	assert.Equal(t, []string{"due 0", "due 1"}, idsOf(claimUpTo(t, d, now, "", 2).Records))
+	claimed := claimUpTo(t, d, now, "", 10)
+	assert.Equal(t, []string{"due 2", "due 3", "due 4"}, idsOf(claimed.Records))
+	assert.Zero(t, claimed.Next)
+
+	stats, err := d.Stats(t.Context(), "")
+	require.NoError(t, err)
+	assert.Equal(t, 6, stats.Running)
+	assert.Equal(t, 6, stats.Total)
+}
+
+func TestDueJobsAreTakenAsTheyAreBehindThoseThatAreReady(t *testing.T) {
+	d, due := openBesideDue(t, 3)
+	insert(t.Context(), t, d, newRecord("ready 0"), newRecord("ready 1"))
+	now := due.Add(time.Millisecond)
+	claimed := claimUpTo(t, d, now, "", 3)
+	assert.Equal(t, []string{"ready 0", "ready 1", "due 0"}, idsOf(claimed.Records))
+	assert.Equal(t, due.Add(time.Second).UnixNano(), claimed.Next.UnixNano(), "then the others are to become ready")
+	assert.Equal(t, []string{"due 1", "due 2"}, idsOf(claimUpTo(t, d, now, "", 3).Records))
+}
+
+func TestDueJobsBecomeReadyWithinASecondWhileNoWorkerIsFree(t *testing.T) {
+	d, schema := openEmpty(t)
+	insert(t.Context(), t, d, newRecord("before"))
+	require.Equal(t, []string{"before"}, idsOf(claim(t, d, 1)))
+	due := newRecord("due")
+	due.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+	insert(t.Context(), t, d, due)
+
+	claimed := claimUpTo(t, d, due.TimeInfo.WaitUntil, "", 0)
+	assert.Empty(t, claimed.Records)
+	claimUpTo(t, d, claimed.Next, "", 0)
+	var place int
+	require.NoError(t, connect(t, pgtest.URL(t)).QueryRow(t.Context(), "SELECT place FROM "+schema+".jobs WHERE job_id = 'due'").Scan(&place))
+	assert.Equal(t, 4, place)
+	assert.LessOrEqual(t, claimed.Next.Sub(due.TimeInfo.WaitUntil), time.Second)
+}
