@@ -123,11 +123,16 @@ func (cl *claim) run(ctx context.Context) error {
 		if cl.next = t.next(); t.isPast() {
 			err = cl.setNext(ctx)
 		}
-		if again := cl.Now.Add(lockedPause); cl.leftOut && (cl.next.IsZero() || again.Before(cl.next)) {
-			cl.next = again
-		}
+		cl.returnToLeftOut()
 	}
 	return err
+}
+
+// returnToLeftOut makes another claim follow soon if something was left out.
+func (cl *claim) returnToLeftOut() {
+	if again := cl.Now.Add(lockedPause); cl.leftOut && (cl.next.IsZero() || again.Before(cl.next)) {
+		cl.next = again
+	}
 }
 
 // awaitPromotion waits for the promotion under way if nothing was ready, so that the next claim finds more.
@@ -144,9 +149,11 @@ func (cl *claim) awaitPromotion(ctx context.Context) {
 	}
 }
 
+// setNext looks when there may be more. Records that are still due are being made ready, or taken, by another process.
 func (cl *claim) setNext(ctx context.Context) error {
 	t, err := cl.times(ctx)
 	cl.next = t.next()
+	cl.leftOut = cl.leftOut || t.dueSince.Valid
 	return err
 }
 
@@ -212,10 +219,12 @@ func (cl *claim) takeDue(ctx context.Context, t times) (done bool, err error) {
 		}
 	}
 	if p.n <= 0 || len(taken) == p.n { // there may be more
-		t.due = earlier(t.due, until)
+		cl.next = times{due: earlier(t.due, until), expires: t.expires}.next()
+		return true, nil
 	}
-	cl.next = t.next()
-	return true, nil
+	err = cl.setNext(ctx)
+	cl.returnToLeftOut()
+	return true, err
 }
 
 // portion is the number of jobs to take from a line.

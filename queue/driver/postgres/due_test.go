@@ -74,3 +74,34 @@ func TestDueJobsBecomeReadyWithinASecondWhileNoWorkerIsFree(t *testing.T) {
 	assert.Equal(t, 4, place)
 	assert.LessOrEqual(t, claimed.Next.Sub(due.TimeInfo.WaitUntil), time.Second)
 }
+
+// While another process makes due jobs ready, they are neither due nor ready for a claim. It asked for no other claim, so
+// jobs for which the other process had no worker waited for a poll.
+func TestDueJobsThatAnotherProcessMadeReadyWaitedForAPoll(t *testing.T) {
+	t.Run("with two lines", func(t *testing.T) { checkClaimsBesidePromotion(t, 1) })
+	t.Run("with one line, of which a part is left", func(t *testing.T) { checkClaimsBesidePromotion(t, 0) })
+}
+
+// checkClaimsBesidePromotion checks claims of due jobs, of which another process is making one ready.
+func checkClaimsBesidePromotion(t *testing.T, priority int) {
+	t.Helper()
+	d, schema := openEmpty(t)
+	insert(t.Context(), t, d, newRecord("before"))
+	require.Equal(t, []string{"before"}, idsOf(claim(t, d, 1)))
+	at := time.Now().Add(time.Hour)
+	for i := range 2 {
+		due := newRecord(fmt.Sprint("due ", i))
+		due.Priority, due.TimeInfo.WaitUntil = i*priority, at
+		insert(t.Context(), t, d, due)
+	}
+	other, err := connect(t, pgtest.URL(t)).Begin(t.Context())
+	require.NoError(t, err)
+	_, err = other.Exec(t.Context(), "UPDATE "+schema+".jobs SET place = 4, due = NULL, line = abs(line) WHERE job_id = 'due 0'")
+	require.NoError(t, err)
+	claimed := claimUpTo(t, d, at, "", 10)
+	assert.Equal(t, []string{"due 1"}, idsOf(claimed.Records))
+	require.False(t, claimed.Next.IsZero(), "it asks for another claim")
+	assert.LessOrEqual(t, claimed.Next.Sub(at), time.Second)
+	require.NoError(t, other.Commit(t.Context()))
+	assert.Equal(t, []string{"due 0"}, idsOf(claimUpTo(t, d, claimed.Next, "", 10).Records))
+}
