@@ -1,0 +1,51 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver/internal/table"
+)
+
+// maxDueLeft is for how long due records of a queue with one line are left to claims that take them as they are. Then they
+// are made ready, so that they are counted as ready while all workers are busy, and do not wait behind all others.
+const maxDueLeft = time.Second
+
+// takeDue claims ready records, and then due ones as they are, instead of making them ready first, if nothing else is to be
+// done, from a queue that is believed to have only one line. It reports whether the claim is complete.
+func (cl *claim) takeDue(ctx context.Context, t times) (done bool, err error) {
+	p, known := cl.alone()
+	if !known || !t.isOnlyDue() {
+		return false, nil
+	}
+	until := table.Instant{Int64: t.dueSince.Int64 + int64(maxDueLeft), Valid: true}
+	if wanted := p.n > 0 && !cl.isReady; !wanted && cl.now >= until.Int64 {
+		return false, nil
+	}
+	if cl.promotion, _ = cl.d.promoter.join(cl.now, cl.due.from); cl.promotion != nil {
+		return false, nil
+	}
+	var taken []*stored
+	if cl.isReady {
+		portions := []portion{p}
+		taken, err = cl.lease(ctx, take, portions, false, cl.takeArgs(portions, true, nil, never)...)
+		if err != nil || len(taken) == 0 {
+			return false, err
+		}
+		cl.given = taken
+		p.n -= len(taken)
+	}
+	if p.n > 0 {
+		taken, err = cl.lease(ctx, takeDue, []portion{p}, false, p.line, p.n, cl.now, cl.Owner, int64(cl.LeaseTime), nil, cl.due.from)
+		if cl.given = append(cl.given, taken...); err != nil || len(cl.given) == 0 {
+			return false, err
+		}
+	}
+	if p.n <= 0 || len(taken) == p.n { // there may be more
+		cl.next = times{due: earlier(t.due, until), expires: t.expires}.next()
+		return true, nil
+	}
+	err = cl.setNext(ctx)
+	cl.returnToLeftOut()
+	return true, err
+}
