@@ -23,7 +23,7 @@ const claimTries = 4
 // which they became ready.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	now := req.Now.UnixNano()
-	cl := &claim{d: d, ClaimRequest: req, now: now, due: d.lookForDue(now), expired: d.lookForExpired(), except: make([]string, len(req.Except))}
+	cl := &claim{d: d, ClaimRequest: req, now: now, due: d.lookForDue(now), expired: d.lookForExpired(now), except: make([]string, len(req.Except))}
 	defer cl.due.close()
 	defer cl.expired.close()
 	for i, kind := range req.Except {
@@ -123,15 +123,17 @@ func (cl *claim) run(ctx context.Context) error {
 		if cl.next = t.next(); t.isPast() {
 			err = cl.setNext(ctx)
 		}
-		cl.returnToLeftOut()
+		if cl.leftOut {
+			cl.returnBy(cl.Now.Add(lockedPause))
+		}
 	}
 	return err
 }
 
-// returnToLeftOut makes another claim follow soon if something was left out.
-func (cl *claim) returnToLeftOut() {
-	if again := cl.Now.Add(lockedPause); cl.leftOut && (cl.next.IsZero() || again.Before(cl.next)) {
-		cl.next = again
+// returnBy makes another claim follow at a time or before.
+func (cl *claim) returnBy(at time.Time) {
+	if cl.next.IsZero() || at.Before(cl.next) {
+		cl.next = at
 	}
 }
 
@@ -225,7 +227,10 @@ func (cl *claim) takeArgs(portions []portion, alone bool, bucket any, dueFrom in
 	if portions[0].limited {
 		limited = true
 	}
-	return []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone, bucket, dueFrom, cl.expiredFrom()}
+	due := cl.due.args()
+	due[0] = dueFrom
+	args := []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone, bucket}
+	return slices.Concat(args, due, cl.expired.args())
 }
 
 // takes returns a function that reads the rows of the statement take, and one that must be called
@@ -234,7 +239,7 @@ func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read f
 	passed := map[int32]int64{} // places that were skipped in each line
 	var t times
 	read = func(r *row) error {
-		t = times{firstExpiry: r.time(), due: r.time(), expires: r.time()}
+		t = times{expiredSince: r.time(), due: r.time(), expires: r.time()}
 		places := r.integer()
 		s := &stored{}
 		s.read(r)
@@ -245,7 +250,8 @@ func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read f
 	}
 	finish = func(ctx context.Context, on querier) error {
 		if alone && len(*taken) > 0 { // the claim is complete
-			cl.next = cl.nextAlone(&t)
+			t.learn(cl.now, cl.due, cl.expired)
+			cl.next = t.next()
 		}
 		for _, p := range portions {
 			if places, some := passed[p.line]; some {

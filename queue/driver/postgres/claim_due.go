@@ -18,8 +18,8 @@ func (cl *claim) takeDue(ctx context.Context, t times) (done bool, err error) {
 	if !known || !t.isOnlyDue() {
 		return false, nil
 	}
-	until := table.Instant{Int64: t.dueSince.Int64 + int64(maxDueLeft), Valid: true}
-	if wanted := p.n > 0 && !cl.isReady; !wanted && cl.now >= until.Int64 {
+	until := table.TimeOf(t.dueSince).Add(maxDueLeft)
+	if wanted := p.n > 0 && !cl.isReady; !wanted && !cl.Now.Before(until) {
 		return false, nil
 	}
 	if cl.promotion, _ = cl.d.promoter.join(cl.now, cl.due.from); cl.promotion != nil {
@@ -42,10 +42,13 @@ func (cl *claim) takeDue(ctx context.Context, t times) (done bool, err error) {
 		}
 	}
 	if p.n <= 0 || len(taken) == p.n { // there may be more
-		cl.next = times{due: earlier(t.due, until), expires: t.expires}.next()
+		cl.next = t.next()
+		cl.returnBy(until)
 		return true, nil
 	}
 	err = cl.setNext(ctx)
-	cl.returnToLeftOut()
+	if cl.leftOut {
+		cl.returnBy(cl.Now.Add(lockedPause))
+	}
 	return true, err
 }

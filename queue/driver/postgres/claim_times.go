@@ -8,52 +8,34 @@ import (
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
-// times reports since when a record is due, when the first expires, which may have passed, whether a transaction
-// left work for later ones, and when the next record is due or expires.
+// times reports since when a record is due or has expired, whether a transaction left work for later ones, and when the
+// next record is due or expires.
 type times struct {
-	dueSince, firstExpiry table.Instant
-	isLeft                bool
-	due, expires          table.Instant
-	hasExpired            bool
+	dueSince, expiredSince table.Instant
+	isLeft                 bool
+	due, expires           table.Instant
 }
 
 func timesOf(r *row) times {
-	return times{dueSince: r.time(), firstExpiry: r.time(), isLeft: r.bool(), due: r.time(), expires: r.time()}
+	return times{dueSince: r.time(), expiredSince: r.time(), isLeft: r.bool(), due: r.time(), expires: r.time()}
 }
 
 // learn raises the floors to what was found.
 func (t *times) learn(now int64, due, expired *look) {
-	due.foundDue(t.dueSince, now)
-	expired.foundExpiry(t.firstExpiry)
-	t.hasExpired = t.firstExpiry.Valid && t.firstExpiry.Int64 < now
+	due.foundDue(t.dueSince, t.due, now)
+	expired.foundExpiry(t.expiredSince, t.expires)
 }
 
-// expiredFrom returns from when on a claim from a single line looks for expired records. Until the floor has passed,
-// it looks for none.
-func (cl *claim) expiredFrom() int64 {
-	if cl.expired.from > cl.now {
-		return never
-	}
-	return cl.expired.from
-}
-
-// nextAlone returns when a claim that was made in one statement may find more. If no expiry was looked for, that
-// may be the time of a record that has started.
-func (cl *claim) nextAlone(t *times) time.Time {
-	if cl.expiredFrom() == never {
-		cl.due.foundDue(t.dueSince, cl.now)
-		t.expires = cl.d.expires.next()
-	} else {
-		t.learn(cl.now, cl.due, cl.expired)
-	}
-	return t.next()
+// timesArgs returns the arguments of the statement nextTimes.
+func timesArgs(now int64, due, expired *look) []any {
+	return slices.Concat([]any{now}, due.args(), expired.args())
 }
 
 func (cl *claim) times(ctx context.Context) (t times, err error) {
 	err = cl.d.readPlanned(ctx, nextTimes, func(r *row) error {
 		t = timesOf(r)
 		return nil
-	}, cl.now, cl.due.from, cl.expired.from)
+	}, timesArgs(cl.now, cl.due, cl.expired)...)
 	if err == nil {
 		t.learn(cl.now, cl.due, cl.expired)
 	}
@@ -64,10 +46,10 @@ func (cl *claim) times(ctx context.Context) (t times, err error) {
 func (t times) next() time.Time { return table.Earliest(t.due, t.expires) }
 
 // isPast reports whether a claim changes something before it takes ready records.
-func (t times) isPast() bool { return t.dueSince.Valid || t.hasExpired || t.isLeft }
+func (t times) isPast() bool { return t.dueSince.Valid || t.expiredSince.Valid || t.isLeft }
 
 // isOnlyDue reports whether records are due, and nothing else is to be done before ready records are taken.
-func (t times) isOnlyDue() bool { return t.dueSince.Valid && !t.hasExpired && !t.isLeft }
+func (t times) isOnlyDue() bool { return t.dueSince.Valid && !t.expiredSince.Valid && !t.isLeft }
 
 // timesAndReady reads the times, and the ready records in the same round trip: most often no time has come.
 func (cl *claim) timesAndReady(ctx context.Context) (t times, err error) {
@@ -79,7 +61,7 @@ func (cl *claim) timesAndReady(ctx context.Context) (t times, err error) {
 			b.query(nextTimes, func(r *row) error {
 				t = timesOf(r)
 				return nil
-			}, cl.now, cl.due.from, cl.expired.from)
+			}, timesArgs(cl.now, cl.due, cl.expired)...)
 			if len(p.all) > 0 {
 				b.query(probe, p.read, p.queues, p.wanted, cl.now, cl.except)
 			}
@@ -112,7 +94,7 @@ func (cl *claim) passTime(ctx context.Context, t times) (more bool, err error) {
 		}
 		more = more || moreDue
 	}
-	if t.hasExpired {
+	if t.expiredSince.Valid {
 		moreExpired, err := cl.takeExpired(ctx)
 		if err != nil {
 			return false, err

@@ -76,7 +76,7 @@ func (c *changes) endEdges(queue int32, id string, state int, after int64) error
 		if !isPlain {
 			scoped = append(scoped, seq)
 		}
-		c.written = c.written.and(moments{due: due})
+		c.written = c.written.and(moments{due: spansOf(due)})
 		return nil
 	}, dependents, c.now)
 	if err != nil {

@@ -280,7 +280,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err error) {
 	timed, read := [2][]int32{}, [2]int{} // due and expired
 	at := now.UnixNano()
-	due, expired := d.lookForDue(at), d.lookForExpired()
+	due, expired := d.lookForDue(at), d.lookForExpired(at)
 	defer due.close()
 	defer expired.close()
 	var t times
@@ -297,7 +297,7 @@ func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err
 			b.query(nextTimes, func(r *row) error {
 				t = timesOf(r)
 				return nil
-			}, at, due.from, expired.from)
+			}, timesArgs(at, due, expired)...)
 		})
 	})
 	if err == nil {

@@ -285,9 +285,9 @@ func (c *changes) move(j *job, p table.Place, due table.Instant, key string) {
 		return nil
 	}, p, due, nullable(key), j.Seq)
 	c.count(j.queue, j.Place, p)
-	c.written = c.written.and(moments{due: due})
+	c.written = c.written.and(moments{due: spansOf(due)})
 	if p < table.Parked && j.Place >= table.Parked {
-		c.written = c.written.and(moments{expires: j.DispatchBy})
+		c.written = c.written.and(moments{expires: spansOf(j.DispatchBy)})
 	}
 	j.Place, j.waitingFor = p, key
 	c.admitToLine(j)

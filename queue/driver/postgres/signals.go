@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
-	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 const (
@@ -200,37 +198,23 @@ func news(mayClaim bool, m moments) string {
 	if mayClaim {
 		text = "claim"
 	}
-	if m == (moments{}) {
+	if len(m.due) == 0 && len(m.expires) == 0 {
 		return text
 	}
-	format := func(at table.Instant) string {
-		if !at.Valid {
-			return ""
-		}
-		return strconv.FormatInt(at.Int64, 10)
-	}
-	return text + "/" + format(m.due) + "/" + format(m.expires)
+	return text + "/" + m.due.format() + "/" + m.expires.format()
 }
 
 // anyTime makes claims look for all records.
-var anyTime = moments{table.Instant{Int64: always, Valid: true}, table.Instant{Int64: always, Valid: true}}
+var anyTime = moments{spans{{always, never}}, spans{{always, never}}}
 
 // parseMoments reads the times of a notification. All records are looked for if they can't be read.
 func parseMoments(text string) (m moments) {
-	for i, field := range strings.SplitN(text, "/", 2) {
-		if field == "" {
-			continue
-		}
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return anyTime
-		}
-		at := table.Instant{Int64: n, Valid: true}
-		if i == 0 {
-			m.due = at
-		} else {
-			m.expires = at
-		}
+	due, expires, _ := strings.Cut(text, "/")
+	var err, other error
+	m.due, err = parseSpans(due)
+	m.expires, other = parseSpans(expires)
+	if err != nil || other != nil {
+		return anyTime
 	}
 	return m
 }

@@ -310,6 +310,14 @@ const leased = `u AS (
 		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $5, at, array_agg(seq) FROM u, clock GROUP BY at
 	)`
 
+// firstToCome returns the first time of a column in the spans of a look (see look.args). Spans are read one after the
+// other, until there is one.
+func firstToCome(column, first, last, until string) string {
+	return `coalesce((SELECT f.at FROM unnest(` + first + `::bigint[], ` + last + `::bigint[]) AS s (first, last)
+			CROSS JOIN LATERAL (SELECT ` + column + ` AS at FROM {s}.jobs WHERE ` + column + ` >= s.first AND ` + column + ` <= s.last ORDER BY ` + column + ` LIMIT 1) f LIMIT 1),
+		(SELECT ` + column + ` FROM {s}.jobs WHERE ` + column + ` >= ` + until + ` ORDER BY ` + column + ` LIMIT 1))`
+}
+
 // placesPassed is the number of places that a claim skips at most before the first records p of a line.
 const placesPassed = `greatest(min(late_above), min(above))`
 
@@ -444,13 +452,13 @@ var statementTexts = [statements]string{
 	markCancel: `UPDATE {s}.jobs SET cancel = true, reason = $1, forget_at = $2 WHERE seq = $3`,
 	readMark:   `SELECT reason, forget_at FROM {s}.jobs WHERE seq = $1`,
 
-	// No record was due before $2, and none expires before $3.
+	// The other parameters are those of a look for due records and one for those that expire.
 	nextTimes: `SELECT
 		(SELECT due FROM {s}.jobs WHERE due >= $2 AND due <= $1 ORDER BY due LIMIT 1),
-		(SELECT expires FROM {s}.jobs WHERE expires >= $3 ORDER BY expires LIMIT 1),
+		(SELECT expires FROM {s}.jobs WHERE expires >= $6 AND expires < $1 ORDER BY expires LIMIT 1),
 		EXISTS (SELECT 1 FROM {s}.leftovers),
-		(SELECT due FROM {s}.jobs WHERE due > $1 ORDER BY due LIMIT 1),
-		(SELECT expires FROM {s}.jobs WHERE expires >= greatest($1, $3) ORDER BY expires LIMIT 1)`,
+		` + firstToCome("due", "$3", "$4", "$5") + `,
+		` + firstToCome("expires", "$7", "$8", "$9") + ``,
 	// The lines of queues with jobs that may run, and the first of these jobs.
 	probe: `SELECT l.id, l.queue, l.priority, l.scoped, q.max_running, q.rate, q.burst, q.bucket,
 			CASE WHEN q.rate IS NOT NULL OR q.type_limits IS NOT NULL THEN ` + serverNow + ` END, l.kind, q.type_limits, q.type_buckets, r.seqs::text
@@ -464,15 +472,16 @@ var statementTexts = [statements]string{
 				AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted) others) s) r
 		WHERE r.seqs IS NOT NULL`,
 	// Expired records are skipped. If $7 is true, no probe was made: nothing is taken unless the line is alone in its
-	// queue and no time has come. If $8 is given, nothing is taken unless that is still the bucket of the queue. No
-	// record was due before $9, and none expires before $10. Late records were put before the others.
+	// queue and no time has come. If $8 is given, nothing is taken unless that is still the bucket of the queue. From $9
+	// on, the parameters are those of a look for due records and one for those that expire. Late records were put before
+	// the others.
 	take: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), w AS MATERIALIZED (
 		SELECT l.id, l.low, l.late_low, w.wanted FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
 		JOIN {s}.lines l ON l.id = w.line
 		JOIN {s}.queues q ON q.id = l.queue
 		WHERE ($8::bigint IS NULL OR q.bucket = $8) AND (NOT $7::boolean OR ` + isAlone + `
 			AND (SELECT due FROM {s}.jobs WHERE due >= $9 AND due <= $3 ORDER BY due LIMIT 1) IS NULL
-			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE expires >= $10 AND expires < $3 AND queue = l.queue)
+			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE expires >= $13 AND expires < $3 AND queue = l.queue)
 			AND NOT EXISTS (SELECT 1 FROM {s}.leftovers))
 	), late AS MATERIALIZED (
 		SELECT id, j.seq, j.above FROM w CROSS JOIN LATERAL (SELECT seq, late - w.late_low AS above FROM {s}.jobs
@@ -485,9 +494,9 @@ var statementTexts = [statements]string{
 			ORDER BY seq LIMIT w.wanted - (SELECT count(*) FROM late WHERE late.id = w.id) FOR UPDATE SKIP LOCKED) j
 	), ` + leased + `, t AS (
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, 4, 6, count(*) FROM u GROUP BY queue
-	) SELECT CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= $10 ORDER BY expires LIMIT 1) END,
-		CASE WHEN $7 THEN (SELECT due FROM {s}.jobs WHERE due > $3 ORDER BY due LIMIT 1) END,
-		CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= greatest($3, $10) ORDER BY expires LIMIT 1) END,
+	) SELECT CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= $13 AND expires < $3 ORDER BY expires LIMIT 1) END,
+		CASE WHEN $7 THEN ` + firstToCome("due", "$10", "$11", "$12") + ` END,
+		CASE WHEN $7 THEN ` + firstToCome("expires", "$14", "$15", "$16") + ` END,
 		CASE WHEN cardinality($1) = 1 THEN (SELECT ` + placesPassed + ` FROM p) ELSE (SELECT ` + placesPassed + ` FROM p WHERE id = jobs.line) END, ` + recordColumns + ` FROM u AS jobs`,
 	// The first due records are taken, unless the line is no longer alone in its queue, or one of them is of another
 	// line, takes scopes, or may no longer start. No record was due before $7.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,30 +22,39 @@ const (
 	never  = math.MaxInt64
 )
 
-// timeFloor is a time before which no record is due, or none expires, as far as this driver knows. Claims look
-// from there on: while a snapshot is held, the indexes keep the entries of all records that have been due, and
-// of all that have started before they expired. To look from the beginning reads them all.
+// timeFloor is what this driver knows about the times at which records are due, or expire. Claims look for no records
+// of other times: while a snapshot is held, the indexes keep the entries of all records that have been due, and of all
+// that have started before they expired. To look from the beginning, or from now on, reads them all.
 type timeFloor struct {
-	mu    sync.Mutex
-	at    int64
-	whole time.Time // when all records were last looked at
-	looks map[*look]struct{}
+	mu sync.Mutex
+	at int64 // no record has an earlier time
+	// No record has a time from since on and before until, except in the spans, which end before until.
+	since, until int64
+	spans        spans
+	whole        time.Time // when all records were last looked at
+	looks        map[*look]struct{}
 }
 
-// look is a search for the first record from a time on.
+// look is a search for the first record whose time has come, and for the first one whose time is to come.
 type look struct {
 	floor *timeFloor
-	from  int64
-	noted int64 // the first record that has become visible since the look began
+	from  int64 // the first times that have come
+	// coming is the first time to come. The times to come are those of the spans, and from until on.
+	coming, until int64
+	spans         spans
+	noted         spans // records that have become visible since the look began
 }
 
 // look begins a search from the floor, but at the latest from a given time. It must be closed.
-func (f *timeFloor) look(latest int64) *look {
+func (f *timeFloor) look(latest, coming int64) *look {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l := &look{floor: f, from: always, noted: never}
+	l := &look{floor: f, from: always, coming: coming, until: coming}
 	if !f.whole.IsZero() && time.Since(f.whole) < wholeLookInterval {
 		l.from = min(f.at, latest)
+		if f.since <= coming {
+			l.until, l.spans = max(f.until, coming), f.spans.since(coming)
+		}
 	}
 	if f.looks == nil {
 		f.looks = map[*look]struct{}{}
@@ -53,13 +63,33 @@ func (f *timeFloor) look(latest int64) *look {
 	return l
 }
 
-// found raises the floor to what a look has found.
-func (l *look) found(first int64) {
-	l.floor.mu.Lock()
-	defer l.floor.mu.Unlock()
-	l.floor.at = min(first, l.noted)
+// args returns the arguments of a statement that makes the search.
+func (l *look) args() []any {
+	first, last := make([]int64, len(l.spans)), make([]int64, len(l.spans))
+	for i, s := range l.spans {
+		first[i], last[i] = s.from, s.to
+	}
+	return []any{l.from, first, last, l.until}
+}
+
+// found raises the floor to what a look has found: the first time that has come, which is given even if no record has
+// it, and the first one to come.
+func (l *look) found(first int64, next table.Instant) {
+	f := l.floor
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.since, f.until, f.spans = first, l.coming, l.until, nil
+	switch {
+	case !next.Valid:
+		f.until = never
+	case next.Int64 < l.until:
+		f.spans = l.spans.since(next.Int64)
+	default:
+		f.until = next.Int64
+	}
+	f.add(l.noted)
 	if l.from == always {
-		l.floor.whole = time.Now()
+		f.whole = time.Now()
 	}
 }
 
@@ -69,94 +99,88 @@ func (l *look) close() {
 	delete(l.floor.looks, l)
 }
 
-// lower lowers the floor to a record that has become visible.
-func (f *timeFloor) lower(to int64) {
+// lower lowers the floor to records that have become visible.
+func (f *timeFloor) lower(to spans) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at = min(f.at, to)
+	f.add(to)
 	for l := range f.looks {
-		l.noted = min(l.noted, to)
+		l.noted = l.noted.with(to...)
 	}
 }
 
-// next returns the floor as the time of the next look; none if there is nothing to look for. A record that expired then
-// may have started.
-func (f *timeFloor) next() table.Instant {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.at == never {
-		return table.Instant{}
+// add adds times at which there may be records.
+func (f *timeFloor) add(s spans) {
+	if len(s) == 0 {
+		return
 	}
-	return table.Instant{Int64: f.at, Valid: true}
+	f.at = min(f.at, s[0].from)
+	f.spans = f.spans.with(s...)
+	if i := slices.IndexFunc(f.spans, func(s span) bool { return s.to >= f.until }); i >= 0 {
+		f.until = min(f.until, f.spans[i].from)
+		f.spans = f.spans[:i]
+	}
 }
 
 func behind(now int64) int64 { return now - int64(dueMargin) }
 
 // lookForDue begins a search for due records.
-func (d *Driver) lookForDue(now int64) *look { return d.due.look(behind(now)) }
+func (d *Driver) lookForDue(now int64) *look {
+	l := d.due.look(behind(now), now+1)
+	l.spans, l.until = nil, now+1
+	return l
+}
 
 // foundDue raises the floor to the first due record, or to a time shortly before now if there is none. The time of
 // a claim may be ahead of that at which records are inserted.
-func (l *look) foundDue(first table.Instant, now int64) {
+func (l *look) foundDue(first, next table.Instant, now int64) {
 	at := min(behind(now), behind(time.Now().UnixNano()))
 	if first.Valid {
 		at = min(at, first.Int64)
 	}
-	l.found(at)
+	l.found(at, next)
 }
 
 // lookForExpired begins a search for records that expire. If a record is found late, it is ended late, but it is not
 // run: claims check its own time.
-func (d *Driver) lookForExpired() *look { return d.expires.look(never) }
+func (d *Driver) lookForExpired(now int64) *look { return d.expires.look(never, now) }
 
-// foundExpiry raises the floor to when the first record expires.
-func (l *look) foundExpiry(first table.Instant) {
-	at := int64(never)
+// foundExpiry raises the floor to the first record that has expired, or to now if there is none.
+func (l *look) foundExpiry(first, next table.Instant) {
+	at := min(l.coming, time.Now().UnixNano())
 	if first.Valid {
-		at = first.Int64
+		at = min(at, first.Int64)
 	}
-	l.found(at)
+	l.found(at, next)
 }
 
-// moments are the first times of some records that were written.
+// moments are the times of some records that were written.
 type moments struct {
-	due     table.Instant // when the first of the scheduled ones is due
-	expires table.Instant // when the first one expires
+	due     spans // when the scheduled ones are due
+	expires spans
 }
 
 // momentsOf returns the moments of records that are about to be written.
-func momentsOf(all ...*newRecord) (m moments) {
+func momentsOf(all ...*newRecord) moments {
 	now := time.Now().UnixNano()
+	var due, expires spans
 	for _, n := range all {
-		of := moments{expires: n.DispatchBy}
 		if n.WaitUntil.Int64 > now {
-			of.due = n.WaitUntil
+			due = append(due, spansOf(n.WaitUntil)...)
 		}
-		m = m.and(of)
+		expires = append(expires, spansOf(n.DispatchBy)...)
 	}
-	return m
+	return moments{}.and(moments{due, expires})
 }
 
 func (m moments) and(other moments) moments {
-	return moments{earlier(m.due, other.due), earlier(m.expires, other.expires)}
+	return moments{m.due.with(other.due...), m.expires.with(other.expires...)}
 }
 
-func earlier(a, b table.Instant) table.Instant {
-	if !a.Valid || b.Valid && b.Int64 < a.Int64 {
-		return b
-	}
-	return a
-}
-
-// lower makes claims of this process look for records that have become visible. For those that become due
-// later than the floor reaches, there is nothing to do.
+// lower makes claims of this process look for records that have become visible.
 func (d *Driver) lower(m moments) {
-	if m.due.Valid && m.due.Int64 < behind(time.Now().UnixNano()) {
-		d.due.lower(m.due.Int64)
-	}
-	if m.expires.Valid {
-		d.expires.lower(m.expires.Int64)
-	}
+	d.due.lower(m.due)
+	d.expires.lower(m.expires)
 }
 
 // noteWritten makes claims of all processes look for records that were written. The clocks of others may be ahead, so

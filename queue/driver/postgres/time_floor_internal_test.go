@@ -139,7 +139,7 @@ func TestAJobThatWasHandedBackIsFoundAtOnceIfTheCommitTookUntilAfterItsTime(t *t
 func TestATimeToComeIsAnnouncedToProcessesWhoseClocksAreAhead(t *testing.T) {
 	d := newDriver(Options{})
 	d.signals = newSignals(d)
-	due := instant(time.Now().Add(time.Minute).UnixNano())
+	due := spansOf(instant(time.Now().Add(time.Minute).UnixNano()))
 	d.noteWritten(moments{due: due})
 	assert.Equal(t, due, d.signals.written.due)
 }
@@ -155,9 +155,9 @@ func TestTheFloorOfDueJobsFollowsWhatClaimsFind(t *testing.T) {
 	find := func(now int64, first table.Instant) {
 		l := d.lookForDue(now)
 		defer l.close()
-		l.foundDue(first, now)
+		l.foundDue(first, table.Instant{}, now)
 	}
-	lower := func(due int64) { d.lower(moments{due: instant(due)}) }
+	lower := func(due int64) { d.lower(moments{due: spansOf(instant(due))}) }
 
 	assert.Negative(t, from(now), "all due jobs are looked for at first")
 	find(now, instant(now-int64(time.Hour)))
@@ -172,64 +172,89 @@ func TestTheFloorOfDueJobsFollowsWhatClaimsFind(t *testing.T) {
 	lower(now - int64(time.Hour))
 	before := d.lookForDue(now)
 	lower(now + int64(time.Hour))
-	before.foundDue(table.Instant{}, now)
+	before.foundDue(table.Instant{}, table.Instant{}, now)
 	before.close()
 	assert.Equal(t, behind(now), from(now), "jobs that are not late don't keep it low")
 
 	before = d.lookForDue(now)
 	lower(now - int64(time.Minute))
-	before.foundDue(table.Instant{}, now)
+	before.foundDue(table.Instant{}, table.Instant{}, now)
 	before.close()
 	assert.Equal(t, now-int64(time.Minute), from(now), "the look began before")
 }
 
 func TestTheFloorOfExpiriesFollowsWhatClaimsFind(t *testing.T) {
 	now := time.Now().UnixNano()
-	const hour = int64(time.Hour)
+	at := func(hours int) int64 { return now + int64(hours)*int64(time.Hour) }
+	in := func(hours int) table.Instant { return instant(at(hours)) }
 	d := newDriver(Options{})
-	from := func(now int64) int64 {
-		l := d.lookForExpired()
+	looksFrom := func(hours int, from int64, coming spans, until int64) {
+		t.Helper()
+		l := d.lookForExpired(at(hours))
 		defer l.close()
-		return (&claim{now: now, expired: l}).expiredFrom()
+		assert.Equal(t, []any{from, coming, until}, []any{l.from, l.spans, l.until})
 	}
-	find := func(first table.Instant) {
-		l := d.lookForExpired()
+	find := func(first, next table.Instant) {
+		l := d.lookForExpired(now)
 		defer l.close()
-		l.foundExpiry(first)
+		l.foundExpiry(first, next)
 	}
-	assert.EqualValues(t, always, from(now), "all jobs are looked at first")
+	none := table.Instant{}
+	lower := func(hours int) { d.lower(moments{expires: spansOf(in(hours))}) }
+	only := func(hours int) span { return span{at(hours), at(hours)} }
+
+	looksFrom(0, always, nil, now)
 	assert.Empty(t, d.expires.looks)
+	find(none, in(3))
+	looksFrom(0, now, nil, at(3))
+	looksFrom(4, now, nil, at(4))
+	looksFrom(-1, now, nil, at(-1)) // the clock was set back
 
-	find(instant(now + 2*hour))
-	assert.EqualValues(t, never, from(now), "nothing expires now")
-	assert.Equal(t, now+2*hour, from(now+3*hour))
-	assert.Equal(t, instant(now+2*hour), d.expires.next())
+	lower(1)
+	lower(5)
+	lower(2)
+	looksFrom(0, now, spans{only(1), only(2)}, at(3))
+	find(none, in(2)) // the first one has started
+	looksFrom(0, now, spans{only(2)}, at(3))
+	find(none, in(4)) // the others, too
+	looksFrom(0, now, nil, at(4))
 
-	d.lower(moments{expires: instant(now + hour)})
-	assert.Equal(t, now+hour, from(now+3*hour), "a job was put that expires earlier")
-	d.lower(moments{expires: instant(now + 2*hour)})
-	assert.Equal(t, now+hour, from(now+3*hour))
+	find(in(-2), none) // of a queue that nobody serves
+	looksFrom(0, at(-2), nil, never)
 
-	before := d.lookForExpired()
-	d.lower(moments{expires: instant(now + 2*hour)})
-	before.foundExpiry(table.Instant{})
+	before := d.lookForExpired(now)
+	lower(1)
+	before.foundExpiry(none, none)
 	before.close()
-	assert.Equal(t, now+2*hour, from(now+3*hour), "the look began before")
-
-	find(table.Instant{})
-	assert.Equal(t, table.Instant{}, d.expires.next(), "no job expires")
+	looksFrom(0, now, spans{only(1)}, never)
 
 	d.lower(parseMoments("no time"))
-	assert.EqualValues(t, always, from(now), "an announcement that can't be read")
+	looksFrom(0, always, nil, now)
+}
+
+func TestSpansContainAllTimes(t *testing.T) {
+	assert.Equal(t, spans{{1, 4}, {6, 8}}, spans{{1, 2}, {6, 7}}.with(span{7, 8}, span{2, 4}))
+	assert.Equal(t, spans{{always, never}}, spans{{1, 2}}.with(anyTime.due...).with(anyTime.due...))
+	var many spans
+	for i := range int64(2 * maxSpans) {
+		many = append(many, span{10 * i * i, 10*i*i + 1})
+	}
+	some := many.with(span{-5, -4})
+	require.Len(t, some, maxSpans)
+	assert.EqualValues(t, -5, some[0].from, "the first ones are closest to each other")
+	assert.Equal(t, many[len(many)-maxSpans+1:], some[1:])
+	assert.Equal(t, spans{{3, 4}, {6, 8}}, spans{{1, 4}, {6, 8}}.since(3))
+	assert.Empty(t, spans{{1, 4}}.since(5))
 }
 
 func TestANotificationNamesTheTimesOfJobsThatWereWritten(t *testing.T) {
-	for _, m := range []moments{{}, {due: instant(1)}, {expires: instant(-2)}, {due: instant(3), expires: instant(4)}, {due: instant(5), expires: instant(5)}} {
+	one, some := spansOf(instant(5)), spans{{-2, -2}, {3, 4}}
+	for _, m := range []moments{{}, {due: one}, {expires: one}, {due: one, expires: some}, {due: some, expires: some}} {
 		what, times, _ := strings.Cut(news(true, m), "/")
 		assert.Equal(t, "claim", what)
 		assert.Equal(t, m, parseMoments(times))
 	}
-	assert.Equal(t, moments{due: instant(5)}, parseMoments("5"), "of a process with an earlier version")
+	assert.Equal(t, moments{due: spans{{5, never}}}, parseMoments("5"), "of a process with an earlier version")
 }
 
 func instant(at int64) table.Instant { return table.Instant{Int64: at, Valid: true} }

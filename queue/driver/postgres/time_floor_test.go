@@ -54,6 +54,7 @@ func checkReadWhileASnapshotIsHeld(t *testing.T, gone *driver.Record, made func(
 		id := fmt.Sprint("new ", i)
 		insert(t.Context(), t, d, made(id))
 		require.Equal(t, []string{id}, idsOf(claim(t, d, 10)))
+		require.Empty(t, claim(t, d, 10))
 	}
 	read := tuplesRead(t, conn, d, schema, "jobs") - readBefore
 	assert.Less(t, read, 10*(*others), "rows and index entries, in 100 claims")
@@ -69,6 +70,13 @@ func holdSnapshot(t *testing.T, schema string, jobs int) (release func()) {
 	require.NoError(t, snapshot.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".jobs").Scan(&held))
 	require.Equal(t, jobs, held)
 	return func() { require.NoError(t, snapshot.Rollback(t.Context())) }
+}
+
+// A job was put that expires before others which had started. When it had started too, a claim that found no job read
+// the expiry times of the others.
+func TestClaimsThatFindNoJobReadTheExpiryTimesOfJobsThatHadStartedWhileASnapshotWasHeld(t *testing.T) {
+	sooner := func(id string) *driver.Record { return expiringIn(id, time.Minute) }
+	checkReadWhileASnapshotIsHeld(t, expiringIn("gone", time.Hour), sooner, "expires = NULL, place = 8")
 }
 
 // expiringIn returns a record that expires after a time.
