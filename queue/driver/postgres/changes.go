@@ -327,10 +327,11 @@ func (d *Driver) transactOnce(ctx context.Context, p patience, queue int32, run 
 		return false, err
 	}
 	err = tx.Commit(ctx)
-	if err == nil {
+	mayBeDone = err != nil && !isRefused(err)
+	if err == nil || mayBeDone {
 		d.noteWritten(c.written)
 	}
-	return err != nil && !isRefused(err), err
+	return mayBeDone, err
 }
 
 // attempt runs a change. A panic becomes its error, so that the transaction is rolled back.

@@ -44,6 +44,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		return errs, nil
 	}
 	fail := func(err error) ([]error, error) {
+		d.noteWritten(times) // Some may have been written.
 		if !slices.Contains(isDone, true) {
 			return nil, fmt.Errorf("completing %d records: %w", len(completions), err)
 		}

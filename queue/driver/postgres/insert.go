@@ -137,6 +137,9 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 		}
 		err = fmt.Errorf("inserting %d records: %w", len(some), err)
 		if i == 0 || theirs != nil {
+			if errors.Is(err, driver.ErrOutcomeUnknown) {
+				d.noteWritten(times)
+			}
 			return nil, err
 		}
 		for _, n := range slices.Concat(all[i:]...) {

@@ -171,6 +171,9 @@ func (s *sharedInserts) write(queue int32, g *insertGroup) {
 			return s.d.insertPlain(ctx, beginShared, g.members)
 		})
 		g.cancel()
+		if g.err == nil { // A call may have left.
+			s.d.noteWritten(momentsOf(g.members...))
+		}
 		close(g.done)
 	}
 }

@@ -124,10 +124,12 @@ func (f *timeFloor) add(s spans) {
 
 func behind(now int64) int64 { return now - int64(dueMargin) }
 
-// lookForDue begins a search for due records.
+// lookForDue begins a search for due records. Without notifications, those that others put must be found by it.
 func (d *Driver) lookForDue(now int64) *look {
 	l := d.due.look(behind(now), now+1)
-	l.spans, l.until = nil, now+1
+	if d.opts.PollOnly {
+		l.spans, l.until = nil, now+1
+	}
 	return l
 }
 

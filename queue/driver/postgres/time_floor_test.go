@@ -79,6 +79,13 @@ func TestClaimsThatFindNoJobReadTheExpiryTimesOfJobsThatHadStartedWhileASnapshot
 	checkReadWhileASnapshotIsHeld(t, expiringIn("gone", time.Hour), sooner, "expires = NULL, place = 8")
 }
 
+// When a scheduled job is canceled, each claim read the times of all that were canceled before.
+func TestEachClaimReadTheTimesOfCanceledJobsWhileASnapshotWasHeld(t *testing.T) {
+	scheduled := newRecord("gone")
+	scheduled.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+	checkReadWhileASnapshotIsHeld(t, scheduled, newRecord, "due = NULL, place = 10")
+}
+
 // expiringIn returns a record that expires after a time.
 func expiringIn(id string, d time.Duration) *driver.Record {
 	r := newRecord(id)
