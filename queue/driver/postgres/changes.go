@@ -240,8 +240,8 @@ func (d *Driver) transactWithin(ctx context.Context, p patience, queue int32, ru
 // longestLockWait is the longest wait for a lock of transactWithPauses.
 const longestLockWait = 2 * time.Second
 
-// transactWithPauses is transact for a change that locks what inserts into other queues share: these
-// wait behind it while it waits for an insert, which may be part of an open transaction. So it waits for
+// transactWithPauses is transact for a change that locks what inserts into other queues share, or claims: these
+// wait behind it while it waits for one of them, and an insert may be part of an open transaction. So it waits for
 // a short time, longer each time, and lets them pass for as long.
 func (d *Driver) transactWithPauses(ctx context.Context, queue int32, run func(*changes) error) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, longestLockWait) {

@@ -204,7 +204,7 @@ func (cl *claim) lease(ctx context.Context, s statement, portions []portion, alo
 		taken = nil
 		read, finish := cl.takes(&taken, portions, alone)
 		mayBeDone, err = cl.d.pipeline(ctx, func(b *batch) {
-			b.plan()
+			b.planClaim()
 			b.query(s, read, args...)
 		})
 		if err != nil {

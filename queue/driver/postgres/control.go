@@ -57,7 +57,7 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 	}
 	drains := wanted.Draining != nil && *wanted.Draining
 	write := d.transact
-	if drains {
+	if drains || wanted.MaxRunning != nil || wanted.Type != nil {
 		write = d.transactWithPauses
 	}
 	err = write(ctx, key.id, func(c *changes) (err error) {
@@ -88,6 +88,8 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 		}
 		c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, perSecond, burst, nullable(types), key.id)
 		if !wasLimited && limitsRunningJobs(control) {
+			// Claims that have begun must end first, and later ones must read the limit.
+			c.exec(lockQueue, d.lockKey(lockOfClaims, 0))
 			c.exec(setLimited, key.id)
 		}
 		if wanted.Type != nil {

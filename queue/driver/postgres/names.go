@@ -58,6 +58,9 @@ const (
 	lockOfInserts = "inserts"
 	// lockOfPromotions is the same for the promotion of due records.
 	lockOfPromotions = "promotions"
+	// lockOfClaims is shared by the claims that read the limits of queues before they take jobs. It is taken
+	// exclusively to mark the running jobs of a queue that gets its first limit.
+	lockOfClaims = "claims"
 	// lockOfSchema is held while a schema is migrated.
 	lockOfSchema = "schema"
 )

@@ -145,7 +145,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 // newDriver returns a driver that is not connected.
 func newDriver(opts Options) *Driver {
 	d := &Driver{opts: opts, replanInterval: replanInterval, lockBase: map[string]int64{}, calls: newCalls(), done: make(chan struct{})}
-	for _, kind := range []string{lockOfQueue, lockOfInserts, lockOfPromotions, lockOfSchema} {
+	for _, kind := range []string{lockOfQueue, lockOfInserts, lockOfPromotions, lockOfClaims, lockOfSchema} {
 		d.lockBase[kind] = lockBase(opts.Schema, kind)
 	}
 	d.shared = newSharedInserts(d)

@@ -472,14 +472,14 @@ var statementTexts = [statements]string{
 				AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted) others) s) r
 		WHERE r.seqs IS NOT NULL`,
 	// Expired records are skipped. If $7 is true, no probe was made: nothing is taken unless the line is alone in its
-	// queue and no time has come. If $8 is given, nothing is taken unless that is still the bucket of the queue. From $9
-	// on, the parameters are those of a look for due records and one for those that expire. Late records were put before
-	// the others.
+	// queue and no time has come. If the queue has got its first limit, which the probe did not find, nothing is taken. If
+	// $8 is given, nothing is taken unless that is still the bucket of the queue. From $9 on, the parameters are those of a
+	// look for due records and one for those that expire. Late records were put before the others.
 	take: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), w AS MATERIALIZED (
 		SELECT l.id, l.low, l.late_low, w.wanted FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
 		JOIN {s}.lines l ON l.id = w.line
 		JOIN {s}.queues q ON q.id = l.queue
-		WHERE ($8::bigint IS NULL OR q.bucket = $8) AND (NOT $7::boolean OR ` + isAlone + `
+		WHERE ($8::bigint IS NULL OR q.bucket = $8) AND ($6::boolean OR NOT ` + limitsRunning + `) AND (NOT $7::boolean OR ` + isAlone + `
 			AND (SELECT due FROM {s}.jobs WHERE due >= $9 AND due <= $3 ORDER BY due LIMIT 1) IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE expires >= $13 AND expires < $3 AND queue = l.queue)
 			AND NOT EXISTS (SELECT 1 FROM {s}.leftovers))
