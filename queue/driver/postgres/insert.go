@@ -315,10 +315,19 @@ func setAdded(some []*newRecord) func(*row) error {
 }
 
 func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newRecord, times moments) error {
-	all := []queued{
-		{text: d.texts[lockInserts], args: []any{d.insertLocks(some)}},
-		{text: d.texts[insertJobsOfCaller], args: columnsOf(some).args(), each: setAdded(some)},
+	all := []queued{{text: d.texts[lockInserts], args: []any{d.insertLocks(some)}}}
+	if _, isOld := theirs.(snapshotQuerier); isOld {
+		err := theirs.send(ctx, all)
+		if err == nil {
+			err = d.refuseDrained(ctx, theirs, some)
+		}
+		if err != nil {
+			return err
+		}
+		all = nil
+		some = slices.DeleteFunc(slices.Clone(some), func(n *newRecord) bool { return n.refusal != nil })
 	}
+	all = append(all, queued{text: d.texts[insertJobsOfCaller], args: columnsOf(some).args(), each: setAdded(some)})
 	err := theirs.send(ctx, append(all, d.signals.inTransaction(true, times)...))
 	if err == nil {
 		err = d.explainRefused(ctx, theirs, some)
@@ -329,6 +338,32 @@ func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newR
 		}
 	}
 	return err
+}
+
+// refuseDrained refuses records of draining queues. The snapshot of the caller's transaction may be older than the drain,
+// so the settings are read outside it. Its locks keep drains waiting from now on.
+func (d *Driver) refuseDrained(ctx context.Context, theirs querier, some []*newRecord) error {
+	return d.outside(ctx, theirs, func(on querier) error {
+		c := &changes{ctx: ctx, on: on, d: d}
+		isDraining := map[int32]bool{}
+		for _, n := range some {
+			if _, known := isDraining[n.queue]; !known {
+				control, err := c.control(n.queue)
+				if err != nil {
+					return err
+				}
+				isDraining[n.queue] = control.Draining
+			}
+			if isDraining[n.queue] {
+				n.refusal = n.drained()
+			}
+		}
+		return nil
+	})
+}
+
+func (n *newRecord) drained() error {
+	return fmt.Errorf("job %q: queue %q: %w", n.ID, n.queueName, amboy.ErrQueueDraining)
 }
 
 // explainRefused determines why records were not added. The reason may be gone by now.
@@ -353,7 +388,7 @@ func (c *changes) refusal(n *newRecord) (refusal, err error) {
 		return nil, err
 	}
 	if control.Draining {
-		return fmt.Errorf("job %q: queue %q: %w", n.ID, n.queueName, amboy.ErrQueueDraining), nil
+		return n.drained(), nil
 	}
 	return c.admissible(n)
 }
@@ -425,7 +460,7 @@ func (c *changes) insertAll(all []*newRecord) error {
 	for _, n := range all {
 		n.Open, n.Failed, n.refusal = false, nil, nil // an earlier try may have set them
 		if control.Draining {
-			n.refusal = fmt.Errorf("job %q: queue %q: %w", n.ID, n.queueName, amboy.ErrQueueDraining)
+			n.refusal = n.drained()
 			continue
 		}
 		n.refusal, err = c.insert(n)

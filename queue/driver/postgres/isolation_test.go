@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/postgres"
@@ -32,6 +33,25 @@ func TestAPutInASerializableTransactionAddsAQueue(t *testing.T) {
 			insert(postgres.WithTx(t.Context(), tx), t, d, newRecord("job"))
 			require.NoError(t, tx.Commit(t.Context()))
 			assert.Equal(t, []string{"job"}, idsOf(claim(t, d, 10)))
+		})
+	}
+}
+
+// The transaction did not see that the queue was drained, and its job was put after that.
+func TestATransactionThatIsOlderThanADrainPutAJob(t *testing.T) {
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		t.Run(string(level), func(t *testing.T) {
+			d, _ := openEmpty(t)
+			insert(t.Context(), t, d, newRecord("first"))
+			tx := beginAt(t, level)
+			_, err := d.Control(t.Context(), "", driver.ControlChange{Draining: new(true)})
+			require.NoError(t, err)
+			errs, err := d.Insert(postgres.WithTx(t.Context(), tx), []*driver.Record{newRecord("late"), inQueue("other", newRecord("another"))})
+			require.NoError(t, err)
+			require.ErrorIs(t, errs[0], amboy.ErrQueueDraining)
+			require.NoError(t, errs[1])
+			require.NoError(t, tx.Commit(t.Context()))
+			assert.Equal(t, []string{"first"}, idsOf(claim(t, d, 10)))
 		})
 	}
 }

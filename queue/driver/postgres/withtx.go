@@ -54,7 +54,7 @@ func (d *Driver) callersTransaction(ctx context.Context) (querier, error) {
 	if on == nil {
 		return nil, errors.New("the transaction is nil")
 	}
-	theirs, err := d.identity(ctx, on)
+	theirs, isolation, err := d.identity(ctx, on)
 	if err != nil {
 		return nil, fmt.Errorf("asking for its database: %w", err)
 	}
@@ -65,8 +65,14 @@ func (d *Driver) callersTransaction(ctx context.Context) (querier, error) {
 	if theirs != ours {
 		return nil, fmt.Errorf("the transaction is on another database: it must be on %s, and is on %s: %w", ours.database, theirs.database, driver.ErrForeignTransaction)
 	}
+	if isolation != readCommitted {
+		return snapshotQuerier{on}, nil
+	}
 	return on, nil
 }
+
+// snapshotQuerier runs statements in a transaction that does not see what others commit after it has begun.
+type snapshotQuerier struct{ querier }
 
 // identity identifies a database and the table of the driver's jobs in it. Databases that were
 // copied from each other differ only in the process that runs the transaction.
@@ -76,14 +82,16 @@ type identity struct {
 	started  int64
 }
 
-func (d *Driver) identity(ctx context.Context, on querier) (id identity, err error) {
+// identity also returns the isolation level of the transaction.
+func (d *Driver) identity(ctx context.Context, on querier) (id identity, isolation string, err error) {
 	err = on.query(ctx, `SELECT current_database()::text, coalesce(to_regclass($1), 0)::oid::bigint,
-			(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint`,
+			(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, current_setting('transaction_isolation')`,
 		func(r *row) error {
 			id = identity{database: fmt.Sprintf("%q", r.text()), table: r.integer(), started: r.integer()}
+			isolation = r.text()
 			return nil
 		}, d.inSchema("{s}.jobs"))
-	return id, err
+	return id, isolation, err
 }
 
 // ownIdentity returns the identity of the driver's database. The server may have been restarted
@@ -99,7 +107,7 @@ func (d *Driver) ownIdentity(ctx context.Context, expected identity) (identity, 
 // readIdentity reads the identity of the driver's database. If that has changed, another server may have
 // taken over, which may lack the last queues and lines.
 func (d *Driver) readIdentity(ctx context.Context) (identity, error) {
-	id, err := d.identity(ctx, d.reader())
+	id, _, err := d.identity(ctx, d.reader())
 	if err != nil {
 		return id, err
 	}
