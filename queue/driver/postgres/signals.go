@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// signalPause is the minimum interval between notifications that a driver sends, and
-	// endedPause that before one which makes nothing claimable. Changes in between are merged.
+	// signalPause is the minimum interval between notifications that a driver sends, endedPause that before one
+	// which makes nothing claimable, and failedPause that after one which failed. Changes in between are merged.
 	signalPause = 2 * time.Millisecond
 	endedPause  = 20 * time.Millisecond
+	failedPause = 500 * time.Millisecond
 	// sendTime bounds the time that a notification takes, so that a connection which is dead without an
 	// error, for instance because a firewall dropped it, holds up no others for long.
 	sendTime = 5 * time.Second
@@ -40,6 +41,7 @@ type signals struct {
 	pending  bool
 	mayClaim bool
 	written  moments // of the records that claims of other processes must look for
+	failed   bool    // whether the last notification could not be sent
 
 	wake chan struct{}
 	stop context.CancelFunc
@@ -163,14 +165,17 @@ func (s *signals) awaitTurn(ctx context.Context, sent time.Time) bool {
 func (s *signals) pause() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mayClaim {
+	switch {
+	case s.failed:
+		return failedPause
+	case s.mayClaim:
 		return signalPause
+	default:
+		return endedPause
 	}
-	return endedPause
 }
 
-// sendOne sends the pending announcements as one notification. If that fails, other processes
-// notice the change when they poll.
+// sendOne sends the pending announcements as one notification. If that fails, they remain pending.
 func (s *signals) sendOne(ctx context.Context) {
 	pending, mayClaim, written := s.take()
 	if !pending {
@@ -179,13 +184,18 @@ func (s *signals) sendOne(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
 	_, err := s.d.reader().exec(bounded, s.d.texts[notify], s.channel, s.self+"/"+news(mayClaim, written))
-	if err != nil && bounded.Err() != nil {
-		s.announce(written)
-		s.send(mayClaim) // on another connection
+	s.mu.Lock()
+	again := s.failed
+	s.failed = err != nil
+	s.mu.Unlock()
+	if err == nil {
+		return
 	}
-	if err != nil && ctx.Err() == nil {
+	s.announce(written)
+	s.send(mayClaim) // on another connection
+	if !again && ctx.Err() == nil {
 		logging.Warning(ctx, message.Fields{
-			"message": "could not notify other processes of a change; they notice it when they poll",
+			"message": "could not notify other processes of a change yet; until then they notice it when they poll",
 			"schema":  s.d.opts.Schema,
 			"error":   err.Error(),
 		})
