@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -63,4 +64,27 @@ func TestAllProcessesForgetQueuesThatAFailoverLost(t *testing.T) {
 		return err == nil
 	}, 10*time.Second, 10*time.Millisecond)
 	assert.Equal(t, []string{"job"}, idsOf(claim(t, consumer, 10)))
+}
+
+// A scheduled job had become ready, and the server that took over had not got that. Claims looked for jobs that were due
+// later, and found it after up to 30 s.
+func TestAJobThatAFailoverMadeDueAgainIsFoundAtOnce(t *testing.T) {
+	server, err := pgtest.Start(pgtest.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, server.Stop()) })
+	d := open(t, postgres.Options{URL: server.URL(), Schema: "amboy", PollOnly: true})
+	insert(t.Context(), t, d, newRecord("job"), newRecord("other"))
+	require.Len(t, claim(t, d, 1), 1)
+	due := time.Now().Add(-time.Hour).UnixNano()
+	conn := connect(t, server.URL())
+	execute(t, conn, fmt.Sprintf("UPDATE amboy.jobs SET place = 1, due = %d, line = -line WHERE place = 4", due))
+	execute(t, conn, "CHECKPOINT") // which writes what was committed before
+	require.NoError(t, server.Kill())
+	require.NoError(t, server.Run())
+
+	require.Eventually(t, func() bool { // its connections are broken
+		_, err := d.RecoverStale(t.Context())
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond)
+	assert.Len(t, claim(t, d, 1), 1)
 }

@@ -105,7 +105,7 @@ func (d *Driver) ownIdentity(ctx context.Context, expected identity) (identity, 
 }
 
 // readIdentity reads the identity of the driver's database. If that has changed, another server may have
-// taken over, which may lack the last queues and lines.
+// taken over, which may lack the last queues and lines, and in which jobs may be due or expire again.
 func (d *Driver) readIdentity(ctx context.Context) (identity, error) {
 	id, _, err := d.identity(ctx, d.reader())
 	if err != nil {
@@ -113,6 +113,7 @@ func (d *Driver) readIdentity(ctx context.Context) (identity, error) {
 	}
 	if last := d.known.Swap(&id); last != nil && *last != id {
 		d.forgetIDs()
+		d.lower(anyTime)
 	}
 	return id, nil
 }
