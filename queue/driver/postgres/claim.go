@@ -90,6 +90,7 @@ func (cl *claim) run(ctx context.Context) error {
 			cl.queues, cl.demands = append(cl.queues, key), append(cl.demands, demand)
 		}
 	}
+	cl.expired.only(cl.queues)
 	if done, err := cl.takeAlone(ctx); done || err != nil {
 		return err
 	}

@@ -176,6 +176,9 @@ func (cl *claim) takeExpired(ctx context.Context) (more bool, err error) {
 		return len(expired) == 0, nil // another transaction has the rows
 	})
 	cl.leftOut = cl.leftOut || leftOut
+	if err == nil && !more && !leftOut {
+		cl.expired.tookAll(cl.queues)
+	}
 	return more, err
 }
 

@@ -32,7 +32,11 @@ type timeFloor struct {
 	since, until int64
 	spans        spans
 	whole        time.Time // when all records were last looked at
-	looks        map[*look]struct{}
+	// served is a time for each of some queues before which none of its records has expired, the last one of which is
+	// servedTo. Those of a queue that nobody serves stay, and keep at low.
+	served   map[int32]int64
+	servedTo int64
+	looks    map[*look]struct{}
 }
 
 // look is a search for the first record whose time has come, and for the first one whose time is to come.
@@ -43,6 +47,7 @@ type look struct {
 	coming, until int64
 	spans         spans
 	noted         spans // records that have become visible since the look began
+	isPart        bool  // whether only some queues are looked at from the first times on
 }
 
 // look begins a search from the floor, but at the latest from a given time. It must be closed.
@@ -78,6 +83,9 @@ func (l *look) found(first int64, next table.Instant) {
 	f := l.floor
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if l.isPart {
+		first = min(first, f.at)
+	}
 	f.at, f.since, f.until, f.spans = first, l.coming, l.until, nil
 	switch {
 	case !next.Valid:
@@ -90,7 +98,44 @@ func (l *look) found(first int64, next table.Instant) {
 	f.add(l.noted)
 	if l.from == always {
 		f.whole = time.Now()
+		clear(f.served)
 	}
+}
+
+// only limits a search for expired records to those of some queues.
+func (l *look) only(queues []queueKey) {
+	f := l.floor
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	from := int64(never)
+	for _, queue := range queues {
+		served, known := f.served[queue.id]
+		if !known {
+			return
+		}
+		from = min(from, served)
+	}
+	if l.from != always && len(queues) > 0 && from > l.from {
+		l.from, l.isPart = from, true
+	}
+}
+
+// tookAll notes that no record of some queues that the look was for has expired any more.
+func (l *look) tookAll(queues []queueKey) {
+	f := l.floor
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := min(l.coming, time.Now().UnixNano())
+	if len(l.noted) > 0 && l.noted[0].from < at {
+		return
+	}
+	if f.served == nil {
+		f.served = map[int32]int64{}
+	}
+	for _, queue := range queues {
+		f.served[queue.id] = at
+	}
+	f.servedTo = max(f.servedTo, at)
 }
 
 func (l *look) close() {
@@ -115,6 +160,9 @@ func (f *timeFloor) add(s spans) {
 		return
 	}
 	f.at = min(f.at, s[0].from)
+	if s[0].from < f.servedTo {
+		clear(f.served)
+	}
 	f.spans = f.spans.with(s...)
 	if i := slices.IndexFunc(f.spans, func(s span) bool { return s.to >= f.until }); i >= 0 {
 		f.until = min(f.until, f.spans[i].from)

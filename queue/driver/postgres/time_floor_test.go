@@ -19,19 +19,19 @@ import (
 func TestEachClaimReadWhatWasDueWhileASnapshotWasHeld(t *testing.T) {
 	due := newRecord("gone")
 	due.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
-	checkReadWhileASnapshotIsHeld(t, due, newRecord, "due = due - 7200000000000", "due = NULL, place = 8, line = abs(line)")
+	checkReadWhileASnapshotIsHeld(t, due, newRecord, []string{"due = due - 7200000000000", "due = NULL, place = 8, line = abs(line)"})
 }
 
 // While a snapshot is held, the index of expiry times keeps the entries of all jobs that started before theirs.
 // Each claim read them.
 func TestEachClaimReadTheExpiryTimesOfJobsThatHadStartedWhileASnapshotWasHeld(t *testing.T) {
 	later := func(id string) *driver.Record { return expiringIn(id, 2*time.Hour) }
-	checkReadWhileASnapshotIsHeld(t, expiringIn("gone", time.Hour), later, "expires = NULL, place = 8")
+	checkReadWhileASnapshotIsHeld(t, expiringIn("gone", time.Hour), later, []string{"expires = NULL, place = 8"})
 }
 
 // checkReadWhileASnapshotIsHeld checks how much claims of new jobs read beside many copies of a record. The last of the
 // changes of these makes them end while a snapshot is held; the others are made before.
-func checkReadWhileASnapshotIsHeld(t *testing.T, gone *driver.Record, made func(id string) *driver.Record, changes ...string) {
+func checkReadWhileASnapshotIsHeld(t *testing.T, gone *driver.Record, made func(id string) *driver.Record, changes []string, stay ...*driver.Record) {
 	t.Helper()
 	conn, schema := connect(t, pgtest.URL(t)), pgtest.Schema(t)
 	opts := postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema}
@@ -46,6 +46,7 @@ func checkReadWhileASnapshotIsHeld(t *testing.T, gone *driver.Record, made func(
 	release := holdSnapshot(t, schema, *others+1)
 	execute(t, conn, "UPDATE "+schema+".jobs SET "+changes[last])
 	execute(t, conn, "UPDATE "+schema+".lines SET low = (SELECT last_value + 1 FROM "+schema+".arrivals)")
+	insert(t.Context(), t, d, stay...)
 	readBefore := tuplesRead(t, conn, d, schema, "jobs")
 
 	d = open(t, opts)
@@ -76,14 +77,22 @@ func holdSnapshot(t *testing.T, schema string, jobs int) (release func()) {
 // the expiry times of the others.
 func TestClaimsThatFindNoJobReadTheExpiryTimesOfJobsThatHadStartedWhileASnapshotWasHeld(t *testing.T) {
 	sooner := func(id string) *driver.Record { return expiringIn(id, time.Minute) }
-	checkReadWhileASnapshotIsHeld(t, expiringIn("gone", time.Hour), sooner, "expires = NULL, place = 8")
+	checkReadWhileASnapshotIsHeld(t, expiringIn("gone", time.Hour), sooner, []string{"expires = NULL, place = 8"})
 }
 
 // When a scheduled job is canceled, each claim read the times of all that were canceled before.
 func TestEachClaimReadTheTimesOfCanceledJobsWhileASnapshotWasHeld(t *testing.T) {
 	scheduled := newRecord("gone")
 	scheduled.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
-	checkReadWhileASnapshotIsHeld(t, scheduled, newRecord, "due = NULL, place = 10")
+	checkReadWhileASnapshotIsHeld(t, scheduled, newRecord, []string{"due = NULL, place = 10"})
+}
+
+// An expired job of a queue that no process serves stays. Each claim from another queue read the expiry times of all jobs
+// that had started since its own.
+func TestEachClaimReadWhatHadStartedSinceAJobOfAnAbandonedQueueExpiredWhileASnapshotWasHeld(t *testing.T) {
+	abandoned := inQueue("abandoned", expiringIn("abandoned", -2*time.Hour))
+	changes := []string{"expires = expires - 7200000000000", "expires = NULL, place = 8"}
+	checkReadWhileASnapshotIsHeld(t, expiringIn("gone", time.Hour), newRecord, changes, abandoned)
 }
 
 // expiringIn returns a record that expires after a time.
