@@ -86,6 +86,19 @@ func (d *spy) fail(calls ...string) {
 	})
 }
 
+// hangOnce makes the next call with a name hang until its context ends, as on a connection that is
+// dead without an error.
+func (d *spy) hangOnce(call string) {
+	var hung atomic.Bool
+	d.do(func(ctx context.Context, name string) error {
+		if name != call || hung.Swap(true) {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+}
+
 func (d *spy) do(before func(ctx context.Context, call string) error) { d.before.Store(&before) }
 func (d *spy) heal()                                                  { d.before.Store(nil) }
 
@@ -247,6 +260,13 @@ func (d *spy) Prune(ctx context.Context, req driver.PruneRequest) (int, error) {
 		return 0, err
 	}
 	return d.Driver.Prune(ctx, req)
+}
+
+func (d *spy) Control(ctx context.Context, name string, change driver.ControlChange) (driver.Control, error) {
+	if err := d.note(ctx, "Control"); err != nil {
+		return driver.Control{}, err
+	}
+	return d.Driver.Control(ctx, name, change)
 }
 
 func (d *spy) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bool, error) {

@@ -872,3 +872,20 @@ func TestAHookThatDoesNotReturnKeptOtherQueuesFromBeingOpened(t *testing.T) {
 		assert.Equal(t, 1, stats.Completed)
 	})
 }
+
+// The group went on with the attempt to open the queue until TCP gave up the connection, and all callers
+// waited for that attempt.
+func TestAQueueCouldNotBeOpenedAfterItsLimitsWereSentOnADeadConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		store.hangOnce("Control")
+		group := newDriverGroup(t, store, func(o *queue.DriverGroupOptions) { o.DefaultQueue.MaxRunning = 10 })
+		for _, isOpen := range []bool{false, true} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := group.Get(ctx, "tenant")
+			cancel()
+			assert.Equal(t, isOpen, err == nil, err)
+			pass(2 * time.Minute)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mongodb/grip/message"
 
@@ -179,8 +180,14 @@ func (q *Queue) Start(ctx context.Context) error {
 	return err
 }
 
+// limitsTimeout is how long a queue tries to store its limits when it starts. A store needs less to
+// find a new primary. The context of Start often has no end.
+const limitsTimeout = time.Minute
+
 // storeLimits stores the limits that the options set.
 func (q *Queue) storeLimits(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, limitsTimeout)
+	defer cancel()
 	if q.maxRunning > 0 {
 		if err := q.SetMaxRunning(ctx, q.maxRunning); err != nil {
 			return err
