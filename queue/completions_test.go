@@ -487,3 +487,55 @@ func TestACallerWaitedForHalfAMinuteAfterAFailedRead(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(begun), 2*time.Second)
 	})
 }
+
+// The caller waited until TCP gave up the connection, though the job had ended long before.
+func TestACallerWaitedForAnAnswerOnADeadConnection(t *testing.T) {
+	for call, wait := range map[string]func(context.Context, amboy.Job, amboy.Queue) bool{
+		"Get":   amboy.WaitJob,
+		"Stats": func(ctx context.Context, _ amboy.Job, q amboy.Queue) bool { return amboy.Wait(ctx, q) },
+	} {
+		t.Run(call, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				shared := newStore(t)
+				store := newSpy(shared)
+				store.deaf = true
+				q, other := startIdle(t, store), startEngine(t, shared, 1)
+				defer q.Close(context.Background())
+				defer other.Close(context.Background())
+				j := newJob(t, "one", func(context.Context, *funcJob) { <-time.After(time.Hour) })
+				put(t, q, j)
+				ended := make(chan bool, 1)
+				go func() { ended <- wait(day(t), j, q) }()
+				pass(time.Minute)
+				store.hangOnce(call)
+				pass(time.Hour)
+				assert.Len(t, ended, 1)
+				assert.True(t, <-ended)
+			})
+		})
+	}
+}
+
+// The goroutine that reads the jobs that callers wait for waited until TCP gave up the connection. From then
+// on each caller read its job only twice a minute.
+func TestCallersWaitedForHalfAMinuteAfterAReadOnADeadConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := newStore(t)
+		store := newSpy(shared)
+		q, other := startIdle(t, store), startEngine(t, shared, 1)
+		defer q.Close(context.Background())
+		defer other.Close(context.Background())
+		const lasts = time.Hour + 7*time.Second // it does not end when the caller reads the job anyway
+		j := newJob(t, "one", func(context.Context, *funcJob) { <-time.After(lasts) })
+		put(t, q, j)
+		ended := make(chan bool)
+		go func() { ended <- amboy.WaitJob(day(t), j, q) }()
+		pass(time.Hour - time.Minute)
+		store.hangOnce("Find")
+		put(t, q, noop(t, "two")) // the store changes, and is read
+		pass(time.Minute + 7*time.Second)
+		begun := time.Now()
+		require.True(t, <-ended)
+		assert.LessOrEqual(t, time.Since(begun), 2*time.Second)
+	})
+}

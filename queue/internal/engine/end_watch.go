@@ -138,7 +138,9 @@ func (q *Queue) wakeEnded(ctx context.Context) (read int, failure error) {
 	q.completeMu.Unlock()
 	return len(ids), contain.Panic(func() error {
 		for some := range slices.Chunk(ids, MaxFound) {
-			records, err := FindLatest(ctx, q.Driver, q.Name, some)
+			bounded, cancel := context.WithTimeout(ctx, DriverTimeout)
+			records, err := FindLatest(bounded, q.Driver, q.Name, some)
+			cancel()
 			if err != nil {
 				return err
 			}

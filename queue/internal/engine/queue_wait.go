@@ -131,6 +131,14 @@ func (q *Queue) waitUntil(ctx context.Context, recheck time.Duration, holds func
 	}
 }
 
+// withinTimeout checks a condition. It takes a condition that can't be read in time for false: the
+// connection may be dead, and ctx may end much later.
+func withinTimeout(ctx context.Context, holds func(context.Context) bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, DriverTimeout)
+	defer cancel()
+	return holds(ctx)
+}
+
 // checkAndWait checks the condition once and, if it does not hold, waits until it is time
 // to check again.
 func (q *Queue) checkAndWait(ctx context.Context, recheck time.Duration, holds func(context.Context) bool, subscribe subscription) (reached, again bool) {
@@ -142,7 +150,7 @@ func (q *Queue) checkAndWait(ctx context.Context, recheck time.Duration, holds f
 		leave()
 		q.completeMu.Unlock()
 	}()
-	if holds(ctx) {
+	if withinTimeout(ctx, holds) {
 		return true, false
 	}
 	timer := time.NewTimer(recheck)
