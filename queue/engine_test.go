@@ -485,9 +485,13 @@ func TestPanickingJobIsRetried(t *testing.T) {
 type greedy struct {
 	job.Base `json:"job_base"`
 	Result   float64 `json:"result"`
+	Script   string  `json:"script"`
 }
 
 func (j *greedy) Run(context.Context) {
+	if run, ok := scripts.Load(j.Script); ok {
+		run.(func())()
+	}
 	j.Result = math.NaN()
 	j.AddRetryableError(errors.New("not a number"))
 }
@@ -514,6 +518,32 @@ func TestJobThatCannotBeStoredAfterItRanEndsAsFailed(t *testing.T) {
 		require.ErrorContains(t, got.Error(), "not a number")
 		require.ErrorContains(t, got.Error(), "can't be stored")
 	}
+}
+
+// Its end was given up when the store failed at that moment, so that it ran again a lease later.
+func TestAJobThatCannotBeStoredRanAgainBecauseTheStoreFailedWhenItEnded(t *testing.T) {
+	withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, store, 1)
+		defer q.Close(context.Background())
+		runs := 0
+		j := newGreedy()
+		j.SetID("one")
+		j.Script = t.Name()
+		scripts.Store(j.Script, func() {
+			runs++
+			<-time.After(10 * time.Second)
+		})
+		defer scripts.Delete(j.Script)
+		require.NoError(t, q.Put(t.Context(), j))
+		pass(9 * time.Second)
+		store.fail()
+		pass(5 * time.Second)
+		store.heal()
+		require.True(t, amboy.WaitJob(day(t), j, q))
+		assert.Equal(t, 1, runs)
+		got, _ := q.Get(t.Context(), "one")
+		require.ErrorContains(t, got.Error(), "can't be stored")
+	})
 }
 
 func TestLeasesLastAMinuteUnlessTheOptionsAreLegacy(t *testing.T) {

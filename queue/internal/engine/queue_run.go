@@ -383,7 +383,7 @@ func (q *Queue) recordOrLast(ctx context.Context, j amboy.Job) (*driver.Record, 
 	if err == nil {
 		return r, nil
 	}
-	last, getErr := q.Driver.Get(ctx, q.Name, j.ID())
+	last, getErr := q.rereadEnded(ctx, j.ID())
 	if getErr != nil {
 		return nil, errors.Join(err, getErr)
 	}
@@ -391,6 +391,15 @@ func (q *Queue) recordOrLast(ctx context.Context, j amboy.Job) (*driver.Record, 
 	last.Status, last.TimeInfo, last.RetryInfo = j.Status(), j.TimeInfo(), j.RetryInfo()
 	last.Progress = amboy.ProgressOf(j)
 	return last, nil
+}
+
+// rereadEnded reads a job whose run has ended. It tries again until the store answers, the lease may be
+// over, or Close gives up the ends that are not written.
+func (q *Queue) rereadEnded(ctx context.Context, id string) (*driver.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.Engine.LeaseTime)
+	defer cancel()
+	defer context.AfterFunc(q.Engine.forWriting(), cancel)()
+	return q.rereadUntil(ctx, id)
 }
 
 // HandOver hands a job to the retry handler. If that fails, the job stays retrying in the
