@@ -45,13 +45,14 @@ type backlogSampler struct {
 
 func newBacklogSampler(e *Engine) *backlogSampler {
 	s := &backlogSampler{engine: e, offset: rand.N(backlogSpread)} //nolint:gosec // It only spreads load.
-	s.timer.Fire = e.inBackground(s.fire)
+	s.timer.Fire, s.timer.Early = e.inBackground(s.fire), s.begin
 	// Many processes may start at once on stores that have no jobs.
 	s.idleUntil = e.started.Add(activity.IdleBacklogs)
 	return s
 }
 
-// begin schedules the first sample, unless it is scheduled.
+// begin schedules the next sample, unless it is scheduled. The timer calls it too, because the clock
+// may have been set back since.
 func (s *backlogSampler) begin() {
 	s.timer.Set(s.engine.Now().Truncate(backlogPeriod).Add(backlogPeriod + s.offset))
 }

@@ -24,20 +24,21 @@ type backlogSampler struct {
 }
 
 // jobArrived schedules samples for a queue that had no jobs.
-func (s *backlogSampler) jobArrived() {
-	if !s.busy.Load() && s.busy.CompareAndSwap(false, true) {
-		s.schedule(time.Now())
+func (q *Queue) jobArrived() {
+	if s := &q.backlog; !s.busy.Load() && s.busy.CompareAndSwap(false, true) {
+		q.scheduleBacklog()
 	}
 }
 
-func (s *backlogSampler) schedule(now time.Time) {
-	s.timer.Set(now.Truncate(backlogPeriod).Add(backlogPeriod))
+// scheduleBacklog schedules the next sample. The timer calls it too, because the clock may have been
+// set back since.
+func (q *Queue) scheduleBacklog() {
+	q.backlog.timer.Set(q.now().Truncate(backlogPeriod).Add(backlogPeriod))
 }
 
 // sampleBacklog takes the scheduled sample. It schedules the next one unless all jobs have ended.
 func (q *Queue) sampleBacklog() {
-	now := time.Now() // the clock of the timer
-	left, err := activity.SampleBacklog(q.Open, q.Admin(), now)
+	left, err := activity.SampleBacklog(q.Open, q.Admin(), q.now())
 	switch {
 	case err != nil && q.Open.Err() != nil:
 		return
@@ -50,5 +51,5 @@ func (q *Queue) sampleBacklog() {
 		}
 		q.backlog.busy.Store(true) // a job has arrived since
 	}
-	q.backlog.schedule(now)
+	q.scheduleBacklog()
 }

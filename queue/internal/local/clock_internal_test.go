@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // again is a job that fails once.
@@ -95,5 +97,31 @@ func TestAShortenedBackoffTakesBackThatTheJobHasStarted(t *testing.T) {
 		assert.Equal(t, started, j.again.TimeInfo().Start)
 		assert.Equal(t, started.Add(30*time.Second), j.again.TimeInfo().WaitUntil)
 		j.start = nil
+	})
+}
+
+// The next sample waited for the time that the clock had shown before.
+func TestNoBacklogWasRecordedForHoursAfterTheClockWasSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &shiftedClock{}
+		clock.by.Store(int64(8 * time.Hour))
+		q := New(Options{NumWorkers: 1}, nil)
+		q.now, q.timer.Now, q.backlog.timer.Now = clock.now, clock.now, clock.now
+		require.NoError(t, q.Start(t.Context()))
+		defer q.Close(context.Background())
+		tomorrow := &again{}
+		tomorrow.SetID("tomorrow")
+		tomorrow.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: clock.now().Add(24 * time.Hour)})
+		require.NoError(t, q.Put(t.Context(), tomorrow))
+		time.Sleep(90 * time.Second)
+		clock.by.Store(0)
+		set := clock.now()
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		notes, err := q.Admin().Notes(t.Context(), driver.NoteRequest{
+			Kind: activity.BacklogMinuteKind, From: activity.KeyOf(set), To: activity.KeyOf(set.Add(time.Hour)), Limit: 10,
+		})
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, len(notes), 2)
 	})
 }

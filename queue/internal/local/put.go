@@ -235,7 +235,7 @@ func (q *Queue) arrive(e *localEntry) {
 	q.arrived++
 	e.Job.number = q.arrived
 	q.arrivals.Add(e.Job.number, e)
-	q.backlog.jobArrived()
+	q.jobArrived()
 }
 
 // await waits to be woken, and returns an error if ctx ends first. A wake-up that comes

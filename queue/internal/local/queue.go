@@ -111,7 +111,7 @@ func New(opts Options, invalid error) *Queue {
 	q.timer.Fire, q.timer.Early = q.advance, q.shortenWaits
 	q.locks.Fire = q.recoverForeign
 	q.rates.Fire = q.startRated
-	q.backlog.timer.Fire = q.sampleBacklog
+	q.backlog.timer.Fire, q.backlog.timer.Early = q.sampleBacklog, q.scheduleBacklog
 	q.schedule.KindOf = func(e *localEntry) driver.Kind { return driver.Kind{Type: e.TypeName()} }
 	q.FirstRunner(pool.NewLocalWorkers(opts.NumWorkers, q))
 	q.Middleware.Insert = q.insert
