@@ -130,6 +130,10 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 	if err != nil {
 		return nil, fmt.Errorf("encoding the dependency of job %q as %s: %w", j.ID(), f, err)
 	}
+	retry := j.RetryInfo()
+	if retry.Retryable {
+		retry.BaseJobID = j.ID() // job.Base has another one if the type has an ID method of its own
+	}
 	key, until := amboy.UniqueKeyOf(j)
 	if !until.IsValid() {
 		return nil, &amboy.InvalidJobError{JobID: j.ID(), Field: "unique until", Value: until, Rule: "must be one of the amboy.UniqueUntil values"}
@@ -141,7 +145,7 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 		Status:           j.Status(),
 		EnqueueScopes:    j.EnqueueScopes(),
 		EnqueueAllScopes: j.EnqueueAllScopes(),
-		RetryInfo:        j.RetryInfo(),
+		RetryInfo:        retry,
 		TimeInfo:         j.TimeInfo(),
 		Job:              body,
 		Dependency:       dep,
