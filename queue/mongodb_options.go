@@ -83,7 +83,8 @@ type MongoDBOptions struct {
 // PreferredIndexOptions name indexes that operators want queries to use, by their keys.
 // If queues share a collection, group: 1 is put before the keys unless the keys contain
 // group. While no index has these keys, the query runs without the hint, and an error is
-// logged once a minute.
+// logged once a minute. Keys without line.in, as the legacy library needed, are ignored,
+// with a warning: an index on them can't find the jobs that are ready.
 type PreferredIndexOptions struct {
 	// NextJob is for the query that finds jobs that are ready to run. Default: none, so
 	// that the server chooses the index built for it.

@@ -308,7 +308,7 @@ func TestMongoDBIndexesAreBuiltAsConfigured(t *testing.T) {
 // TestMongoDBOptionsOfClaims checks the query for jobs that are ready.
 func TestMongoDBOptionsOfClaims(t *testing.T) {
 	d := mongotest.Open(t)
-	hint := bson.D{{Key: "status.completed", Value: int32(1)}, {Key: "status.in_prog", Value: int32(1)}}
+	hint := bson.D{{Key: "status.completed", Value: int32(1)}, {Key: "status.in_prog", Value: int32(1)}, {Key: "line.in", Value: int32(1)}}
 	_, err := d.Collection("queue.jobs").Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: hint})
 	require.NoError(t, err)
 	var seen commandLog
@@ -337,7 +337,7 @@ func TestMongoDBOptionsOfClaims(t *testing.T) {
 // TestMongoDBGroupQueuesClaimWithAnIndexHint names the keys as in the indexes of a queue
 // with its own collection; those of a group begin with the queue's name.
 func TestMongoDBGroupQueuesClaimWithAnIndexHint(t *testing.T) {
-	keys := bson.D{{Key: "status.completed", Value: 1}, {Key: "status.in_prog", Value: 1}, {Key: "status.mod_ts", Value: 1}}
+	keys := bson.D{{Key: "status.completed", Value: 1}, {Key: "status.in_prog", Value: 1}, {Key: "line.in", Value: 1}}
 	inGroup := append(bson.D{{Key: "group", Value: 1}}, keys...)
 	for name, hint := range map[string]bson.D{"without the group": keys, "with the group": inGroup} {
 		t.Run(name, func(t *testing.T) {
@@ -351,7 +351,7 @@ func TestMongoDBGroupQueuesClaimWithAnIndexHint(t *testing.T) {
 			put(t, q, noop(t, "one"))
 			drain(t, q)
 			assert.Equal(t, []string{`{"group": {"$numberInt":"1"},"status.completed": {"$numberInt":"1"},` +
-				`"status.in_prog": {"$numberInt":"1"},"status.mod_ts": {"$numberInt":"1"}}`}, hintsOf(&seen))
+				`"status.in_prog": {"$numberInt":"1"},"line.in": {"$numberInt":"1"}}`}, hintsOf(&seen))
 		})
 	}
 }

@@ -849,3 +849,21 @@ func TestAClaimLockedQueuesOfWhichItTookNoJob(t *testing.T) {
 		})
 	}
 }
+
+// A service of the legacy library names the index of its own claims. With that index each claim read all
+// jobs of the queue that waited for their time.
+func TestTheHintOfALegacyServiceMadeClaimsReadAllWaitingJobs(t *testing.T) {
+	s := mongotest.Open(t, mongotest.InMemory())
+	legacy := bson.D{{Key: "status.completed", Value: 1}, {Key: "status.in_prog", Value: 1}, {Key: "status.mod_ts", Value: 1}}
+	_, err := s.Collection("work.group").Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: append(bson.D{{Key: "group", Value: 1}}, legacy...)})
+	require.NoError(t, err)
+	d := openOn(t, s, func(o *mongodb.Options) { o.Hint = legacy })
+	records := plainRecords(1000)
+	for _, r := range records {
+		r.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+	}
+	putAll(t, d, append(records, plainRecord("ready"))...)
+	s.Server().ResetCosts()
+	require.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
+	assert.LessOrEqual(t, s.Server().Costs().Examined.Documents, int64(20))
+}

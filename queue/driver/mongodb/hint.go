@@ -25,6 +25,13 @@ func groupedHint(hint bson.D) bson.D {
 	return append(bson.D{{Key: "group", Value: 1}}, hint...)
 }
 
+// servesClaims reports whether an index with the keys of a hint can find candidates. With an
+// index of the legacy library, which lacks their place in the line, each claim would read all
+// jobs that wait.
+func servesClaims(hint bson.D) bool {
+	return slices.ContainsFunc(hint, func(e bson.E) bool { return e.Key == "line.in" })
+}
+
 // hintRetry is how long claims do without a hint after the server found no such index.
 const hintRetry = time.Minute
 

@@ -87,6 +87,15 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(opts.Hint) > 0 && !servesClaims(opts.Hint) {
+		logging.Warning(ctx, message.Fields{
+			"message":    "ignored the preferred index for claims, because it has no key line.in",
+			"database":   opts.DB,
+			"collection": opts.collection(),
+			"keys":       keyText(opts.Hint, false),
+		})
+		opts.Hint = nil
+	}
 	d := &Driver{opts: opts, client: opts.Client, scanBatch: scanBatch, freed: make(chan struct{})}
 	if d.client == nil {
 		d.client, err = mongo.Connect(ctx, options.Client().ApplyURI(opts.URI))

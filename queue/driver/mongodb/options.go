@@ -61,7 +61,8 @@ type Options struct {
 	// Hint holds the keys of the index to use for the query for candidates. If it is
 	// empty, the server chooses. In a Grouped store, group: 1 is put before the keys
 	// unless group is among them. While no index has these keys, claims run without the
-	// hint, and an error is logged once a minute.
+	// hint, and an error is logged once a minute. A hint without line.in, such as that of a
+	// service of the legacy library, is ignored, with a warning.
 	Hint bson.D
 	// SkipIndexes keeps Open from building indexes. Missing indexes are logged. The index
 	// of the notes is built anyway, before the first note is written.
