@@ -602,6 +602,29 @@ func TestLegacyJobsThatCanNotBeAdoptedHidOthers(t *testing.T) {
 	})
 }
 
+// The base of the jobs is in a base of the service's own. Its scopes were not found there, so that jobs
+// with the same scope ran at once.
+func TestLegacyJobsWithANestedBaseRanWithoutTheirScopes(t *testing.T) {
+	withLegacyProcess(t, func(s *legacyTest) {
+		for _, id := range []string{"one", "two"} {
+			s.legacy.insert(id, []string{"a"})
+			_, doc := s.legacy.read(id)
+			put(doc, "job", bson.D{{Key: "common", Value: value(doc, "job")}})
+			_, err := s.legacy.jobs.ReplaceOne(s.Context(), bson.D{{Key: "_id", Value: id}}, doc)
+			require.NoError(s, err)
+		}
+		assert.Empty(s, s.claim())
+		pass(time.Minute)
+		claimed := s.claim()
+		assert.Len(s, claimed, 1)
+		pass(time.Minute)
+		assert.Empty(s, s.claim())
+		for _, r := range claimed {
+			assert.Equal(s, []string{"a"}, r.RequiredScopes)
+		}
+	})
+}
+
 // A process whose workers are all busy does not hear of the jobs that a legacy process puts, and no claim
 // finds them. If another driver of the process is idle, the change stream continues.
 func TestAJobThatALegacyProcessPutWhileAllWorkersWereBusyNeverRan(t *testing.T) {
