@@ -23,6 +23,7 @@ var controlRules = []rule{
 	{"running records continue if MaxRunning is lowered", controlMaxRunningLowered},
 	{"a queue at its MaxRunning leaves its turns to other queues", controlMaxRunningTurns},
 	{"controls apply to a single queue", controlOfOneQueue},
+	{"due records of a paused queue hide no others", controlPausedHidesNone},
 }
 
 func (f *fixture) pause(paused bool) { f.control(driver.ControlChange{Paused: &paused}) }
@@ -194,4 +195,37 @@ func controlOfOneQueue(f *fixture) {
 	assert.Equal(f, driver.Control{}, b.control(driver.ControlChange{}))
 	b.insert(spec{id: "1"}, spec{id: "2"})
 	assert.Len(f, b.claim(10), 2)
+}
+
+// controlPausedHidesNone has more due records of a paused queue than Work reads. What Work names is claimed from, as an engine
+// does: until a claim has moved these records, Work does not find others.
+func controlPausedHidesNone(f *fixture) {
+	const read = 10
+	if f.harness.ReadLittle != nil {
+		f.harness.ReadLittle(f.driver, read)
+	}
+	var due []spec
+	for i := range 2 * read {
+		due = append(due, spec{id: fmt.Sprint(i), waitUntil: f.after(1)})
+	}
+	paused, other := f.in("paused"), f.in("other")
+	paused.insert(due...)
+	paused.pause(true)
+	other.insert(spec{id: "last", waitUntil: f.after(2)})
+	for range 2 * read {
+		work, err := f.driver.Work(f.ctx, f.after(3))
+		require.NoError(f, err)
+		require.NotEmpty(f, work.Queues, "no queue is claimed from, and so nothing becomes ready")
+		for _, w := range work.Queues {
+			limit := 0
+			if w.Ready {
+				limit = 1
+			}
+			if records := f.in(w.Queue).claimAt(3, limit).Records; len(records) > 0 {
+				assert.Equal(f, []string{"last"}, jobIDs(records))
+				return
+			}
+		}
+	}
+	f.Error("the record of the other queue is not found")
 }

@@ -33,6 +33,8 @@ type Harness struct {
 	Share func(t *testing.T, d driver.Driver) driver.Driver
 	// Begin begins a transaction of the store of d, if it supports transactions.
 	Begin func(ctx context.Context, t *testing.T, d driver.Driver) Transaction
+	// ReadLittle makes Work of d read at most n due records, if it does not read all.
+	ReadLittle func(d driver.Driver, n int)
 	// Break makes the store of d unreachable, until repair is called.
 	Break func(t *testing.T, d driver.Driver) (repair func())
 	// Variant marks a second form of a store whose first form passes the whole suite. The

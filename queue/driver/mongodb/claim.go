@@ -172,7 +172,7 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 		return false, fmt.Errorf("querying candidates: %w", err)
 	}
 	expired, due := c.expirations(v), c.admissions(v)
-	isLeft := len(due) > 0 && c.admitted || len(due) >= timedBatch || len(expired) >= timedBatch
+	isLeft := len(due) > 0 && c.admitted || len(due) >= c.timedBatch || len(expired) >= c.timedBatch
 	defer func() {
 		c.next = v.next(c.given)
 		c.nextAfterPause()

@@ -202,7 +202,7 @@ func (l *claimQuery) inQueues(and ...bson.E) bson.D {
 // times returns the branches for documents that are due or have expired, and for the next
 // such times.
 func (l *claimQuery) times() []branch {
-	most := timedBatch
+	most := l.timedBatch
 	for _, n := range l.avoids {
 		most += n // which may be the first
 	}

@@ -73,9 +73,10 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable, variant bool)
 			endLeases(t, storeOf(d).jobs(true), by)
 			fillBuckets(t, storeOf(d).control(), by)
 		},
-		StepClock: func(t *testing.T, d driver.Driver, by time.Duration) { fillBuckets(t, storeOf(d).control(), by) },
-		Reopen:    again,
-		Share:     again,
+		StepClock:  func(t *testing.T, d driver.Driver, by time.Duration) { fillBuckets(t, storeOf(d).control(), by) },
+		Reopen:     again,
+		Share:      again,
+		ReadLittle: func(d driver.Driver, n int) { d.(*mongodb.Driver).TimedAtOnce(n) },
 		Break: func(t *testing.T, d driver.Driver) (repair func()) {
 			mu.Lock()
 			client := clients[d]

@@ -5,6 +5,9 @@ import "time"
 // ScanAtOnce sets the number of documents that one scan examines.
 func (d *Driver) ScanAtOnce(n int) { d.scanBatch = n }
 
+// TimedAtOnce sets the number of due documents that Work reads, and that a claim makes ready.
+func (d *Driver) TimedAtOnce(n int) { d.timedBatch = n }
+
 // Elapse advances the monotonic clock of a driver.
 func Elapse(d *Driver, by time.Duration) { d.skipped.Add(int64(by)) }
 

@@ -33,8 +33,8 @@ type Driver struct {
 	control   *mongo.Collection // other documents: controls of queues, marks, duties and members
 	notes     noteStore
 	isReplica bool // the deployment has transactions and change streams
-	// scanBatch is the constant of that name; tests set a smaller one.
-	scanBatch int
+	// scanBatch and timedBatch are the constants of these names; tests set smaller ones.
+	scanBatch, timedBatch int
 
 	feed      *feed
 	listening listening
@@ -96,7 +96,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 		})
 		opts.Hint = nil
 	}
-	d := &Driver{opts: opts, client: opts.Client, scanBatch: scanBatch, freed: make(chan struct{})}
+	d := &Driver{opts: opts, client: opts.Client, scanBatch: scanBatch, timedBatch: timedBatch, freed: make(chan struct{})}
 	if d.client == nil {
 		d.client, err = mongo.Connect(ctx, options.Client().ApplyURI(opts.URI))
 		if err != nil {

@@ -88,7 +88,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	if err != nil {
 		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
-	if len(overdue) == timedBatch {
+	if len(overdue) == d.timedBatch {
 		// There may be more, of other queues. A claim from any queue makes these ready, even if it is stopped.
 		for _, name := range overdue {
 			found[name].Ready = true
@@ -113,7 +113,7 @@ func (d *Driver) overdue(at time.Time) bson.A {
 	return bson.A{
 		match(field("line.due", append(exist(true), bson.E{Key: "$lte", Value: at}))),
 		bson.D{{Key: "$sort", Value: field("line.due", 1)}},
-		field("$limit", timedBatch),
+		field("$limit", d.timedBatch),
 		project("overdue", queue),
 	}
 }

@@ -47,13 +47,14 @@ type stores struct {
 // harness returns the harness of the suite.
 func (s *stores) harness() drivertest.Harness {
 	return drivertest.Harness{
-		Open:      func(t *testing.T) driver.Driver { return s.open(t, pgtest.EmptySchema(t)) },
-		Elapse:    s.elapse,
-		StepClock: s.stepClock,
-		Reopen:    func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
-		Share:     func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
-		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return s.of(d).wire.cut() },
-		IsUnknown: func(err error) bool { return errors.Is(err, driver.ErrOutcomeUnknown) },
+		Open:       func(t *testing.T) driver.Driver { return s.open(t, pgtest.EmptySchema(t)) },
+		Elapse:     s.elapse,
+		StepClock:  s.stepClock,
+		Reopen:     func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
+		Share:      func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
+		ReadLittle: func(d driver.Driver, n int) { postgres.WorkAtOnce(d.(*postgres.Driver), n) },
+		Break:      func(_ *testing.T, d driver.Driver) (repair func()) { return s.of(d).wire.cut() },
+		IsUnknown:  func(err error) bool { return errors.Is(err, driver.ErrOutcomeUnknown) },
 		Begin: func(ctx context.Context, t *testing.T, _ driver.Driver) drivertest.Transaction {
 			tx, err := s.direct.Begin(ctx)
 			require.NoError(t, err)

@@ -293,7 +293,7 @@ func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err
 				timed[kind] = append(timed[kind], queue)
 				read[kind] += r.int()
 				return nil
-			}, at, workAtOnce, due.from, expired.from)
+			}, at, d.workAtOnce, due.from, expired.from)
 			b.query(nextTimes, func(r *row) error {
 				t = timesOf(r)
 				return nil
@@ -303,7 +303,7 @@ func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err
 	if err == nil {
 		t.learn(at, due, expired)
 		work.Next = t.next()
-		if read[0] >= workAtOnce {
+		if read[0] >= d.workAtOnce {
 			// Until claims have moved these records, which they do even if none of them may run, they hide others.
 			// A claim for expired records needs no free worker.
 			timed[1] = append(timed[1], timed[0]...)
@@ -313,7 +313,7 @@ func (d *Driver) work(ctx context.Context, now time.Time) (work driver.Work, err
 			return nil
 		}, timed[0], timed[1])
 	}
-	if max(read[0], read[1]) >= workAtOnce {
+	if max(read[0], read[1]) >= d.workAtOnce {
 		work.Next = now
 	}
 	return work, err

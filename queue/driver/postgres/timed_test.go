@@ -176,29 +176,3 @@ func TestManyDueJobsOfALockedQueueKeepNoDueJobsOfOthersWaiting(t *testing.T) {
 	insert(postgres.WithTx(t.Context(), beginTx(t)), t, d, inQueue("locked", scoped("in it", 0, "scope")))
 	assert.Equal(t, []string{"other"}, idsOf(claimIn(t, d, now, "other").Records))
 }
-
-// Work reads only the first 10,000 due records. If all of them were of a queue that starts none, it named no queue,
-// and asked for another call at once. As no process claimed, the due records of other queues were never found.
-func TestDueRecordsOfAPausedQueueHidThoseOfOthers(t *testing.T) {
-	conn, schema := connect(t, pgtest.URL(t)), pgtest.Schema(t)
-	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: schema})
-	at := time.Now().Add(3 * time.Hour)
-	paused, other := inQueue("paused", newRecord("paused")), inQueue("other", newRecord("other"))
-	paused.TimeInfo.WaitUntil, other.TimeInfo.WaitUntil = at.Add(-2*time.Hour), at.Add(-time.Hour)
-	insert(t.Context(), t, d, paused, other)
-	multiply(t, conn, schema, "paused", 10_000)
-	_, err := d.Control(t.Context(), "paused", driver.ControlChange{Paused: new(true)})
-	require.NoError(t, err)
-	for range 1000 {
-		work, err := d.Work(t.Context(), at)
-		require.NoError(t, err)
-		require.NotEmpty(t, work.Queues, "nobody claims, and so nothing becomes ready")
-		for _, w := range work.Queues {
-			if records := claimIn(t, d, at, w.Queue).Records; len(records) > 0 {
-				assert.Equal(t, []string{"other"}, idsOf(records))
-				return
-			}
-		}
-	}
-	t.Error("the job of the other queue is not found")
-}

@@ -20,13 +20,14 @@ import (
 func TestConformance(t *testing.T) {
 	s := newStores(t)
 	drivertest.Run(t, drivertest.Harness{
-		Open:      func(t *testing.T) driver.Driver { return s.open(t, s.newPath(t)) },
-		Elapse:    s.elapse,
-		StepClock: s.stepClock,
-		Reopen:    s.reopen,
-		Share:     func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.paths[d]) },
-		Break:     func(t *testing.T, d driver.Driver) (repair func()) { return lock(t, s.paths[d]) },
-		IsUnknown: func(err error) bool { return errors.Is(err, driver.ErrOutcomeUnknown) },
+		Open:       func(t *testing.T) driver.Driver { return s.open(t, s.newPath(t)) },
+		Elapse:     s.elapse,
+		StepClock:  s.stepClock,
+		Reopen:     s.reopen,
+		ReadLittle: func(d driver.Driver, n int) { sqlite.WorkAtOnce(d.(*sqlite.Driver), n) },
+		Share:      func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.paths[d]) },
+		Break:      func(t *testing.T, d driver.Driver) (repair func()) { return lock(t, s.paths[d]) },
+		IsUnknown:  func(err error) bool { return errors.Is(err, driver.ErrOutcomeUnknown) },
 		Begin: func(ctx context.Context, t *testing.T, d driver.Driver) drivertest.Transaction {
 			db, err := sql.Open("sqlite", s.paths[d]+"?_txlock=immediate&_pragma=busy_timeout(5000)")
 			require.NoError(t, err)

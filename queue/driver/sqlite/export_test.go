@@ -176,12 +176,8 @@ func EndPagesAfter(d time.Duration) (restore func()) {
 	return func() { findTime = was }
 }
 
-// FindLittleWork makes Work read at most n records of each kind, until restore is called.
-func FindLittleWork(n int) (restore func()) {
-	was := workAtOnce
-	workAtOnce = n
-	return func() { workAtOnce = was }
-}
+// WorkAtOnce sets the number of records of each kind that Work reads.
+func WorkAtOnce(d *Driver, n int) { d.workAtOnce = n }
 
 // TakeFewTimed makes claims handle at most n due and n expired records, until restore is called.
 func TakeFewTimed(n int) (restore func()) {

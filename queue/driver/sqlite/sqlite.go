@@ -104,6 +104,9 @@ type Driver struct {
 	seen    sightings.Log[lease]
 	holders *holders
 
+	// workAtOnce is the constant of that name; tests set a smaller one.
+	workAtOnce int
+
 	watch       *watch
 	subscribers driver.Subscribers
 
@@ -132,10 +135,11 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 		return nil, fmt.Errorf("opening %q: %w", opts.Path, named(err))
 	}
 	d := &Driver{
-		opts:   opts,
-		path:   f.path,
-		closed: make(chan struct{}),
-		done:   make(chan struct{}),
+		opts:       opts,
+		path:       f.path,
+		workAtOnce: workAtOnce,
+		closed:     make(chan struct{}),
+		done:       make(chan struct{}),
 	}
 	opened := time.Now()
 	d.elapsed = func() time.Duration { return time.Since(opened) }

@@ -13,7 +13,7 @@ import (
 
 // workAtOnce is the maximum number of due records that Work reads, and also of expired records
 // and of records that await their retry.
-var workAtOnce = 10_000
+const workAtOnce = 10_000
 
 // The kinds of rows of readWork.
 const (
@@ -65,12 +65,12 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 		w.Expired = w.Expired || expired.Int64 > 0
 		w.Retrying = w.Retrying || kind == workToRetry
 		return nil
-	}, now.UnixNano(), workAtOnce)
+	}, now.UnixNano(), d.workAtOnce)
 	if err != nil {
 		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
 	work := driver.Work{Next: next}
-	if timed >= workAtOnce {
+	if timed >= d.workAtOnce {
 		work.Next = now
 		// Until claims have moved these records, which they do even if none of them may run, they
 		// hide others. A claim for expired records needs no free worker.
