@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // MaxScopeLimit is the largest number of jobs that may share a limited scope.
@@ -27,9 +28,9 @@ const (
 // MongoDB, jobs with different limits that processes claim at the same moment keep to the largest
 // of them only.
 //
-// The key must not be empty, and the limit must be from 1 to MaxScopeLimit. A limited scope is not
-// taken at Put, and a job names a key once. Put refuses other jobs with an *InvalidJobError. A
-// plain scope that is named like the key is another scope.
+// The key must be UTF-8 and not empty, and the limit must be from 1 to MaxScopeLimit. A limited
+// scope is not taken at Put, and a job names a key once. Put refuses other jobs with an
+// *InvalidJobError. A plain scope that is named like the key is another scope.
 func LimitScope(key string, limit int) string {
 	return key + limitBegin + strconv.Itoa(limit) + limitEnd
 }
@@ -67,6 +68,8 @@ func validateScopes(scopes, enqueueScopes []string) (field, value, rule string) 
 			continue
 		case key == "":
 			return "scope", scope, "must have a key before its limit"
+		case !utf8.ValidString(key):
+			return "scope", scope, "must have a key that is UTF-8"
 		case limit < 1 || limit > MaxScopeLimit:
 			return "scope", scope, fmt.Sprintf("must have a limit from 1 to %d", MaxScopeLimit)
 		case keys[key]:

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/stretchr/testify/assert"
@@ -27,6 +28,7 @@ var limitRules = []rule{
 	{"a plain scope and a limit of its name are different", limitIsNoScope},
 	{"a record that waits for a limit shows that", limitShown},
 	{"all of many waiting records get their turn", limitDrains},
+	{"the key of a limit may be any text that the store accepts", limitKeys},
 }
 
 // limited returns scopes with the limit n.
@@ -208,6 +210,32 @@ func limitShown(f *fixture) {
 	assert.Equal(f, limited(2), f.get("1").Scopes)
 	f.findsAll([]string{"1", "2"}, driver.Query{Queues: []string{f.queue}, Holding: true, Latest: true})
 	f.findsAll([]string{"1", "2", "3"}, driver.Query{Queues: []string{f.queue}, Scope: limited(2)[0]})
+}
+
+// limitKeys has keys that mean something in regular expressions, or end strings.
+func limitKeys(f *fixture) {
+	keys := []string{"a\x00b", "\x00", `^a|b(c)[d]{2}.*+?$\`, "a #1", "é😀", " ", strings.Repeat("x", amboy.MaxIDLength)}
+	now, later := []string{"none"}, []string{"none later"}
+	f.insert(spec{id: "none"}, spec{id: "none later", waitUntil: f.after(1)})
+	for i, key := range keys {
+		scopes := []string{amboy.LimitScope(key, 1)}
+		ready, due := fmt.Sprint("ready", i), fmt.Sprint("due", i)
+		errs := f.tryInsert(spec{id: due, scopes: scopes, waitUntil: f.after(1)}, spec{id: ready, scopes: scopes})
+		var invalid *amboy.InvalidJobError
+		if errors.As(errs[0], &invalid) {
+			require.ErrorAs(f, errs[1], &invalid)
+			continue
+		}
+		require.NoError(f, errors.Join(errs...))
+		now, later = append(now, ready), append(later, due)
+	}
+	running := f.claim(100)
+	assert.ElementsMatch(f, now, jobIDs(running))
+	assert.Equal(f, later[:1], jobIDs(f.claimAt(2, 100).Records), "the others wait for the limits")
+	for _, r := range running {
+		f.end(r, amboy.StateSucceeded)
+	}
+	assert.ElementsMatch(f, later[1:], jobIDs(f.claimAt(2, 100).Records))
 }
 
 func limitDrains(f *fixture) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,7 +57,7 @@ func holding(keys []string) bson.A {
 	for i, key := range keys {
 		values[i] = key
 		if isLimited(key) {
-			values[i] = primitive.Regex{Pattern: "^" + regexp.QuoteMeta(key+" ")}
+			values[i] = primitive.Regex{Pattern: "^" + quoted(key+" ")}
 		}
 	}
 	return values
