@@ -89,12 +89,70 @@ func (d *Driver) dropBucket(ctx context.Context, key string) error {
 	return nil
 }
 
-// reserveStarts reserves tokens for the candidates of the queues with a rate. giveBack must be
-// called when candidates were taken.
-func (c *claim) reserveStarts(ctx context.Context, v *view) (giveBack func(context.Context), err error) {
+// findTokens leaves out the queues that have used up their rates. A reservation is a write for each queue, so the buckets of
+// several are read first, with one command.
+func (c *claim) findTokens(ctx context.Context, v *view) error {
 	for _, demand := range c.req.Queues {
 		delete(c.waits, demand.Queue)
 	}
+	keys, queues := bson.A{}, map[string]string{}
+	for queue, control := range v.controls {
+		room, limited := c.room[queue]
+		if control.Rate == nil || control.IsStopped() || len(v.ready[queue]) == 0 || limited && room <= 0 {
+			continue
+		}
+		key := rateKey(queue)
+		keys, queues[key] = append(keys, key), queue
+	}
+	if len(keys) < 2 {
+		return nil
+	}
+	err := c.pipeBranches(ctx, []branch{c.buckets(keys)}, func(raw bson.Raw) {
+		key, bucket, now, isBucket := readBucket(raw)
+		queue := queues[key]
+		if !isBucket || bucket.IsAhead(now) { // a reservation sets it back
+			return
+		}
+		if r := *v.controls[queue].Rate; bucket.Tokens(r, now) == 0 {
+			c.room[queue] = 0
+			c.noteWait(queue, bucket.Wait(r, now))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("reading the buckets of %d queues: %w", len(keys), err)
+	}
+	return nil
+}
+
+// buckets returns the branch that reads buckets, with the time by the server's clock.
+func (d *Driver) buckets(keys bson.A) branch {
+	return branch{collection: d.control.Name(), stages: bson.A{
+		match(field("_id", field("$in", keys))),
+		field("$set", field("now", field("$subtract", bson.A{serverNow, primitive.DateTime(0)}))),
+	}}
+}
+
+// readBucket reads a result of that branch; isBucket is false for those of others.
+func readBucket(raw bson.Raw) (key string, bucket rate.Bucket, now int64, isBucket bool) {
+	key, isBucket = raw.Lookup("_id").StringValueOK()
+	var stored bucketDocument
+	if !isBucket || bson.Unmarshal(raw, &stored) != nil {
+		return "", 0, 0, false
+	}
+	return key, rate.Bucket(stored.From * float64(time.Millisecond)), int64(stored.Now * float64(time.Millisecond)), true
+}
+
+// noteWait notes how long a queue waits for tokens.
+func (c *claim) noteWait(queue string, wait time.Duration) {
+	if c.waits == nil {
+		c.waits = map[string]time.Duration{}
+	}
+	c.waits[queue] = wait
+}
+
+// reserveStarts reserves tokens for the candidates of the queues with a rate. giveBack must be
+// called when candidates were taken.
+func (c *claim) reserveStarts(ctx context.Context, v *view) (giveBack func(context.Context), err error) {
 	if !v.hasRates() {
 		return func(context.Context) {}, nil
 	}
@@ -123,10 +181,7 @@ func (c *claim) reserveStarts(ctx context.Context, v *view) (giveBack func(conte
 		}
 		reserved[queue], c.room[queue] = bucket.Granted, bucket.Granted
 		if bucket.Granted < want {
-			if c.waits == nil {
-				c.waits = map[string]time.Duration{}
-			}
-			c.waits[queue] = bucket.wait(*control.Rate)
+			c.noteWait(queue, bucket.wait(*control.Rate))
 		}
 	}
 	return giveBack, nil

@@ -38,6 +38,10 @@ func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Cont
 	if err != nil {
 		return nil, err
 	}
+	err = c.findTokens(ctx, v)
+	if err != nil {
+		return nil, err
+	}
 	c.postpone(v)
 	types := typeLimits{}
 	for _, queue := range limitedQueues(v) {

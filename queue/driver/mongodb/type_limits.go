@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
-	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/queue/internal/rate"
 	"github.com/mongodb/amboy/queue/internal/typelimit"
 )
 
@@ -120,19 +118,12 @@ func (d *Driver) readTypeUsage(ctx context.Context, limits typeLimits, rates boo
 		}})
 	}
 	if len(keys) > 0 {
-		branches = append(branches, branch{collection: d.control.Name(), stages: bson.A{
-			match(field("_id", field("$in", keys))),
-			field("$set", field("now", field("$subtract", bson.A{serverNow, primitive.DateTime(0)}))),
-		}})
+		branches = append(branches, d.buckets(keys))
 	}
 	err := d.pipeBranches(ctx, branches, func(raw bson.Raw) {
-		if key, isBucket := raw.Lookup("_id").StringValueOK(); isBucket {
-			var stored bucketDocument
-			if bson.Unmarshal(raw, &stored) == nil {
-				of := byKey[key]
-				u.now = int64(stored.Now * float64(time.Millisecond))
-				u.buckets[of.queue][of.jobType] = rate.Bucket(stored.From * float64(time.Millisecond))
-			}
+		if key, bucket, now, isBucket := readBucket(raw); isBucket {
+			of := byKey[key]
+			u.now, u.buckets[of.queue][of.jobType] = now, bucket
 			return
 		}
 		queue, _ := raw.Lookup("_id", "queue").StringValueOK() // missing in a store of one queue
@@ -243,10 +234,7 @@ func (c *claim) noteTypeWaits() {
 			continue // for the rate of the queue
 		}
 		if wait := room.Wait(); wait > 0 {
-			if c.waits == nil {
-				c.waits = map[string]time.Duration{}
-			}
-			c.waits[queue] = wait
+			c.noteWait(queue, wait)
 		}
 	}
 }
