@@ -1,6 +1,9 @@
 package drivertest
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +20,7 @@ var scopeRules = []rule{
 	{"an enqueue scope is refused while a record runs under it", scopeEnqueuedWhileRunning},
 	{"an enqueue scope takes precedence over records that wait for it", scopeEnqueuedBeforeWaiting},
 	{"a record that waits for a scope shows that", scopeShown},
+	{"a scope whose name is no text is refused, or freed as any other", scopeNames},
 }
 
 func scopeOneRuns(f *fixture) {
@@ -127,4 +131,23 @@ func scopeShown(f *fixture) {
 	f.hasState("waiting", amboy.StatePending)
 	assert.Equal(f, amboy.Hold(""), f.get("waiting").Status.Hold)
 	assert.Empty(f, f.get("waiting").Status.Reason)
+}
+
+func scopeNames(f *fixture) {
+	for i, name := range []string{"a\xffb", "\xff\xfe", "a\x00b"} {
+		for _, atPut := range [][]string{nil, {name}} {
+			first, second := fmt.Sprint("first", i, len(atPut)), fmt.Sprint("second", i, len(atPut))
+			scopes := []string{name}
+			errs := f.tryInsert(spec{id: first, scopes: scopes, enqueueScopes: atPut}, spec{id: second, scopes: scopes})
+			var invalid *amboy.InvalidJobError
+			if errors.As(errs[0], &invalid) {
+				require.ErrorAs(f, errs[1], &invalid)
+				continue
+			}
+			require.NoError(f, errors.Join(errs...))
+			for _, id := range []string{first, second} {
+				f.end(f.claimOne(id), amboy.StateSucceeded)
+			}
+		}
+	}
 }

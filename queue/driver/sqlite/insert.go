@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -29,6 +30,19 @@ type newRecord struct {
 	preset     table.Place
 	leaseUntil table.Instant // of a running record
 	refusal    error
+}
+
+// encodeInserted is encodeNew for a record that Insert adds. It refuses scopes that are not UTF-8: lists of names are JSON, from
+// which they would be read with another name than that under which they are held.
+func encodeInserted(index int, r *driver.Record) (*newRecord, error) {
+	for field, scopes := range map[string][]string{"scope": r.RequiredScopes, "enqueue scope": r.EnqueueScopes} {
+		for _, name := range scopes {
+			if !utf8.ValidString(name) {
+				return nil, &amboy.InvalidJobError{JobID: r.JobID(), Field: field, Value: name, Rule: "must be UTF-8"}
+			}
+		}
+	}
+	return encodeNew(index, r)
 }
 
 // encodeNew encodes a record for insertion.
@@ -70,7 +84,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	if err != nil {
 		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
 	}
-	sorted, errs := table.EncodeSorted(records, encodeNew)
+	sorted, errs := table.EncodeSorted(records, encodeInserted)
 	insert := d.insertSome
 	if tx != nil {
 		insert = func(ctx context.Context, some []*newRecord) error { return d.insertIn(ctx, tx, some) }
