@@ -148,22 +148,24 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 		return nil, err
 	}
 	all = p.all
+	running, err := cl.countLimited(ctx, all)
+	if err != nil {
+		return nil, err
+	}
 	for _, w := range all {
 		if len(w.limits) > 0 {
-			err = cl.findRoom(ctx, w)
+			err = cl.findRoom(ctx, w, running[w.queue.id])
 			if err != nil {
 				return nil, err
 			}
 		}
 		w.most = min(w.most, w.ready)
-		if w.maxRunning > 0 && w.most > 0 {
-			err = cl.d.readPlanned(ctx, countLimited, func(r *row) error {
-				w.most = max(0, min(w.most, w.maxRunning-r.int()))
-				return nil
-			}, w.queue.id)
-			if err != nil {
-				return nil, err
+		if w.maxRunning > 0 {
+			room := w.maxRunning
+			for _, n := range running[w.queue.id] {
+				room -= n
 			}
+			w.most = max(0, min(w.most, room))
 		}
 		if w.rate != nil {
 			err = cl.applyRate(ctx, w)
@@ -178,6 +180,25 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 		}
 	}
 	return slices.DeleteFunc(all, func(w *work) bool { return w.most <= 0 }), nil
+}
+
+// countLimited counts the running jobs by type, of the queues with a limit, in one round trip.
+func (cl *claim) countLimited(ctx context.Context, all []*work) (running map[int32]map[string]int, err error) {
+	var limited []int32
+	running = map[int32]map[string]int{}
+	for _, w := range all {
+		if w.ready > 0 && (w.maxRunning > 0 || len(w.limits) > 0) {
+			limited, running[w.queue.id] = append(limited, w.queue.id), map[string]int{}
+		}
+	}
+	if len(limited) == 0 {
+		return running, nil
+	}
+	err = cl.d.readPlanned(ctx, limitedOfQueues, func(r *row) error {
+		queue := r.key()
+		return countInto(running[queue])(r)
+	}, limited)
+	return running, err
 }
 
 // applyRate limits what is taken from a queue to the tokens of its rate.

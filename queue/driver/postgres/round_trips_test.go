@@ -160,3 +160,28 @@ func TestAPutInATransactionTookFourRoundTrips(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 	assert.Len(t, claim(t, d, 10), 2)
 }
+
+// A claim of one job counted the running jobs of each of its queues that has a limit, one after the other.
+func TestAClaimBesideManyLimitedQueuesTakesFewRoundTrips(t *testing.T) {
+	for name, limit := range map[string]driver.ControlChange{
+		"all jobs": {MaxRunning: new(5)},
+		"a type":   {Type: &driver.TypeChange{Type: newRecord("").Type, Limit: amboy.TypeLimit{MaxRunning: 5}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, sent := openTraced(t)
+			req := driver.ClaimRequest{Owner: "owner", Limit: 1, Now: time.Now(), LeaseTime: time.Minute}
+			for i := range 16 {
+				queue := fmt.Sprint("queue", i)
+				_, err := d.Control(t.Context(), queue, limit)
+				require.NoError(t, err)
+				insert(t.Context(), t, d, inQueue(queue, newRecord("job")))
+				req.Queues = append(req.Queues, driver.Demand{Queue: queue, Limit: 1})
+			}
+			before := sent.Load()
+			claimed, err := d.Claim(t.Context(), req)
+			require.NoError(t, err)
+			assert.Len(t, claimed.Records, 1)
+			assert.LessOrEqual(t, sent.Load()-before, int64(10))
+		})
+	}
+}

@@ -81,6 +81,7 @@ const (
 	findDue
 	countLimited
 	limitedOfType
+	limitedOfQueues
 
 	lockLine
 	raiseFloor
@@ -526,10 +527,11 @@ var statementTexts = [statements]string{
 	), t AS (
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, was, 4, count(*) FROM u GROUP BY queue, was
 	) SELECT count(*), EXISTS (SELECT 1 FROM (SELECT scopes FROM {s}.jobs WHERE due >= $3 AND due <= $1 ORDER BY due LIMIT 2 * $2) f WHERE scopes IS NOT NULL) FROM d`,
-	firstScopedDue: `SELECT queue FROM {s}.jobs WHERE due >= $2 AND due <= $1 AND scopes IS NOT NULL AND queue <> ALL($3::integer[]) ORDER BY due LIMIT 1`,
-	findDue:        `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE due >= $4 AND due <= $1 AND queue = $2 AND scopes IS NOT NULL ORDER BY due LIMIT $3 FOR UPDATE`,
-	countLimited:   `SELECT count(*) FROM {s}.jobs WHERE queue = $1 AND limited`,
-	limitedOfType:  `SELECT type, count(*) FROM {s}.jobs WHERE queue = $1 AND limited GROUP BY type`,
+	firstScopedDue:  `SELECT queue FROM {s}.jobs WHERE due >= $2 AND due <= $1 AND scopes IS NOT NULL AND queue <> ALL($3::integer[]) ORDER BY due LIMIT 1`,
+	findDue:         `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE due >= $4 AND due <= $1 AND queue = $2 AND scopes IS NOT NULL ORDER BY due LIMIT $3 FOR UPDATE`,
+	countLimited:    `SELECT count(*) FROM {s}.jobs WHERE queue = $1 AND limited`,
+	limitedOfQueues: `SELECT queue, type, count(*) FROM {s}.jobs WHERE queue = ANY($1::integer[]) AND limited GROUP BY queue, type`,
+	limitedOfType:   `SELECT type, count(*) FROM {s}.jobs WHERE queue = $1 AND limited GROUP BY type`,
 
 	// The columns are evaluated from left to right.
 	lockLine: planSettings + `, set_config('lock_timeout', $1, true), set_config('synchronous_commit', 'off', true),

@@ -66,16 +66,11 @@ func countInto(running map[string]int) func(*row) error {
 	}
 }
 
-// findRoom leaves out the ready jobs of a queue whose types have no room.
-func (cl *claim) findRoom(ctx context.Context, w *work) error {
-	running := map[string]int{}
-	err := cl.d.readPlanned(ctx, limitedOfType, countInto(running), w.queue.id)
-	if err != nil {
-		return err
-	}
+// findRoom leaves out the ready jobs of a queue whose types have no room beside the running ones.
+func (cl *claim) findRoom(ctx context.Context, w *work, running map[string]int) error {
 	w.setRoom(running, w.now)
 	if buckets, changed := w.room.Settle(); changed { // the clock of the server was set back
-		err = cl.d.transact(ctx, w.queue.id, func(c *changes) error { return c.setTypeBuckets(w.queue.id, buckets) })
+		err := cl.d.transact(ctx, w.queue.id, func(c *changes) error { return c.setTypeBuckets(w.queue.id, buckets) })
 		if err != nil {
 			return err
 		}
