@@ -17,8 +17,9 @@ const (
 	// liveBeat is the interval of comments, which keep the browser and proxies from closing
 	// an idle connection.
 	liveBeat = 20 * time.Second
-	// liveWrite is the write timeout of an event.
-	liveWrite = 10 * time.Second
+	// liveWrite is the write timeout of an event. It must be longer than liveBeat: HTTP/2 resets
+	// a stream at its write deadline, even if nothing is being written then.
+	liveWrite = 30 * time.Second
 )
 
 // live sends an event after queues have changed. The event contains no data: the page is
