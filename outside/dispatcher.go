@@ -308,6 +308,19 @@ func (d *Dispatcher) withTime(ctx context.Context, jobs []Job) (current []Job) {
 	return current
 }
 
+// TakeBack hands back jobs that Lease has returned and that do not reach their worker, for instance
+// because its connection is broken, even if ctx has ended. A job for which that fails is leased again
+// when its lease has run out. TakeBack blocks until the store has answered, for ten seconds at most. It
+// does nothing if the Dispatcher is closed.
+func (d *Dispatcher) TakeBack(ctx context.Context, jobs []Job) {
+	leave, err := d.enter()
+	if err != nil {
+		return
+	}
+	defer leave()
+	d.takeBack(ctx, jobs)
+}
+
 // takeBack hands back jobs that were described to a worker that does not get them, even if ctx has
 // ended.
 func (d *Dispatcher) takeBack(ctx context.Context, jobs []Job) {

@@ -63,6 +63,8 @@ type answer struct {
 	value any
 	// sent is true if the answer was sent already.
 	sent bool
+	// unsent is called if a part of the answer could not be sent; nil for nothing.
+	unsent func()
 }
 
 func ok(value any) answer { return answer{status: http.StatusOK, value: value} }
@@ -94,7 +96,11 @@ func (a *API) Handler(route Route) http.HandlerFunc {
 			if result.next != "" {
 				w.Header().Set("Link", linkToNext(r.URL.Query(), result.next))
 			}
-			web.WriteJSON(w, r, result.status, result.value)
+			err = web.SendJSON(w, r, result.status, result.value)
+			web.LogUnsent(r, err)
+			if err != nil && result.unsent != nil {
+				result.unsent()
+			}
 		}
 	}
 }

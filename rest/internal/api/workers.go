@@ -230,7 +230,9 @@ func (l *leasing) answer(jobs []outside.Job, err error) (answer, error) {
 	for i, j := range jobs {
 		list.Jobs[i] = leasedJob(j)
 	}
-	return ok(list), nil
+	leased := ok(list)
+	leased.unsent = func() { l.dispatcher.TakeBack(l.r.Context(), jobs) }
+	return leased, nil
 }
 
 func leasedJob(j outside.Job) LeasedJob {

@@ -18,6 +18,11 @@ const JSON = "application/json; charset=utf-8"
 // WriteJSON answers with a value as JSON, followed by a newline. It sets the content type
 // unless it is already set.
 func WriteJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
+	LogUnsent(r, SendJSON(w, r, status, value))
+}
+
+// SendJSON is like WriteJSON. It returns an error if a part of the answer could not be sent.
+func SendJSON(w http.ResponseWriter, r *http.Request, status int, value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
 		LogFailure(r, &Failure{Status: http.StatusInternalServerError}, fmt.Errorf("encoding the answer: %w", err))
@@ -28,7 +33,7 @@ func WriteJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
 	}
 	w.WriteHeader(status)
 	_, err = w.Write(append(body, '\n'))
-	LogUnsent(r, err)
+	return err
 }
 
 // WriteArray answers with a JSON array. It encodes each value when it is sent, so that the
