@@ -448,3 +448,58 @@ func TestALockTimeoutOfCenturiesLetNoJobRun(t *testing.T) {
 		require.True(t, amboy.WaitJob(within(t), noop(t, "one"), q))
 	})
 }
+
+// The guide to retries promises that a job which was interrupted by a hard stop runs again.
+func TestAJobThatStartedInTimeExpiredAfterAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		runs, running := 0, make(chan struct{})
+		j := newJob(t, "long", func(ctx context.Context, _ *funcJob) {
+			runs++
+			if runs == 1 {
+				close(running)
+				<-ctx.Done()
+			}
+		})
+		j.UpdateTimeInfo(amboy.JobTimeInfo{DispatchBy: time.Now().Add(time.Minute)})
+		first := startEngine(t, store, 1)
+		put(t, first, j)
+		<-running
+		pass(time.Hour)
+		stopped, cancel := context.WithCancel(t.Context())
+		cancel()
+		first.Close(stopped)
+		next := startEngine(t, store, 1)
+		defer next.Close(context.Background())
+		drain(t, next)
+		assert.Equal(t, 2, runs)
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, next, "long").State)
+	})
+}
+
+// The same for a job that has lost its lease.
+func TestAJobThatStartedInTimeExpiredAfterItsProcessDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		runs := 0
+		j := newJob(t, "long", func(context.Context, *funcJob) { runs++ })
+		late := newJob(t, "late", func(context.Context, *funcJob) { assert.Fail(t, "it had not started in time") })
+		for _, one := range []*funcJob{j, late} {
+			one.UpdateTimeInfo(amboy.JobTimeInfo{DispatchBy: time.Now().Add(time.Minute)})
+		}
+		first := newTestEngine(t, store, 1)
+		defer first.Close(context.Background())
+		put(t, first, j, late)
+		claimed, err := store.Claim(t.Context(), driver.ClaimRequest{
+			Owner: "dead", Queues: []driver.Demand{{Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Minute,
+		})
+		require.NoError(t, err)
+		require.Len(t, claimed.Records, 1)
+		pass(time.Hour)
+		require.NoError(t, first.Start(t.Context()))
+		drain(t, first)
+		assert.Equal(t, 1, runs)
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, first, "long").State)
+		assert.Equal(t, amboy.StateExpired, infoOf(t, first, "late").State)
+	})
+}

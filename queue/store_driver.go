@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -188,7 +189,9 @@ func (s driverStore) completeAll(ctx context.Context, completions []driver.Compl
 func (s driverStore) abandon(ctx context.Context, records []*driver.Record) (errs []error) {
 	handBacks := make([]driver.HandBack, len(records))
 	for i, r := range records {
-		handBacks[i].Lease = driver.LeaseOf(r)
+		// An outside worker may rely on the dispatch-by time.
+		isOutside := strings.HasPrefix(r.Status.Owner, OutsideOwner)
+		handBacks[i] = driver.HandBack{Lease: driver.LeaseOf(r), Started: !isOutside}
 	}
 	err := contain.Panic(func() (err error) {
 		errs, err = s.driver.Release(ctx, handBacks)

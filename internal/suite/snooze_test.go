@@ -126,3 +126,22 @@ func TestTheLogOfASnoozedJobIsKept(t *testing.T) {
 		assert.Equal(f, []string{"stored at once", "not yet stored"}, lines)
 	})
 }
+
+// The guide to retries promises that a job which asked to run again does so.
+func TestAJobThatStartedInTimeExpiredAfterASnooze(t *testing.T) {
+	onThose(t, faked, func(f *fixture) {
+		q := f.start(options{})
+		runs := 0
+		j := f.job("snoozes", func(_ context.Context, j *funcJob) {
+			runs++
+			if runs == 1 {
+				j.Snooze(f.now().Add(time.Hour))
+			}
+		})
+		j.UpdateTimeInfo(amboy.JobTimeInfo{DispatchBy: f.now().Add(time.Minute)})
+		f.put(q, j)
+		f.drain(q)
+		assert.Equal(f, 2, runs)
+		assert.Equal(f, amboy.StateSucceeded, f.state(q, "snoozes"))
+	})
+}

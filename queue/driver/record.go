@@ -158,4 +158,7 @@ type HandBack struct {
 	// Reason is why the record is handed back, if it has to wait. Its status shows the
 	// reason until the wait ends.
 	Reason string
+	// Started is true if the job has begun to run. It has met its dispatch-by time then, which
+	// the record loses, so that it does not expire.
+	Started bool
 }

@@ -186,10 +186,11 @@ func (h *history) releaseOne() {
 	if back.Park {
 		back.NotBefore = time.Time{}
 	}
-	h.Logf("release %+v until %s, park %t", back.Lease, clockTime(back.NotBefore), back.Park)
+	back.Started = !j.expired && h.random.IntN(2) == 0
+	h.Logf("release %+v until %s, park %t, started %t", back.Lease, clockTime(back.NotBefore), back.Park, back.Started)
 	h.release(back)
 	h.stale = append(h.stale, j.record)
-	m.release(j, back.NotBefore, back.Park)
+	m.release(j, back)
 }
 
 // plainScopes returns the scopes that are not limited, which Insert can take.
@@ -260,7 +261,7 @@ func (h *history) recoverSome() {
 				continue
 			}
 			h.stale = append(h.stale, j.record)
-			h.models[queue].release(j, time.Time{}, false)
+			h.models[queue].release(j, driver.HandBack{})
 			want++
 		}
 	}

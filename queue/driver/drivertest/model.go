@@ -356,14 +356,17 @@ func (m *model) end(j *modelJob, state amboy.JobState, forgetAt time.Time) {
 }
 
 // release hands a lease back.
-func (m *model) release(j *modelJob, notBefore time.Time, park bool) {
+func (m *model) release(j *modelJob, back driver.HandBack) {
 	if j.canceling {
 		m.end(j, amboy.StateCanceled, j.forgetAt)
 		j.lease.Count++
 		return
 	}
-	j.stage, j.notBefore, j.expired = pending, notBefore, false
-	if park {
+	if back.Started {
+		j.dispatchBy = time.Time{}
+	}
+	j.stage, j.notBefore, j.expired = pending, back.NotBefore, false
+	if back.Park {
 		j.stage = parked
 	}
 	j.lease.Owner = ""

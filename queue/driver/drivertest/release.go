@@ -16,6 +16,7 @@ var releaseRules = []rule{
 	{"a record that is handed back gives up the scopes of its run", releaseFreesScopes},
 	{"nothing is claimed before NotBefore", releaseNotBefore},
 	{"a parked record stays and shows the reason", releasePark},
+	{"a record whose job has started does not expire", releaseStarted},
 	{"each of several has its own error", releaseSeveral},
 }
 
@@ -160,4 +161,24 @@ func recoverRunning(f *fixture) {
 	unchanged := f.unchanged()
 	assert.Zero(f, f.recoverEnded())
 	unchanged()
+}
+
+func releaseStarted(f *fixture) {
+	f.insert(
+		spec{id: "stopped", dispatchBy: f.after(1)},
+		spec{id: "snoozed", dispatchBy: f.after(1)},
+		spec{id: "unstarted", dispatchBy: f.after(1)},
+	)
+	claimed := f.claim(3)
+	require.Equal(f, []string{"stopped", "snoozed", "unstarted"}, jobIDs(claimed))
+	f.release(driver.HandBack{Lease: driver.LeaseOf(claimed[0]), Started: true})
+	f.release(driver.HandBack{Lease: driver.LeaseOf(claimed[1]), Started: true, NotBefore: f.after(3)})
+	f.release(driver.HandBack{Lease: driver.LeaseOf(claimed[2])})
+	assert.Equal(f, []string{"unstarted"}, jobIDs(f.claimAt(2, 0).Records), "it expires")
+	f.hasState("stopped", amboy.StatePending)
+	f.hasState("snoozed", amboy.StateBlocked)
+	assert.Equal(f, []string{"stopped"}, jobIDs(f.claimAt(2, 10).Records))
+	again := f.claimAt(4, 10).Records
+	require.Equal(f, []string{"snoozed"}, jobIDs(again))
+	assert.True(f, again[0].TimeInfo.DispatchBy.IsZero(), "dispatch-by is %s", again[0].TimeInfo.DispatchBy)
 }

@@ -123,6 +123,10 @@ func (d *Driver) handBack(e *entry, h driver.HandBack) {
 		return
 	}
 	d.leases.remove(e)
+	if h.Started {
+		r.TimeInfo.DispatchBy = time.Time{}
+		e.Job.queue.schedule.NeverExpire(e)
+	}
 	r.Status.Owner, r.Status.InProgress, r.Status.Reason = "", false, ""
 	r.TimeInfo.Start = time.Time{}
 	r.Scopes = e.Scopes.AtPut()

@@ -126,6 +126,9 @@ func (doc *document) handBack(h driver.HandBack, now time.Time) {
 		doc.endCanceled(now)
 		return
 	}
+	if h.Started {
+		doc.TimeInfo.DispatchBy = time.Time{}
+	}
 	doc.Status.Owner, doc.Status.InProgress, doc.Status.Reason = "", false, ""
 	doc.TimeInfo.Start, doc.LeaseUntil = time.Time{}, time.Time{}
 	doc.Scopes = doc.enqueued()

@@ -157,7 +157,7 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 			return err
 		}
 	}
-	c.exec(dropLease, nullable(h.Reason), j.Seq)
+	c.exec(dropLease, nullable(h.Reason), j.Seq, h.Started)
 	if err := c.free(j, j.DispatchScopes()); err != nil {
 		return err
 	}

@@ -396,8 +396,9 @@ var statementTexts = [statements]string{
 		AND seq IN (SELECT unnest(seqs) FROM {s}.leases)`,
 	logLease: `INSERT INTO {s}.leases (until, taken, seqs) SELECT lease_until, lease_until - lease_time, ARRAY[seq] FROM {s}.jobs
 		WHERE seq = ANY($1::bigint[]) AND place = 6`,
-	dropLease: `UPDATE {s}.jobs SET owner = '', lease_until = NULL, started = NULL, cancel = false, limited = NULL, reason = $1 WHERE seq = $2`,
-	endPlain:  endMany("", "", "false", ""),
+	dropLease: `UPDATE {s}.jobs SET owner = '', lease_until = NULL, started = NULL, cancel = false, limited = NULL, reason = $1,
+			dispatch_by = CASE WHEN $3::boolean THEN NULL ELSE dispatch_by END WHERE seq = $2`,
+	endPlain: endMany("", "", "false", ""),
 	// These attempts are replaced by the next, whose name must not exist.
 	endReplaced: endMany(", $27::text[]", ", next_name", "true", ` AND j.unique_key IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.jobs t WHERE t.queue = e.queue AND t.name = e.next_name)`),

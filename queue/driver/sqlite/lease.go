@@ -127,7 +127,7 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 			return err
 		}
 	}
-	if _, err := c.exec(dropLease, nullable(h.Reason), j.Seq); err != nil {
+	if _, err := c.exec(dropLease, nullable(h.Reason), h.Started, j.Seq); err != nil {
 		return err
 	}
 	if err := c.free(j, j.DispatchScopes()); err != nil {

@@ -222,7 +222,8 @@ var statementTexts = [statements]string{
 		WHERE seq = ?`,
 	takeLease: `UPDATE jobs SET owner = ?, lease_count = ?, mod_time = ?, lease_until = ?, started = ? WHERE seq = ?`,
 	setExtra:  `UPDATE jobs SET extra = ? WHERE seq = ?`,
-	dropLease: `UPDATE jobs SET owner = '', lease_until = NULL, started = NULL, cancel = 0, reason = ? WHERE seq = ?`,
+	dropLease: `UPDATE jobs SET owner = '', lease_until = NULL, started = NULL, cancel = 0, reason = ?,
+			dispatch_by = CASE WHEN ? THEN NULL ELSE dispatch_by END WHERE seq = ?`,
 	// The end, in one statement, of a job that holds nothing, has no dependents, is not to be
 	// canceled, and keeps its owner.
 	endPlain: `UPDATE jobs SET place = ?, ` + endContent + `

@@ -17,6 +17,9 @@ import (
 // HandBackNow releases a lease, so that the job may run again at once.
 var HandBackNow = core.End{HandBack: &driver.HandBack{}}
 
+// handBackStarted is HandBackNow for a job that has begun to run.
+var handBackStarted = core.End{HandBack: &driver.HandBack{Started: true}}
+
 // Finish ends a run. It calls then when the store has accepted or refused the end, or the
 // end is given up. finish does not wait for that, unless calls of the store take no time.
 func (e *Engine) Finish(run *core.Run, end core.End, then func(error)) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -54,13 +55,33 @@ func (q *Queue) DecodeAndStart(ctx context.Context, run *core.Run) (begun amboy.
 	return begun
 }
 
-// Expire ends a claimed job whose dispatch-by time has passed.
+// Expire ends a claimed job whose dispatch-by time has passed. A job that had started in a process that
+// died has met that time, and is handed back. Of a job for outside workers it is a time to live.
 func (q *Queue) Expire(ctx context.Context, run *core.Run) {
+	started := hadStarted(run.Record)
 	end := func(ctx context.Context, j amboy.Job) {
+		if started && !amboy.IsForOutside(j) {
+			q.Engine.HandBack(run, handBackStarted)
+			return
+		}
 		jobstate.MarkExpired(j)
 		q.endUnrun(ctx, j, run)
 	}
-	q.DecodeAnd(ctx, run, end, func(ctx context.Context, _ error) { q.endUnread(ctx, run) })
+	q.DecodeAnd(ctx, run, end, func(ctx context.Context, _ error) {
+		if started {
+			q.Engine.HandBack(run, handBackStarted)
+			return
+		}
+		q.endUnread(ctx, run)
+	})
+}
+
+// hadStarted reports whether a run of a record that was interrupted had begun by the dispatch-by time.
+func hadStarted(r *driver.Record) bool {
+	lost := r.Status.Interruptions
+	return lost != nil && slices.ContainsFunc(lost.Latest, func(i amboy.Interruption) bool {
+		return !i.Start.After(r.TimeInfo.DispatchBy)
+	})
 }
 
 // DecodeAnd calls do with the job of a claimed record, or unknown if this process does
@@ -436,6 +457,7 @@ func (q *Queue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBack, ki
 	if amboy.IsNilJob(j) {
 		return errors.New("the job must not be nil")
 	}
+	h.Started = true
 	run, aborted := q.Engine.take(j)
 	if run == nil {
 		return fmt.Errorf("job %q does not run here: %w", j.ID(), amboy.ErrLeaseLost)

@@ -166,7 +166,7 @@ func (e *Engine) context(ctx context.Context, j amboy.Job) (context.Context, con
 		}
 		e.coreMu.Unlock()
 		if over {
-			e.HandBack(run, HandBackNow)
+			e.HandBack(run, handBackStarted)
 		}
 	}
 }

@@ -210,8 +210,12 @@ func (q *Queue) release(ctx context.Context, j amboy.Job, until time.Time, kind 
 	now := q.now()
 	q.Publish(kind, j, now)
 	jobstate.ForgetRun(j)
+	times := j.TimeInfo()
+	times.DispatchBy = time.Time{} // which the job has met by that run
+	j.SetTimeInfo(times)
 	q.mu.Lock()
 	e.Backoff = 0
+	q.schedule.NeverExpire(e)
 	q.schedule.ReleaseSince(e, now, until, now)
 	q.requeued(e, now)
 	return nil

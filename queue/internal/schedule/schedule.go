@@ -523,6 +523,10 @@ func (s *Schedule[J]) watchDeadline(e *Entry[J]) {
 	s.expiring.push(slot[J]{key: timeKey(e.DispatchBy), seq: e.seq, stamp: e.deadlineStamp, entry: e})
 }
 
+// NeverExpire removes the deadline of a running entry, whose job has begun, so that it does not expire
+// if it is released.
+func (s *Schedule[J]) NeverExpire(e *Entry[J]) { e.DispatchBy = time.Time{} }
+
 // dropDeadline prevents an entry that started or ended from expiring.
 func (s *Schedule[J]) dropDeadline(e *Entry[J]) {
 	if e.hasDeadline {
