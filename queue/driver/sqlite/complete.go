@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -309,9 +310,16 @@ func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error 
 	return c.wait(&next.job, time.Now().UnixNano())
 }
 
-// Save implements driver.Driver.
-func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
-	err := only(ctx, d, r, r.Group, (*changes).save)
+// Save implements driver.Driver. If ctx carries a transaction (see WithTx), Save writes in it.
+func (d *Driver) Save(ctx context.Context, r *driver.Record) (err error) {
+	if tx := d.ownTransaction(ctx); tx != nil {
+		err = d.changeIn(ctx, tx, func(c *changes) error {
+			refusal, err := c.save(r)
+			return errors.Join(refusal, err)
+		})
+	} else {
+		err = only(ctx, d, r, r.Group, (*changes).save)
+	}
 	if err != nil {
 		return fmt.Errorf("saving record %q: %w", r.Name, err)
 	}

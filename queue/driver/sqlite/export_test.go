@@ -147,6 +147,13 @@ func DoNotWait() (restore func()) {
 	return func() { settleTime = was }
 }
 
+// SetJobPatience sets how long a call of a running job waits for the right to write.
+func SetJobPatience(d time.Duration) (restore func()) {
+	was := jobPatience
+	jobPatience = d
+	return func() { jobPatience = was }
+}
+
 // InsertEnded adds records in the places of their states, finished ones included.
 func InsertEnded(d *Driver, records []*driver.Record) error {
 	return d.writer.write(context.Background(), &change{size: len(records), run: func(c *changes) error {

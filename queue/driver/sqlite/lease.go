@@ -359,14 +359,15 @@ func (j *job) isOneOf(leases []driver.Lease) bool {
 	})
 }
 
-// SetProgress implements driver.Driver.
+// SetProgress implements driver.Driver. If ctx carries a transaction (see WithTx), SetProgress
+// writes in it.
 func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress driver.Progress) error {
 	encoded, err := bson.Marshal(progress)
 	if err != nil {
 		return fmt.Errorf("setting the progress of record %q: encoding it: %w", lease.Name, err)
 	}
 	var lost bool
-	err = d.writer.write(ctx, &change{run: func(c *changes) error {
+	run := func(c *changes) error {
 		queue, failure := c.queue(lease.Queue)
 		if failure != nil {
 			return failure
@@ -374,7 +375,12 @@ func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress d
 		n, failure := c.exec(setProgress, encoded, queue, lease.Name, lease.Owner, lease.Count)
 		lost = n == 0
 		return failure
-	}})
+	}
+	if tx := d.ownTransaction(ctx); tx != nil {
+		err = d.changeIn(ctx, tx, run)
+	} else {
+		err = d.writer.write(ctx, &change{run: run})
+	}
 	if err != nil {
 		return fmt.Errorf("setting the progress of record %q: %w", lease.Name, err)
 	}

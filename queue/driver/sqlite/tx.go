@@ -13,9 +13,9 @@ import (
 // transaction is a transaction of the caller.
 type transaction struct{ *sql.Tx }
 
-// WithTx returns a context with which Insert and Complete write in a transaction of the
-// caller: records are added, or attempts end, when it is committed, together with its other
-// changes, and not at all if it is rolled back. The transaction must be on a database handle
+// WithTx returns a context with which Insert, Complete, Save and SetProgress write in a
+// transaction of the caller: records are added or changed, or attempts end, when it is committed,
+// together with its other changes, and not at all if it is rolled back. The transaction must be on a database handle
 // that was opened for the driver's file with the driver "sqlite" of modernc.org/sqlite;
 // otherwise these calls return an error. After an error the caller should roll back. The
 // rules of SQLite apply: only one transaction writes at a time, so it should be short, and
@@ -23,7 +23,9 @@ type transaction struct{ *sql.Tx }
 // handle), and wait for it ("_pragma=busy_timeout(5000)"): else it fails while the driver, or
 // another process, writes.
 //
-// Other calls do not use the transaction.
+// Other calls do not use the transaction. While it is open nothing else is written, so a job that
+// has one must make its calls with this context: what it does with another one waits for the
+// transaction, and fails after ten seconds.
 func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
 	return driver.WithTransaction(ctx, transaction{tx})
 }
@@ -35,6 +37,16 @@ func transactionOf(ctx context.Context) (*sql.Tx, error) {
 		err = errors.New("the transaction is nil")
 	}
 	return tx.Tx, err
+}
+
+// ownTransaction returns the open transaction on this file that a context carries; nil if it carries
+// none, or that of another store.
+func (d *Driver) ownTransaction(ctx context.Context) *sql.Tx {
+	tx, err := transactionOf(ctx)
+	if err != nil || tx == nil || d.checkTransaction(ctx, tx) != nil {
+		return nil
+	}
+	return tx
 }
 
 // insertIn adds records in a transaction of the caller.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -176,4 +177,40 @@ func putIn(ctx context.Context, d *sqlite.Driver, id string) error {
 	r.Name = driver.RecordName(r.Group, id, r.RetryInfo)
 	errs, err := d.Insert(ctx, []*driver.Record{r})
 	return errors.Join(append(errs, err)...)
+}
+
+// What a job stored while it had a transaction of its own waited for that transaction until the job's lease
+// was lost, in each attempt.
+func TestAJobWaitedForItsOwnTransaction(t *testing.T) {
+	defer sqlite.SetJobPatience(10 * time.Millisecond)()
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path})
+	insert(t, d, newRecord(t, "job"))
+	r := claim(t, d, 1)[0]
+	r.Metadata = map[string]string{"saved": "yes"}
+	half := driver.Progress{Message: "half"}
+	tx := begin(t, path)
+	_, err := tx.ExecContext(t.Context(), "CREATE TABLE own (x)")
+	require.NoError(t, err)
+	ofJob, cancel := context.WithTimeout(amboy.ContextWithQueue(t.Context(), struct{ amboy.Queue }{}), 10*time.Second)
+	defer cancel()
+
+	_, err = d.Insert(ofJob, []*driver.Record{newRecord(t, "other")})
+	require.ErrorContains(t, err, "a transaction of its own")
+	require.ErrorContains(t, d.Save(ofJob, r), "a transaction of its own")
+	require.ErrorContains(t, d.SetProgress(ofJob, driver.LeaseOf(r), half), "a transaction of its own")
+
+	in := sqlite.WithTx(ofJob, tx)
+	require.NoError(t, d.Save(in, r))
+	require.NoError(t, d.SetProgress(in, driver.LeaseOf(r), half))
+	require.NoError(t, tx.Commit())
+	stored, err := d.Get(t.Context(), r.Group, "job")
+	require.NoError(t, err)
+	assert.Equal(t, r.Metadata, stored.Metadata)
+	assert.Equal(t, &half, stored.Progress)
+	require.NoError(t, d.SetProgress(in, driver.LeaseOf(r), driver.Progress{Message: "after the commit"}))
+
+	foreign := driver.WithTransaction(ofJob, "of another store")
+	require.NoError(t, d.Save(foreign, r))
+	require.NoError(t, d.SetProgress(foreign, driver.LeaseOf(r), half))
 }

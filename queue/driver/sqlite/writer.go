@@ -31,6 +31,10 @@ const (
 // written.
 var settleTime = time.Second
 
+// jobPatience is how long a call of a running job waits for the right to write. The job may have a
+// transaction of its own, for which the call would wait until the job's lease is lost, in each attempt.
+var jobPatience = 10 * time.Second
+
 // writer writes all changes of a driver, in one goroutine on one connection. It waits for
 // the right to write, and writes all changes that are pending by then in one transaction.
 type writer struct {
@@ -151,6 +155,24 @@ func (w *writer) write(ctx context.Context, c *change) error {
 	if first || all {
 		signal(w.wake)
 	}
+	if amboy.QueueFromContext(ctx) == nil {
+		return w.await(ctx, c)
+	}
+	timer := time.NewTimer(jobPatience)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		if w.withdraw(c) {
+			return fmt.Errorf("waiting for %s for the right to write to %q: a job must not write while it has a transaction of its own, except in that (see WithTx)", jobPatience, w.path)
+		}
+	case <-c.done:
+	case <-ctx.Done():
+	}
+	return w.await(ctx, c)
+}
+
+// await waits for a change.
+func (w *writer) await(ctx context.Context, c *change) error {
 	select {
 	case <-c.done:
 		return c.err
@@ -159,17 +181,24 @@ func (w *writer) write(ctx context.Context, c *change) error {
 	}
 }
 
+// withdraw withdraws a change, and reports whether it was still queued.
+func (w *writer) withdraw(c *change) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.state != queued {
+		return false
+	}
+	w.pending = slices.DeleteFunc(w.pending, func(p *change) bool { return p == c })
+	return true
+}
+
 // abandon withdraws a change if it is still queued. If the change is being made, abandon
 // waits for it, because that takes milliseconds, but only for settleTime: the disk may not
 // answer.
 func (w *writer) abandon(ctx context.Context, c *change) error {
-	w.mu.Lock()
-	if c.state == queued {
-		w.pending = slices.DeleteFunc(w.pending, func(p *change) bool { return p == c })
-		w.mu.Unlock()
+	if w.withdraw(c) {
 		return ctx.Err()
 	}
-	w.mu.Unlock()
 	timer := time.NewTimer(settleTime)
 	defer timer.Stop()
 	select {
