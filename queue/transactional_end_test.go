@@ -249,3 +249,16 @@ func TestATransactionOfMongoDBIsRefusedByOtherStores(t *testing.T) {
 	requireForeign(ctx, t, "local", newLocal())
 	require.NoError(t, session.AbortTransaction(t.Context()))
 }
+
+// On PostgreSQL the checkpoint waited for the transaction until the lease of the job was lost.
+func TestACheckpointAfterTheEndInATransactionWaitedForIt(t *testing.T) {
+	var saved error
+	j, rows := runTransactional(t, &transactor{run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+		err := job.CompleteIn(ctx)
+		saved = job.Checkpoint(ctx, struct{}{})
+		return "", errors.Join(err, tx.Commit())
+	}})
+	require.ErrorContains(t, saved, "it may have ended in a transaction")
+	assert.Equal(t, amboy.StateSucceeded, amboy.NewJobInfo(j).State)
+	assert.Equal(t, 1, rows)
+}

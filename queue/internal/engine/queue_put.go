@@ -171,6 +171,9 @@ func (q *Queue) Save(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("saving a job in queue %q: the job must not be nil", q.ID())
 	}
+	if q.Engine.isTransacted(j) { // the store would wait for that transaction, whose job may be the caller
+		return fmt.Errorf("saving job %q: it may have ended in a transaction", j.ID())
+	}
 	r, err := q.Record(j)
 	if err == nil {
 		err = q.Form.Seal(r)
