@@ -153,8 +153,8 @@ var (
 
 // ValidateJob returns an *InvalidJobError for a job that no queue accepts: the job is nil,
 // its ID is empty or longer than MaxIDLength, its type's version is negative, its times are
-// invalid, a scope is empty or breaks a rule of LimitScope, a tag is not UTF-8, or the limit on
-// attempts or interruptions is negative.
+// invalid, a scope is empty, not UTF-8, or breaks a rule of LimitScope, a tag is not UTF-8, or the limit
+// on attempts or interruptions is negative.
 func ValidateJob(j Job) error {
 	if IsNilJob(j) {
 		return errNilJob

@@ -278,6 +278,7 @@ func TestValidateJob(t *testing.T) {
 			j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: someTime.Add(1), DispatchBy: someTime})
 		}, field: "wait-until"},
 		{name: "empty scope", change: func(j *testJob) { j.SetScopes([]string{"s", ""}) }, field: "scope"},
+		{name: "scope that is not UTF-8", change: func(j *testJob) { j.SetScopes([]string{"s", "\xff"}) }, field: "scope"},
 		{name: "tag that is not UTF-8", change: func(j *testJob) { j.SetTags([]string{"fine", "\xff"}) }, field: "tag"},
 		{name: "negative attempt limit", change: func(j *testJob) {
 			j.UpdateRetryInfo(amboy.JobRetryOptions{MaxAttempts: ptr(-1)})

@@ -59,11 +59,12 @@ func ScopeLimit(scope string) (key string, limit int, limited bool) {
 func validateScopes(scopes, enqueueScopes []string) (field, value, rule string) {
 	var keys map[string]bool
 	for _, scope := range scopes {
-		if scope == "" {
-			return "scope", scope, "must not be empty"
-		}
 		key, limit, limited := ScopeLimit(scope)
 		switch {
+		case scope == "":
+			return "scope", scope, "must not be empty"
+		case !utf8.ValidString(scope):
+			return "scope", scope, "must be UTF-8"
 		case !limited:
 			continue
 		case key == "":
