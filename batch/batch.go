@@ -10,6 +10,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/internal/batchend"
+	"github.com/mongodb/amboy/internal/load"
 )
 
 const (
@@ -240,13 +241,19 @@ func addEdge(j amboy.Job, to string) error {
 // markerExists reports whether the queue holds the batch's marker. It returns an error if
 // the queue holds the marker of another batch with the same ID.
 func (b *Batch) markerExists(ctx context.Context, q amboy.Queue) (bool, error) {
-	existing, ok := q.Get(ctx, b.marker.ID())
-	if ok && !sameEdges(existing, b.marker) {
+	existing, err := load.Job(ctx, q, b.marker.ID())
+	switch {
+	case amboy.IsJobNotFoundError(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading its marker: %w", err)
+	case !sameEdges(existing, b.marker):
 		id := b.marker.ID()
 		taken := &amboy.DuplicateJobError{JobID: id, Reason: amboy.DuplicateID, Value: id, ExistingID: id}
 		return true, fmt.Errorf("the queue holds another batch with that ID: %w", taken)
+	default:
+		return true, nil
 	}
-	return ok, nil
 }
 
 func sameEdges(a, b amboy.Job) bool {

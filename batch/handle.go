@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/batchend"
+	"github.com/mongodb/amboy/internal/load"
 )
 
 // Handle is a batch in a queue. It is safe for concurrent use.
@@ -37,8 +38,11 @@ func Open(ctx context.Context, q amboy.Queue, id string) (*Handle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening batch %q: %w", id, err)
 	}
-	marker, ok := q.Get(ctx, prefix+id)
-	if !ok || marker.Type() != batchend.Type {
+	marker, err := load.Job(ctx, q, prefix+id)
+	if err != nil && !amboy.IsJobNotFoundError(err) {
+		return nil, fmt.Errorf("opening batch %q: %w", id, err)
+	}
+	if err != nil || marker.Type() != batchend.Type {
 		return nil, amboy.NewJobNotFoundErrorf("opening batch %q: queue %q does not hold it", id, q.ID())
 	}
 	return newHandle(q, finder, id, marker), nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/load"
 )
 
 // ResultDefinition is a Definition whose function returns a result of type R, which is
@@ -45,9 +46,9 @@ func (d *ResultDefinition[A, R]) Result(ctx context.Context, q amboy.Queue, id s
 	if err != nil {
 		return r, err
 	}
-	j, ok := q.Get(ctx, id)
-	if !ok {
-		return r, amboy.NewJobNotFoundErrorf("getting the result of job %q: queue %q does not hold it, or it can't be decoded", id, q.ID())
+	j, err := load.Job(ctx, q, id)
+	if err != nil {
+		return r, fmt.Errorf("getting the result of job %q of queue %q: %w", id, q.ID(), err)
 	}
 	return d.ResultOf(j)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/load"
 )
 
 // Wait blocks until a job of a queue has ended for good, and returns nil if it succeeded. It
@@ -62,15 +63,15 @@ func (d *Definition[A]) wait(ctx context.Context, q amboy.Queue, id string) (amb
 
 // getOwn returns a job of this definition.
 func (d *Definition[A]) getOwn(ctx context.Context, q amboy.Queue, id string) (amboy.Job, error) {
-	j, ok := q.Get(ctx, id)
-	if !ok {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("getting job %q of queue %q: %w", id, q.ID(), err)
-		}
-		return nil, amboy.NewJobNotFoundErrorf("waiting for job %q: queue %q does not hold it, or it can't be decoded", id, q.ID())
+	j, err := load.Job(ctx, q, id)
+	if err == nil {
+		_, err = d.own(j)
+		return j, err
 	}
-	_, err := d.own(j)
-	return j, err
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return nil, fmt.Errorf("waiting for job %q of queue %q: %w", id, q.ID(), err)
 }
 
 // Wait is like Definition.Wait, and returns the job's result. It returns a *NoResultError

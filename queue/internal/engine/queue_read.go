@@ -26,6 +26,15 @@ func (q *Queue) Get(ctx context.Context, id string) (amboy.Job, bool) {
 	return j, j != nil
 }
 
+// Load is Get with an error, for package load.
+func (q *Queue) Load(ctx context.Context, id string) (amboy.Job, error) {
+	r, err := q.Driver.Get(ctx, q.Name, id)
+	if err != nil {
+		return nil, fmt.Errorf("getting job %q: %w", id, err)
+	}
+	return q.Form.Resolve(r)
+}
+
 // resolve decodes the job of a record for a reader. It returns nil if the record can't be
 // decoded.
 func (q *Queue) resolve(ctx context.Context, r *driver.Record) amboy.Job {
