@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/pool"
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/queue/internal/engine"
 	"github.com/mongodb/amboy/queue/internal/lifecycle"
@@ -212,7 +213,8 @@ func (q *Inline) AdvanceTo(t time.Time) {
 
 // WaitComplete runs jobs, each at its time, until all have ended, and then returns true.
 // It returns false if ctx ends first, the queue is closed, or the jobs that are left
-// can't run, for instance because they are parked or the queue is paused.
+// can't run, for instance because they are parked or the queue is paused, or because their
+// dependency has said for an hour, by the queue's clock, that they must wait.
 func (q *Inline) WaitComplete(ctx context.Context) bool { return q.runWhile(ctx, q.inner.Idle) }
 
 // WaitJobComplete is WaitComplete for one job. It returns false if the job does not
@@ -224,22 +226,36 @@ func (q *Inline) WaitJobComplete(ctx context.Context, id string) bool {
 	return q.runWhile(ctx, func(ctx context.Context) bool { return q.inner.HasEnded(ctx, id) })
 }
 
+// blockedPatience is how long, by the queue's clock, blocked jobs are waited for if nothing else is
+// left: their dependency is asked again and again, and its answer may never change.
+const blockedPatience = time.Hour
+
 // runWhile runs jobs until a condition holds.
 func (q *Inline) runWhile(ctx context.Context, done func(context.Context) bool) bool {
-	for ctx.Err() == nil && !q.inner.IsStopped() {
+	for ran := q.Now(); ctx.Err() == nil && !q.inner.IsStopped(); {
 		if done(ctx) {
 			return true
 		}
 		if q.RunNext(ctx) {
+			ran = q.Now()
 			continue
 		}
 		due, ok := q.NextTime()
-		if !ok {
+		if !ok || q.Now().Sub(ran) > blockedPatience && q.hasOnlyBlocked(ctx) {
 			return done(ctx)
 		}
 		q.AdvanceTo(due)
 	}
 	return false
+}
+
+// hasOnlyBlocked reports whether all jobs that have not ended are blocked or parked.
+func (q *Inline) hasOnlyBlocked(ctx context.Context) bool {
+	others := driver.Query{Queues: []string{q.inner.Name}, States: []amboy.JobState{
+		amboy.StateScheduled, amboy.StatePending, amboy.StateRunning, amboy.StateRetrying,
+	}}
+	n, err := q.inner.Driver.Count(ctx, others, 1)
+	return err == nil && n == 0
 }
 
 func (q *Inline) overDriver() *engine.Queue { return q.inner }

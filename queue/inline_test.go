@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 )
@@ -115,4 +116,23 @@ func TestInlineQueueStartsJobsAtItsRate(t *testing.T) {
 	assert.Equal(t, []string{"one", "two", "three"}, r.all())
 	_, ok = q.NextTime()
 	assert.False(t, ok, "there is nothing to wait for")
+}
+
+func TestInlineQueueWaitedForEverForABlockedDependency(t *testing.T) {
+	const never = "queue_test-inline-never"
+	dependency.RegisterCheck(never, func() dependency.CheckFunc {
+		return func([]string) dependency.State { return dependency.Blocked }
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	q := newInlineQueue(t, queue.InlineOptions{})
+	blocked, later := noop(t, "blocked"), noop(t, "later")
+	blocked.SetDependency(dependency.NewCheckManager(never))
+	later.UpdateTimeInfo(amboy.JobTimeInfo{WaitUntil: q.Now().Add(3 * time.Hour)})
+	put(t, q, blocked, later)
+	assert.False(t, q.WaitComplete(ctx))
+	assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "later").State)
+	assert.False(t, q.WaitJobComplete(ctx, "blocked"))
+	assert.Equal(t, amboy.StateBlocked, infoOf(t, q, "blocked").State)
+	require.NoError(t, ctx.Err())
 }
