@@ -174,6 +174,10 @@ func (w *worker) logFailure(a *attempt) {
 	}
 	fields := w.fields(what, a.job)
 	fields["error"], fields["attempt"], fields["outcome"] = failure.Error(), retry.CurrentAttempt, outcome
+	var panicked *amboy.PanicError
+	if errors.As(failure, &panicked) {
+		fields["stack"] = string(panicked.Stack)
+	}
 	write(w.hard, fields)
 }
 

@@ -161,3 +161,42 @@ func TestASlowLogPutOffTheEndOfLostRuns(t *testing.T) {
 		}
 	}
 }
+
+// The log of a panic did not say where it was.
+func TestLogOfAPanicHadNoStack(t *testing.T) {
+	store, err := memory.New(memory.Options{KeepFinished: 100})
+	require.NoError(t, err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "acme", NumWorkers: 1})
+	require.NoError(t, err)
+	lines := logged(t, func() {
+		defer q.Close(context.Background())
+		require.NoError(t, q.Start(t.Context()))
+		require.NoError(t, q.Put(t.Context(), newJob(t, "panics", func(context.Context, *funcJob) { panic("no") })))
+		drain(t, q)
+	}, "message", "job_id", "stack")
+	require.Len(t, lines, 1)
+	assert.Contains(t, lines[0], "error|job failed|panics|goroutine")
+	assert.Contains(t, lines[0], "failure_log_test.go")
+}
+
+// The message named the instance of the queue in the process.
+func TestLogOfACloseThatLeftJobsBehindDidNotNameTheQueue(t *testing.T) {
+	store, err := memory.New(memory.Options{KeepFinished: 100})
+	require.NoError(t, err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "acme", NumWorkers: 1})
+	require.NoError(t, err)
+	running, release := make(chan struct{}), make(chan struct{})
+	require.NoError(t, q.Start(t.Context()))
+	require.NoError(t, q.Put(t.Context(), newJob(t, "deaf", func(context.Context, *funcJob) {
+		close(running)
+		<-release
+	})))
+	<-running
+	lines := logged(t, func() {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		q.Close(ended)
+	}, "message", "queue")
+	close(release)
+	assert.Contains(t, lines, "error|queue closed with jobs or parts left behind|acme")
+}

@@ -241,7 +241,7 @@ func (q *Queue) closeAll(ctx context.Context) {
 	if q.OwnsEngine {
 		left.Parts = append(left.Parts, q.Engine.Close(late).Parts...)
 	}
-	q.NoteLeft(ctx, left)
+	q.NoteLeft(ctx, amboy.NameOf(q), left)
 	q.CloseEvents(q.Engine.Now())
 }
 

@@ -181,15 +181,15 @@ func (l *Base) left() Leftover {
 	return l.leftover
 }
 
-// NoteLeft stores what was left behind, and logs it.
-func (l *Base) NoteLeft(ctx context.Context, left Leftover) {
+// NoteLeft stores what the queue with a name has left behind, and logs it.
+func (l *Base) NoteLeft(ctx context.Context, name string, left Leftover) {
 	l.mu.Lock()
 	l.leftover = left
 	l.mu.Unlock()
 	if err := left.Err(); err != nil {
 		logging.Error(ctx, message.Fields{
 			"message": "queue closed with jobs or parts left behind",
-			"queue":   l.id,
+			"queue":   name,
 			"jobs":    left.jobs[:min(len(left.jobs), leftJobs)],
 			"count":   len(left.jobs),
 			"error":   err.Error(),

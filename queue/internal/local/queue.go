@@ -160,7 +160,7 @@ func (q *Queue) closeAll(ctx context.Context) {
 	if !q.timer.Calls.Wait(late) || !q.locks.Calls.Wait(late) || !q.rates.Calls.Wait(late) || !q.backlog.timer.Calls.Wait(late) {
 		left.Add("timers", amboy.ErrLeftBehind)
 	}
-	q.NoteLeft(ctx, left)
+	q.NoteLeft(ctx, amboy.NameOf(q), left)
 	q.CloseEvents(q.now())
 }
 
