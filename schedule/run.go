@@ -2,7 +2,9 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -31,7 +33,7 @@ func (s *Scheduler) Close(ctx context.Context) { s.loop.Close(ctx) }
 func (s *Scheduler) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		next, err := s.PutDue(ctx) // It logs its errors.
-		if s.target.isGone(err) && ctx.Err() == nil {
+		if isGone(s.target, err) && ctx.Err() == nil {
 			logging.Error(ctx, message.Fields{
 				"message": "scheduler stopped because its queue was closed; use NewInGroup for a queue that its group may prune",
 				"queue":   s.target.name(),
@@ -40,6 +42,16 @@ func (s *Scheduler) run(ctx context.Context) {
 		}
 		sleep(ctx, next, s.target.now, s.changed)
 	}
+}
+
+// isGone reports whether an error of PutDue says that the queue of a target is closed for good. The error
+// of a JobFunc may be about another queue.
+func isGone(t target, err error) bool {
+	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // It is never wrapped here.
+		return slices.ContainsFunc(several.Unwrap(), func(one error) bool { return isGone(t, one) })
+	}
+	var made *jobError
+	return !errors.As(err, &made) && t.isGone(err)
 }
 
 // maxSleep bounds how long a scheduler sleeps, because a suspension of the system or a

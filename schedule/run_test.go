@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,4 +133,18 @@ func TestArgumentsThatCanNotBeStored(t *testing.T) {
 	_, err = s.PutDue(t.Context())
 	var invalid *amboy.InvalidJobError
 	require.ErrorAs(t, err, &invalid)
+}
+
+// The function may use another queue, for instance that of a tenant, which was pruned.
+func TestASchedulerStoppedWhenAFunctionFoundAnotherQueueClosed(t *testing.T) {
+	onRealQueue(t, func(t *testing.T, _ amboy.Queue, s *schedule.Scheduler) {
+		once, err := schedule.At(time.Now().Add(time.Second))
+		require.NoError(t, err)
+		require.NoError(t, s.Add("fails", once, func(time.Time) (amboy.Job, error) {
+			return nil, fmt.Errorf("counting jobs: %w", amboy.ErrQueueClosed)
+		}, schedule.CatchUpNone))
+		require.NoError(t, s.Start(t.Context()))
+		time.Sleep(time.Hour)
+		assert.NotEmpty(t, ran)
+	})
 }

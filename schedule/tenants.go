@@ -147,7 +147,7 @@ func (t *Tenants) run(ctx context.Context) {
 	defer t.calls.Wait()
 	for ctx.Err() == nil {
 		next, err := t.PutDue(ctx) // It logs its errors.
-		if errors.Is(err, amboy.ErrGroupClosed) && ctx.Err() == nil {
+		if isGone(groupedQueue{}, err) && ctx.Err() == nil {
 			logging.Error(ctx, message.Fields{"message": "scheduler stopped because its group was closed"})
 			return
 		}
