@@ -53,10 +53,17 @@ func (e *entry) settle(p progress, err error, now time.Time) {
 		return
 	}
 	e.retryAt = now.Add(backoff(e.failures))
+	// Once more before the tick counts as missed.
+	if last := e.next.Add(lateness - lastTry); last.After(now) {
+		e.retryAt = earlier(e.retryAt, last)
+	}
 	e.failures++
 }
 
 const longestBackoff = time.Minute
+
+// lastTry is how long before a tick counts as missed its job is tried to be put for the last time.
+const lastTry = 5 * time.Second
 
 // backoff returns how long a schedule waits after one more failure than the given number:
 // from a second to a minute.

@@ -148,3 +148,33 @@ func TestASchedulerStoppedWhenAFunctionFoundAnotherQueueClosed(t *testing.T) {
 		assert.NotEmpty(t, ran)
 	})
 }
+
+// brokenQueue is a queue that takes no jobs until a time.
+type brokenQueue struct {
+	amboy.Queue
+	amboy.QueueMarker
+	until time.Time
+}
+
+func (q brokenQueue) Put(ctx context.Context, j amboy.Job) error {
+	if time.Now().Before(q.until) {
+		return errNoJob
+	}
+	return q.Queue.Put(ctx, j)
+}
+
+func TestATickWasMissedAlthoughTheQueueTookJobsAgainWithinAMinute(t *testing.T) {
+	onRealQueue(t, func(t *testing.T, local amboy.Queue, _ *schedule.Scheduler) {
+		at := time.Now().Add(time.Hour)
+		s, err := schedule.New(brokenQueue{local, local.(amboy.QueueMarker), at.Add(35 * time.Second)}, schedule.Options{})
+		require.NoError(t, err)
+		defer s.Close(context.Background())
+		once, err := schedule.At(at)
+		require.NoError(t, err)
+		require.NoError(t, s.Add("once", once, tick(), schedule.CatchUpNone))
+		require.NoError(t, s.Start(t.Context()))
+		time.Sleep(2 * time.Hour)
+		require.Len(t, ran, 1)
+		assert.Less(t, <-ran, time.Hour+time.Minute)
+	})
+}
