@@ -334,7 +334,7 @@ func (g *driverGroup) stored(ctx context.Context) ([]string, error) {
 // pruneUnused prunes queues that have no work, with one call of the store. Jobs that wait,
 // for their time or for other jobs, are not work: the queue is reopened when they can run.
 func (g *driverGroup) pruneUnused(ctx context.Context) error {
-	return g.cache.(*groupCache).pruneUnused(ctx, func(ctx context.Context) (map[string]bool, error) {
+	return g.cache.pruneUnused(ctx, func(ctx context.Context) (map[string]bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, engine.DriverTimeout)
 		defer cancel()
 		var work driver.Work
@@ -354,7 +354,7 @@ func (g *driverGroup) pruneUnused(ctx context.Context) error {
 // for a queue that takes long, because none is opened meanwhile.
 func (g *driverGroup) openQueues(names []string) {
 	for _, name := range names {
-		if name == "" || g.cache.(*groupCache).has(name) || g.isCreating(name) {
+		if name == "" || g.cache.has(name) || g.isCreating(name) {
 			continue // a group has no queue without a name
 		}
 		ctx, cancel := context.WithTimeout(g.background, engine.DriverTimeout)

@@ -13,9 +13,7 @@ import (
 	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/pool"
-	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/lifecycle"
-	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
 // queueGroup is the common part of all groups: it creates each queue once, keeps it, and
@@ -29,7 +27,7 @@ type queueGroup struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	ttl    time.Duration
-	cache  GroupCache
+	cache  *groupCache
 	// prune closes the queues without work whose time to live is over.
 	prune func(context.Context) error
 	// merge combines the group's options with the options of a call into a builder for
@@ -40,24 +38,19 @@ type queueGroup struct {
 	stopBackground context.CancelFunc
 	routines       lifecycle.Tasks // pruning, creations and others
 
-	// closeShared closes what the queues share, after the queues, as engine.close does.
+	// closeShared closes what the queues share, after the queues, as Engine.Close does.
 	// It is nil if they share nothing.
 	closeShared func(late context.Context) lifecycle.Leftover
 
 	// opened is called with each queue that was added to the group. It may be nil.
-	opened  func(name string, q amboy.Queue)
-	changes driver.Subscribers // subscribers to job changes; only for groups in memory
-	notes   notes.Store        // only for groups in memory
-	// announcer is only for groups in memory.
-	announcer groupAnnouncer
-	meter     groupMeter
+	opened func(name string, q amboy.Queue)
 
 	mu        sync.Mutex
 	creations map[string]*queueCreation
 	closed    bool
 
 	closing  lifecycle.Closing
-	closeErr error // result of closeParts; read it only after closing.run returned true
+	closeErr error // result of closeParts; read it only after closing.Run returned true
 }
 
 // queueBuilder makes a queue, which may be started or not.
@@ -82,11 +75,10 @@ func newQueueGroup(ctx context.Context, kind string, ttl time.Duration, merge fu
 		ctx:            ctx,
 		cancel:         cancel,
 		ttl:            ttl,
-		cache:          NewGroupCache(ttl),
+		cache:          newGroupCache(ttl, nil),
 		merge:          merge,
 		background:     background,
 		stopBackground: stopBackground,
-		announcer:      newGroupAnnouncer(),
 		creations:      map[string]*queueCreation{},
 	}
 	g.prune = g.cache.Prune
@@ -204,7 +196,7 @@ func (g *queueGroup) endWith(ctx context.Context) {
 func (g *queueGroup) create(name string, build queueBuilder, creation *queueCreation) {
 	defer close(creation.done)
 	// Pruning may have put the queue back, because it has work.
-	creation.queue = g.cache.(*groupCache).getSettled(name)
+	creation.queue = g.cache.getSettled(name)
 	if creation.queue != nil {
 		g.mu.Lock()
 		delete(g.creations, name)
@@ -228,7 +220,6 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 		return
 	}
 	creation.queue = q
-	g.applyWorkerCount(name)
 	g.notifyOpened(name, q)
 }
 
@@ -252,7 +243,7 @@ func (g *queueGroup) use(hooks groupHooks) {
 		}
 	}
 	if hooks.onClose != nil {
-		g.cache.(*groupCache).hook = func(ctx context.Context, name string) error {
+		g.cache.hook = func(ctx context.Context, name string) error {
 			g.call(ctx, "OnClose", name, func() { hooks.onClose(name) })
 			return nil
 		}
@@ -297,7 +288,6 @@ func (g *queueGroup) Put(_ context.Context, name string, q amboy.Queue) error {
 	if err := g.add(name, q); err != nil {
 		return err
 	}
-	g.applyWorkerCount(name)
 	g.notifyOpened(name, q)
 	return nil
 }
@@ -386,7 +376,7 @@ func (g *queueGroup) closeParts(ctx context.Context) error {
 	defer context.AfterFunc(ctx, stop)()
 	g.stopBackground()
 	g.routines.Wait(ctx) // a creation that ends later closes its queue itself
-	err := g.cache.(*groupCache).closeAll(ctx)
+	err := g.cache.closeAll(ctx)
 	var left lifecycle.Leftover
 	if !g.routines.Wait(late) {
 		left.Add("opening or pruning of queues", amboy.ErrLeftBehind)

@@ -93,6 +93,10 @@ func NewGroupCache(ttl time.Duration) GroupCache { return NewCacheWithCleanupHoo
 // of each queue that left the cache and was closed, by any method. The hook may be called
 // from several goroutines at once.
 func NewCacheWithCleanupHook(ttl time.Duration, hook func(ctx context.Context, id string) error) GroupCache {
+	return newGroupCache(ttl, hook)
+}
+
+func newGroupCache(ttl time.Duration, hook func(ctx context.Context, id string) error) *groupCache {
 	return &groupCache{ttl: max(ttl, 0), hook: hook, queues: map[string]*cachedQueue{}, leaving: map[string]chan struct{}{}}
 }
 

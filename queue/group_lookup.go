@@ -37,7 +37,7 @@ func (g *queueGroup) knows(_ context.Context, name string) (bool, error) {
 	if err := g.usable(); err != nil {
 		return false, err
 	}
-	return g.cache.(*groupCache).has(name), nil
+	return g.cache.has(name), nil
 }
 
 // knows also asks the store.

@@ -14,7 +14,7 @@ type OpenQueues interface {
 }
 
 // OpenQueues returns the queues that are open, by name.
-func (g *queueGroup) OpenQueues() map[string]amboy.Queue { return g.cache.(*groupCache).open() }
+func (g *queueGroup) OpenQueues() map[string]amboy.Queue { return g.cache.open() }
 
 func (c *groupCache) open() map[string]amboy.Queue {
 	c.mu.Lock()

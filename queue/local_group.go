@@ -8,6 +8,8 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/contain"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
 // minGroupTTL is the shortest time to live of the queues of a group, except for 0.
@@ -110,10 +112,23 @@ func NewLocalQueueGroup(ctx context.Context, opts LocalQueueGroupOptions) (amboy
 		}
 		return merged.BuildQueue, nil
 	}
-	g := newQueueGroup(ctx, "local", opts.TTL, merge)
-	g.opened = func(_ string, q amboy.Queue) { g.watch(q) }
+	g := &localGroup{queueGroup: newQueueGroup(ctx, "local", opts.TTL, merge), announcer: newGroupAnnouncer()}
+	g.opened = func(name string, q amboy.Queue) {
+		g.applyWorkerCount(name)
+		g.watch(q)
+	}
 	g.begin(ctx, opts.TTL)
 	return g, nil
+}
+
+// localGroup is a group of queues in memory. Each queue has a store of its own; operators see
+// them as one store, whose queues have the names that they have in the group.
+type localGroup struct {
+	*queueGroup
+	changes   driver.Subscribers // to the changes of jobs in all queues
+	notes     notes.Store
+	announcer groupAnnouncer
+	meter     groupMeter
 }
 
 // merge applies the options of a call to the default.

@@ -20,9 +20,9 @@ import (
 // open queues of the group, under the names they have in the group. Queues of other
 // packages are left out. Records are ordered by the name of their queue, and then as in
 // that queue.
-type groupAdmin struct{ group *queueGroup }
+type groupAdmin struct{ group *localGroup }
 
-func (g *queueGroup) admin() driver.Admin { return groupAdmin{g} }
+func (g *localGroup) admin() driver.Admin { return groupAdmin{g} }
 
 // isGone reports whether err comes from a queue that was closed meanwhile, and so left
 // the group.
@@ -400,7 +400,7 @@ func (a groupAdmin) Subscribe(notify func(driver.Change)) (cancel func()) {
 
 // watch reports that a queue was opened, and its changes until it stops, to the
 // subscribers of the group.
-func (g *queueGroup) watch(q amboy.Queue) {
+func (g *localGroup) watch(q amboy.Queue) {
 	admin, _, ok := adminOfQueue(q)
 	if !ok {
 		return

@@ -103,7 +103,7 @@ type groupMeter struct {
 
 type attemptKey struct{ queue, jobType string }
 
-func (g *queueGroup) measure() ProcessMeasures {
+func (g *localGroup) measure() ProcessMeasures {
 	m := &g.meter
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -92,7 +92,7 @@ func (o mongoDBEngineOptions) open(ctx context.Context) (*engine.Engine, error) 
 	}), nil
 }
 
-// close closes all engines, as engine.close does. It is called after their queues have
+// close closes all engines, as Engine.Close does. It is called after their queues have
 // closed, when no engine is opened any more.
 func (s *mongoDBEngines) close(late context.Context) (left lifecycle.Leftover) {
 	s.mu.Lock()

@@ -28,7 +28,7 @@ func newGroupAnnouncer() groupAnnouncer { return groupAnnouncer{turn: make(chan 
 
 // refresh makes all open queues store what is new, and copies their notes. It does
 // nothing if it did so less than a second ago for the same queues.
-func (a *groupAnnouncer) refresh(ctx context.Context, g *queueGroup) error {
+func (a *groupAnnouncer) refresh(ctx context.Context, g *localGroup) error {
 	select {
 	case a.turn <- struct{}{}:
 		defer func() { <-a.turn }()

@@ -14,7 +14,7 @@ import (
 
 // store returns a store for the open queues of a local group. Each queue has a store of
 // its own.
-func (g *queueGroup) store() *Store {
+func (g *localGroup) store() *Store {
 	return &Store{
 		admin:        g.admin(),
 		now:          time.Now,
@@ -28,13 +28,13 @@ func (g *queueGroup) store() *Store {
 	}
 }
 
-func (g *queueGroup) open(name string) (amboy.Queue, bool) {
+func (g *localGroup) open(name string) (amboy.Queue, bool) {
 	q, ok := g.OpenQueues()[name]
 	return q, ok
 }
 
 // markComplete implements Store.MarkComplete.
-func (g *queueGroup) markComplete(ctx context.Context, records []*driver.Record) []error {
+func (g *localGroup) markComplete(ctx context.Context, records []*driver.Record) []error {
 	open := g.OpenQueues()
 	errs := make([]error, len(records))
 	for i, r := range records {
@@ -52,7 +52,7 @@ func (g *queueGroup) markComplete(ctx context.Context, records []*driver.Record)
 }
 
 // keepCanceled implements Store.KeepCanceled.
-func (g *queueGroup) keepCanceled(r *driver.Record) time.Duration {
+func (g *localGroup) keepCanceled(r *driver.Record) time.Duration {
 	q, _ := g.open(r.Group)
 	s, ok := StoreOf(q)
 	if !ok {
@@ -63,7 +63,7 @@ func (g *queueGroup) keepCanceled(r *driver.Record) time.Duration {
 	return s.KeepCanceled(&inner)
 }
 
-func (g *queueGroup) setWorkers(name string, n int) error {
+func (g *localGroup) setWorkers(name string, n int) error {
 	q, ok := g.open(name)
 	if !ok {
 		return nil
@@ -77,7 +77,7 @@ func (g *queueGroup) setWorkers(name string, n int) error {
 
 // applyWorkerCount applies the number of workers that was stored in the notes of the
 // group before the queue was opened.
-func (g *queueGroup) applyWorkerCount(name string) {
+func (g *localGroup) applyWorkerCount(name string) {
 	key := presence.WorkersKey(name)
 	notes, err := g.notes.Notes(driver.NoteRequest{Kind: presence.WorkersKind, From: key, To: key + "\x00", Limit: 1})
 	for _, note := range notes {
