@@ -318,37 +318,20 @@ func (c *groupCache) cleanUp(ctx context.Context, cached *cachedQueue) error {
 }
 
 func (c *groupCache) Prune(ctx context.Context) error {
-	idle, err := c.idle(time.Now())
-	if err == nil {
-		err = ctx.Err()
-	}
+	idle, err := c.idle(ctx, time.Now())
 	if err != nil {
-		return fmt.Errorf("pruning a group: %w", err)
+		return err
 	}
-	var errs []error
-	for cached, uses := range idle {
-		if ctx.Err() != nil {
-			errs = append(errs, fmt.Errorf("pruning a group: %w", ctx.Err()))
-			break
-		}
-		err = c.remove(ctx, cached, uses)
-		if err != nil && !isKept(err) {
-			errs = append(errs, fmt.Errorf("pruning queue %q of a group: %w", cached.name, err))
-		}
-	}
-	return errors.Join(errs...)
+	return removeEach(ctx, idle, c.remove)
 }
 
 // pruneUnused is Prune for a group that reopens queues when their jobs can run. It also
 // removes queues that have only waiting jobs. hasWork returns the names of the queues that
 // have other jobs.
 func (c *groupCache) pruneUnused(ctx context.Context, hasWork func(context.Context) (map[string]bool, error)) error {
-	idle, err := c.idle(time.Now())
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return fmt.Errorf("pruning a group: %w", err)
+	idle, err := c.idle(ctx, time.Now())
+	if err != nil || len(idle) == 0 {
+		return err
 	}
 	puts := map[*cachedQueue]int64{}
 	for cached := range idle {
@@ -356,28 +339,33 @@ func (c *groupCache) pruneUnused(ctx context.Context, hasWork func(context.Conte
 			puts[cached] = q.PutCalls.Load()
 		}
 	}
-	if len(idle) == 0 {
-		return nil
-	}
 	busy, err := hasWork(ctx)
 	if err != nil {
 		return fmt.Errorf("pruning a group: listing queues with work: %w", err)
 	}
+	return removeEach(ctx, idle, func(ctx context.Context, cached *cachedQueue, uses int) error {
+		q, isOurs := cached.Queue.(*engine.Queue)
+		switch {
+		case !isOurs:
+			return c.remove(ctx, cached, uses)
+		case busy[cached.name]:
+			return errQueueHasWork
+		default:
+			return c.removeIf(ctx, cached, uses, func(ctx context.Context) (bool, error) { return q.CloseIfUnused(ctx, puts[cached]), nil })
+		}
+	})
+}
+
+// removeEach removes queues one after the other until ctx ends. It returns all errors, except
+// for queues that are not to be pruned.
+func removeEach(ctx context.Context, idle map[*cachedQueue]int, remove func(ctx context.Context, cached *cachedQueue, uses int) error) error {
 	var errs []error
 	for cached, uses := range idle {
 		if ctx.Err() != nil {
 			errs = append(errs, fmt.Errorf("pruning a group: %w", ctx.Err()))
 			break
 		}
-		q, isOurs := cached.Queue.(*engine.Queue)
-		switch {
-		case !isOurs:
-			err = c.remove(ctx, cached, uses)
-		case busy[cached.name]:
-			continue
-		default:
-			err = c.removeIf(ctx, cached, uses, func(ctx context.Context) (bool, error) { return q.CloseIfUnused(ctx, puts[cached]), nil })
-		}
+		err := remove(ctx, cached, uses)
 		if err != nil && !isKept(err) {
 			errs = append(errs, fmt.Errorf("pruning queue %q of a group: %w", cached.name, err))
 		}
@@ -392,12 +380,15 @@ func isKept(err error) bool {
 }
 
 // idle returns the queues that were not used for their time to live, and the number of
-// uses of each.
-func (c *groupCache) idle(now time.Time) (map[*cachedQueue]int, error) {
+// uses of each. It returns an error if ctx has ended or the cache is closed.
+func (c *groupCache) idle(ctx context.Context, now time.Time) (map[*cachedQueue]int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return nil, ErrGroupClosed
+	switch {
+	case c.closed:
+		return nil, fmt.Errorf("pruning a group: %w", ErrGroupClosed)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("pruning a group: %w", ctx.Err())
 	}
 	idle := map[*cachedQueue]int{}
 	for _, cached := range c.queues {
