@@ -18,6 +18,7 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/loop"
 	"github.com/mongodb/amboy/internal/publictext"
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
 	"github.com/mongodb/amboy/schedule"
@@ -103,12 +104,7 @@ func (r *ScheduleRunner) run(ctx context.Context) {
 		if err == nil && !next.IsZero() {
 			wait = min(wait, next.Sub(r.now()))
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		_ = sleep.For(ctx, wait) // the loop ends with ctx
 	}
 }
 

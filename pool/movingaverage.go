@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/sleep"
 )
 
 // averageWeight is the weight of the latest interval in the moving average. For N
@@ -51,7 +52,7 @@ type movingAverage struct {
 // next waits until a job may start, and then takes one.
 func (m *movingAverage) next(ctx context.Context, q amboy.Queue) amboy.Job {
 	if wait := time.Until(m.earliest()); wait > 0 {
-		sleep(ctx, wait)
+		_ = sleep.For(ctx, wait) // the context is checked below
 	}
 	if ctx.Err() != nil {
 		return nil

@@ -30,6 +30,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/sleep"
 )
 
 // If a queue returns no job although no context ended, a worker waits before it calls Next
@@ -333,7 +334,7 @@ func (w *worker) work() {
 			wait = minIdleWait
 			continue
 		}
-		sleep(ctx, wait)
+		_ = sleep.For(ctx, wait) // the loop ends with ctx
 		wait = min(2*wait, maxIdleWait)
 	}
 	returned = true
@@ -418,14 +419,4 @@ func (w *worker) runNext(ctx context.Context) (ran bool) {
 	}
 	w.run(job) //nolint:contextcheck // a job may outlast its worker's ctx, which only ends the taking
 	return true
-}
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

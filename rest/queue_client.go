@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -235,7 +236,7 @@ func (c *QueueClient) waitFor(ctx context.Context, route string) bool {
 		if status == http.StatusOK {
 			return true
 		}
-		if !pause(ctx, begin.Add(minPollInterval)) {
+		if sleep.For(ctx, time.Until(begin.Add(minPollInterval))) != nil {
 			return false
 		}
 	}
@@ -244,15 +245,3 @@ func (c *QueueClient) waitFor(ctx context.Context, route string) bool {
 
 // minPollInterval is the minimum time between two requests of one wait.
 const minPollInterval = time.Second
-
-// pause waits until a time. It returns false if ctx ends first.
-func pause(ctx context.Context, until time.Time) bool {
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
 
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -78,7 +79,7 @@ func (d *Driver) announce(ctx context.Context) {
 			return
 		}
 		for more := true; more; {
-			if !sleep(ctx, unclaimed) {
+			if sleep.For(ctx, unclaimed) != nil {
 				return
 			}
 			var due []readied

@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -272,7 +273,7 @@ func (f *feed) serve(ctx context.Context, members map[*Driver]interest, widened 
 		return
 	}
 	f.failed(ctx, err)
-	if !sleep(ctx, pollInterval(members)) {
+	if sleep.For(ctx, pollInterval(members)) != nil {
 		return
 	}
 	if err = f.readAnew(ctx, members); err != nil {
@@ -353,18 +354,6 @@ func pollInterval(members map[*Driver]interest) time.Duration {
 	return least
 }
 
-// sleep returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // event is a change in a collection.
 type event struct {
 	Operation  string `bson:"operationType"`
@@ -405,8 +394,8 @@ func (f *feed) follow(ctx context.Context, stream *mongo.ChangeStream, members m
 		}
 		tell()
 		// Handling a single change costs a subscriber as much as handling all of them.
-		if !sleep(ctx, betweenEvents) {
-			return ctx.Err()
+		if err = sleep.For(ctx, betweenEvents); err != nil {
+			return err
 		}
 	}
 	if token := stream.ResumeToken(); token != nil {

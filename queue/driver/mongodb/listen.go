@@ -8,6 +8,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -291,7 +292,7 @@ func (d *Driver) controlChanged(ctx context.Context, e event) (driver.Change, er
 // inserts. Claims query the jobs themselves.
 func (d *Driver) poll(ctx context.Context) {
 	broken := false
-	for sleep(ctx, d.opts.PollInterval) {
+	for sleep.For(ctx, d.opts.PollInterval) == nil {
 		bounded, cancel := context.WithTimeout(ctx, answerTime)
 		err := d.barrier.poll(bounded)
 		cancel()

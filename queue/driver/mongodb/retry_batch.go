@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo/options"
 
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -147,7 +148,7 @@ func (d *Driver) retryGroup(ctx context.Context, group *retryGroup) {
 	defer d.retries.leave()
 	ctx, cancel := context.WithTimeout(ctx, retriesLimit)
 	defer cancel()
-	sleep(ctx, gatherRetries)
+	_ = sleep.For(ctx, gatherRetries) // the calls are made even if ctx has ended, so that each gets its error
 	d.retryAll(ctx, d.retries.take(group, cancel))
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -177,14 +178,7 @@ func pause(ctx context.Context, round int) error {
 	if round > maxRounds {
 		growth = min(6+round-maxRounds, 10)
 	}
-	timer := time.NewTimer(time.Duration(rand.Int64N(int64(time.Millisecond) << growth)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return sleep.For(ctx, time.Duration(rand.Int64N(int64(time.Millisecond)<<growth)))
 }
 
 // read reads the documents that are not known and those that may have been written.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -103,7 +104,7 @@ func (l *leasesAround) do(ctx context.Context, items []int) (blocked []int, err 
 			l.note(all, items)
 			return items, nil
 		}
-		err = pause(ctx, 20*time.Millisecond+time.Duration(rand.Int64N(int64(30*time.Millisecond))))
+		err = sleep.For(ctx, 20*time.Millisecond+time.Duration(rand.Int64N(int64(30*time.Millisecond))))
 		if err != nil {
 			return nil, err
 		}

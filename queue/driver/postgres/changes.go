@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
@@ -249,7 +250,7 @@ func (d *Driver) transactWithPauses(ctx context.Context, queue int32, run func(*
 		if codeOf(err) != codeLockNotAvailable {
 			return err
 		}
-		if ended := pause(ctx, wait); ended != nil {
+		if ended := sleep.For(ctx, wait); ended != nil {
 			return ended
 		}
 	}
@@ -286,24 +287,13 @@ func (d *Driver) retrying(ctx context.Context, change func(context.Context) (may
 			return nil
 		}
 		if (isConflict(err) || isUnsent(err) && ctx.Err() == nil) && try < retries {
-			err = pause(ctx, time.Duration(rand.Int64N(int64(try)*int64(2*time.Millisecond))))
+			err = sleep.For(ctx, time.Duration(rand.Int64N(int64(try)*int64(2*time.Millisecond))))
 			if err != nil {
 				return err
 			}
 			continue
 		}
 		return d.failed(ctx, err, mayBeDone)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

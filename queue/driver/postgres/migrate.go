@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/mongodb/amboy/internal/sleep"
 )
 
 // oldestServer is the oldest supported server version, as server_version_num: the first with
@@ -142,7 +144,7 @@ func (d *Driver) migrate(ctx context.Context, dryRun bool) (steps []Migration, e
 		var taken *Migration
 		taken, err = d.takeStep(ctx)
 		if codeOf(err) == codeLockNotAvailable {
-			if ended := pause(ctx, migrationPause); ended != nil {
+			if ended := sleep.For(ctx, migrationPause); ended != nil {
 				return steps, errors.Join(ended, err)
 			}
 			continue

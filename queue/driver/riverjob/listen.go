@@ -10,6 +10,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
@@ -92,7 +93,7 @@ func (d *Driver) poll(ctx context.Context) {
 	failing := false
 	for {
 		// The jitter keeps processes from polling in step.
-		if !pause(ctx, pollEvery-time.Duration(rand.Int64N(int64(pollEvery/10)))) {
+		if sleep.For(ctx, pollEvery-time.Duration(rand.Int64N(int64(pollEvery/10)))) != nil {
 			return
 		}
 		bounded, cancel := context.WithTimeout(ctx, pollTime)
@@ -111,17 +112,5 @@ func (d *Driver) poll(ctx context.Context) {
 		}
 		failing = err != nil
 		d.changed(driver.Change{MayClaim: true, Cancels: true})
-	}
-}
-
-// pause waits. It returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

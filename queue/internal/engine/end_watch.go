@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/internal/contain"
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -85,12 +86,8 @@ func (w *endWatch) storeChanged() {
 // run reads the jobs until the store has not changed during a pause.
 func (w *endWatch) run(ctx context.Context) {
 	for pause := endPause; ; {
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done(): // the engine has ended
-			timer.Stop()
-			return
+		if sleep.For(ctx, pause) != nil {
+			return // the engine has ended
 		}
 		queues := w.next()
 		if len(queues) == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
@@ -144,12 +145,8 @@ func (q *Queue) rereadUntil(ctx context.Context, id string) (*driver.Record, err
 		if err == nil || amboy.IsJobNotFoundError(err) || errors.Is(err, driver.ErrClosed) {
 			return r, err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, errors.Join(ctx.Err(), err)
+		if ended := sleep.For(ctx, wait); ended != nil {
+			return nil, errors.Join(ended, err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/envelope"
 	"github.com/mongodb/amboy/registry"
@@ -176,12 +177,8 @@ func (e *Engine) giveTurn(run *core.Run) {
 	kind := driver.KindOf(run.Record)
 	e.Happen(core.Finished{Run: run, End: core.End{HandBack: &driver.HandBack{}, Unknown: true}})
 	e.RunInBackground(func(ctx context.Context) {
-		turn := time.NewTimer(keyTurn)
-		defer turn.Stop()
-		select {
-		case <-turn.C:
+		if sleep.For(ctx, keyTurn) == nil {
 			e.Happen(core.Known{Kind: kind})
-		case <-ctx.Done():
 		}
 	})
 }
