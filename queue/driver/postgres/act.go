@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -72,7 +71,6 @@ func (d *Driver) actOn(ctx context.Context, a *acting, found []*stored) (int, er
 	}
 	err := d.transact(ctx, found[0].queue, func(c *changes) error {
 		done = 0
-		a.now = c.now
 		for _, s := range found {
 			isDone, err := c.actOnCurrent(a, s.Seq)
 			if err != nil {
@@ -100,92 +98,57 @@ func (c *changes) actOnCurrent(a *acting, seq int64) (done bool, err error) {
 	if err != nil || len(current) == 0 {
 		return false, err
 	}
-	return c.act(a, current[0])
+	return table.ActOn(&current[0].Job, a.Action, a.dryRun, c.now, &steps{c, a, current[0]})
 }
 
 // acting is an action that is being applied.
 type acting struct {
 	driver.Action
 	dryRun bool
-	now    int64
 }
 
-// act applies an action to a record, and reports whether its state allows the action.
-func (c *changes) act(a *acting, f *stored) (done bool, err error) {
-	allowed := f.Allows(a.Kind, a.now)
-	switch {
-	case !allowed:
-	case a.Kind == driver.Restart:
-		allowed, err = c.mayRestart(f)
-	case a.IsStale(f.Count):
-		allowed = false
-	}
-	if err != nil || !allowed || a.dryRun {
-		return allowed, err
-	}
-	switch a.Kind {
-	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart, driver.Edit:
-		f.Count++
-		c.exec(setCount, f.Count, f.Seq)
-	}
-	switch a.Kind {
-	case driver.Cancel:
-		err = c.cancel(a, f)
-	case driver.RunNow:
-		at := f.WaitUntil
-		if at.Int64 > a.now {
-			at = table.Instant{Int64: a.now, Valid: true}
-		}
-		err = c.reschedule(&f.job, at, a.now)
-	case driver.Reschedule:
-		err = c.reschedule(&f.job, table.InstantOf(a.At), a.now)
-	case driver.Prioritize:
-		err = c.prioritize(&f.job, a.Priority)
-	case driver.Park:
-		err = c.park(&f.job, a.Reason)
-	case driver.Unpark:
-		err = c.unpark(&f.job, a.now)
-	case driver.Restart:
-		err = c.restart(a, f)
-	case driver.Delete:
-		c.delete(f)
-	case driver.Edit:
-		err = c.edit(a, f)
-	}
-	if err != nil {
-		return false, fmt.Errorf("record %q: %w", f.Name, err)
-	}
-	return true, nil
+// steps are the steps of an action on a record.
+type steps struct {
+	*changes
+	*acting
+	f *stored
 }
 
-func (c *changes) mayRestart(f *stored) (bool, error) {
-	latest, err := c.latest(f.queue, f.ID)
-	if err != nil || latest != f.Seq {
+// SaveCount implements table.Steps.
+func (s *steps) SaveCount() error {
+	s.exec(setCount, s.f.Count, s.f.Seq)
+	return nil
+}
+
+// MayRestart implements table.Steps.
+func (s *steps) MayRestart() (bool, error) {
+	latest, err := s.latest(s.f.queue, s.f.ID)
+	if err != nil || latest != s.f.Seq {
 		return false, err
 	}
-	left, err := c.edgesLeft(f.queue, f.ID)
+	left, err := s.edgesLeft(s.f.queue, s.f.ID)
 	if err != nil || left {
 		return false, err
 	}
-	refusal, err := c.checkKey(&f.job)
+	refusal, err := s.checkKey(&s.f.job)
 	if err == nil && refusal == nil {
-		refusal, err = c.checkFree(&f.job, f.EnqueueScopes)
+		refusal, err = s.checkFree(&s.f.job, s.f.EnqueueScopes)
 	}
 	return refusal == nil, err
 }
 
-// cancel ends a record, or marks it for its owner if it is running.
-func (c *changes) cancel(a *acting, f *stored) error {
-	if f.Place == table.Running {
-		c.exec(markCancel, nullable(a.Reason), table.InstantOf(a.ForgetAt), f.Seq)
+// Cancel ends a record, or marks it for its owner if it is running.
+func (s *steps) Cancel() error {
+	if s.f.Place == table.Running {
+		s.exec(markCancel, nullable(s.Reason), table.InstantOf(s.ForgetAt), s.f.Seq)
 		return nil
 	}
-	r, err := f.decode()
+	r, err := s.f.decode()
 	if err != nil {
 		return err
 	}
-	r.Status.Reason, r.ForgetAt = a.Reason, a.ForgetAt
-	return c.endCanceled(&f.job, r, a.now)
+	r.Status.Reason, r.ForgetAt = s.Reason, s.ForgetAt
+	return s.endCanceled(&s.f.job, r, s.now)
 }
 
 // endCanceled ends a record that has the reason and the retention time of a Cancel action.
@@ -197,17 +160,18 @@ func (c *changes) endCanceled(j *job, r *driver.Record, now int64) error {
 	return c.end(j, e)
 }
 
-// reschedule sets another time for a record that has not started.
-func (c *changes) reschedule(j *job, at table.Instant, now int64) error {
-	c.exec(setWaitUntil, at, j.Seq)
+// Reschedule sets another time for a record that has not started.
+func (s *steps) Reschedule(at table.Instant) error {
+	j := &s.f.job
+	s.exec(setWaitUntil, at, j.Seq)
 	j.WaitUntil = at
 	if j.Place == table.Waiting || j.Place == table.Parked {
 		return nil
 	}
-	if err := c.setAside(j); err != nil {
+	if err := s.setAside(j); err != nil {
 		return err
 	}
-	return c.wait(j, now)
+	return s.wait(j, s.now)
 }
 
 // setAside removes a record from its place, so that it can be moved to another.
@@ -225,51 +189,58 @@ func (c *changes) setAside(j *job) error {
 	}
 }
 
-func (c *changes) prioritize(j *job, priority int) error {
+// Prioritize implements table.Steps.
+func (s *steps) Prioritize(priority int) error {
+	j := &s.f.job
 	competes := (j.Place == table.Ready && len(j.Scopes) > 0) || j.Place == table.ScopeBlocked
 	if competes {
-		if err := c.setAside(j); err != nil {
+		if err := s.setAside(j); err != nil {
 			return err
 		}
 	}
 	j.Priority = priority
-	line, err := c.lineOf(j)
+	line, err := s.lineOf(j)
 	if err != nil {
 		return err
 	}
-	c.exec(setPriority, priority, line, j.Seq)
+	s.exec(setPriority, priority, line, j.Seq)
 	j.line = line
-	c.admitToLine(j)
+	s.admitToLine(j)
 	if competes {
-		return c.admit(j)
+		return s.admit(j)
 	}
 	return nil
 }
 
-func (c *changes) park(j *job, reason string) error {
-	if err := c.setAside(j); err != nil {
+// Park implements table.Steps.
+func (s *steps) Park() error {
+	j := &s.f.job
+	if err := s.setAside(j); err != nil {
 		return err
 	}
-	c.exec(setReason, nullable(reason), j.Seq)
-	c.move(j, table.Parked, table.Instant{}, "")
+	s.exec(setReason, nullable(s.Reason), j.Seq)
+	s.move(j, table.Parked, table.Instant{}, "")
 	return nil
 }
 
-func (c *changes) unpark(j *job, now int64) error {
-	err := c.changeInterruptions(j, func(r *driver.Record) { r.Status.Interruptions = r.Status.Interruptions.Forgiven() })
+// Unpark implements table.Steps.
+func (s *steps) Unpark() error {
+	j := &s.f.job
+	err := s.changeInterruptions(j, func(r *driver.Record) { r.Status.Interruptions = r.Status.Interruptions.Forgiven() })
 	if err != nil {
 		return err
 	}
 	if j.Open {
-		c.move(j, table.Waiting, table.Instant{}, "")
+		s.move(j, table.Waiting, table.Instant{}, "")
 		return nil
 	}
-	return c.wait(j, now)
+	return s.wait(j, s.now)
 }
 
-// restart resets a finished record to its state at insertion, except for its attempt errors
+// Restart resets a finished record to its state at insertion, except for its attempt errors
 // and its lease count.
-func (c *changes) restart(a *acting, f *stored) error {
+func (s *steps) Restart() error {
+	f := s.f
 	r, err := f.decode()
 	if err != nil {
 		return err
@@ -280,61 +251,44 @@ func (c *changes) restart(a *acting, f *stored) error {
 	}
 	var targets []table.Target
 	f.Failed = nil
-	if !a.IgnoreEdges {
-		targets, err = c.findTargets(f)
+	if !s.IgnoreEdges {
+		targets, err = s.findTargets(f)
 		if err != nil {
 			return err
 		}
 	}
 	j := &f.job
-	line, err := c.lineOf(j)
+	line, err := s.lineOf(j)
 	if err != nil {
 		return err
 	}
-	former := j.Seq
-	_, err = c.one(restartJob, func(r *row) { j.Seq = r.integer() }, line, j.Open, column(f.Failed), blob(encoded), j.UniqueKey != "", former)
+	old := j.Seq
+	_, err = s.one(restartJob, func(r *row) { j.Seq = r.integer() }, line, j.Open, column(f.Failed), blob(encoded), j.UniqueKey != "", old)
 	if err != nil {
 		return err
 	}
 	switch {
 	case len(targets) > 0:
-		c.exec(dropEdges, []int64{former})
+		s.exec(dropEdges, []int64{old})
 	case len(f.Edges) > 0:
-		c.exec(moveEdges, j.Seq, former)
+		s.exec(moveEdges, j.Seq, old)
 	}
-	c.count(j.queue, j.Place, table.Waiting)
+	s.count(j.queue, j.Place, table.Waiting)
 	j.line, j.Place, j.DispatchBy = line, table.Waiting, table.Instant{}
-	err = c.take(j, j.EnqueueScopes)
+	err = s.take(j, j.EnqueueScopes)
 	if err != nil {
 		return err
 	}
-	c.link(j, targets)
+	s.link(j, targets)
 	if j.Open {
 		return nil
 	}
-	return c.wait(j, a.now)
+	return s.wait(j, s.now)
 }
 
-func (c *changes) edit(a *acting, f *stored) error {
-	to := a.Edit
-	if to.Body != nil {
-		if err := c.replaceBody(f, *to.Body); err != nil {
-			return err
-		}
-	}
-	if to.Priority != nil {
-		if err := c.prioritize(&f.job, *to.Priority); err != nil {
-			return err
-		}
-	}
-	if to.WaitUntil != nil {
-		return c.reschedule(&f.job, table.InstantOf(*to.WaitUntil), a.now)
-	}
-	return nil
-}
-
-func (c *changes) replaceBody(f *stored, body registry.Body) error {
-	r, err := f.decode()
+// ReplaceBody implements table.Steps.
+func (s *steps) ReplaceBody(body registry.Body) error {
+	r, err := s.f.decode()
 	if err != nil {
 		return err
 	}
@@ -343,18 +297,21 @@ func (c *changes) replaceBody(f *stored, body registry.Body) error {
 	if err != nil {
 		return err
 	}
-	line, err := c.lineOf(&f.job)
+	line, err := s.lineOf(&s.f.job)
 	if err != nil {
 		return err
 	}
-	c.saveContent(&n, line, f.Seq)
+	s.saveContent(&n, line, s.f.Seq)
 	return nil
 }
 
-func (c *changes) delete(s *stored) {
-	c.exec(deleteJob, s.Seq)
-	if len(s.Edges) > 0 {
-		c.exec(dropEdges, []int64{s.Seq})
+// Delete implements table.Steps.
+func (s *steps) Delete() error {
+	f := s.f
+	s.exec(deleteJob, f.Seq)
+	if len(f.Edges) > 0 {
+		s.exec(dropEdges, []int64{f.Seq})
 	}
-	c.count(s.queue, s.Place, gone)
+	s.count(f.queue, f.Place, gone)
+	return nil
 }

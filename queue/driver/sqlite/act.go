@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -80,83 +79,51 @@ func (c *changes) act(a *acting, f *described) (done bool, err error) {
 		return false, err
 	}
 	f.job = *current
-	allowed := f.Allows(a.Kind, a.now.UnixNano())
-	switch {
-	case !allowed:
-	case a.Kind == driver.Restart:
-		allowed, err = c.mayRestart(f)
-	case a.IsStale(f.Count):
-		allowed = false
-	}
-	if err != nil || !allowed || a.dryRun {
-		return allowed, err
-	}
-	switch a.Kind {
-	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart, driver.Edit:
-		f.Count++
-		_, err = c.exec(setCount, f.Count, f.Seq)
-		if err != nil {
-			return false, err
-		}
-	}
-	switch a.Kind {
-	case driver.Cancel:
-		err = c.cancel(a, f)
-	case driver.RunNow:
-		at := f.WaitUntil
-		if at.Int64 > a.now.UnixNano() {
-			at = table.InstantOf(a.now)
-		}
-		err = c.reschedule(&f.job, at, a.now)
-	case driver.Reschedule:
-		err = c.reschedule(&f.job, table.InstantOf(a.At), a.now)
-	case driver.Prioritize:
-		err = c.prioritize(&f.job, a.Priority)
-	case driver.Park:
-		err = c.park(&f.job, a.Reason)
-	case driver.Unpark:
-		err = c.unpark(&f.job, a.now)
-	case driver.Restart:
-		err = c.restart(a, f)
-	case driver.Delete:
-		err = c.delete(&f.stored)
-	case driver.Edit:
-		err = c.edit(a, f)
-	}
-	if err != nil {
-		return false, fmt.Errorf("record %q: %w", f.Name, err)
-	}
-	return true, nil
+	return table.ActOn(&f.Job, a.Action, a.dryRun, a.now.UnixNano(), &steps{c, a, f})
 }
 
-func (c *changes) mayRestart(f *described) (bool, error) {
-	latest, err := c.latest(f.queue, f.ID)
-	if err != nil || latest == nil || latest.Seq != f.Seq {
+// steps are the steps of an action on a record.
+type steps struct {
+	*changes
+	*acting
+	f *described
+}
+
+// SaveCount implements table.Steps.
+func (s *steps) SaveCount() error {
+	_, err := s.exec(setCount, s.f.Count, s.f.Seq)
+	return err
+}
+
+// MayRestart implements table.Steps.
+func (s *steps) MayRestart() (bool, error) {
+	latest, err := s.latest(s.f.queue, s.f.ID)
+	if err != nil || latest == nil || latest.Seq != s.f.Seq {
 		return false, err
 	}
-	edgesLeft, err := c.anyEdgesLeft(f.queue, f.ID)
+	edgesLeft, err := s.anyEdgesLeft(s.f.queue, s.f.ID)
 	if err != nil || edgesLeft {
 		return false, err
 	}
-	refusal, err := c.checkKey(&f.job)
+	refusal, err := s.checkKey(&s.f.job)
 	if err == nil && refusal == nil {
-		refusal, err = c.checkFree(&f.job, f.EnqueueScopes)
+		refusal, err = s.checkFree(&s.f.job, s.f.EnqueueScopes)
 	}
 	return refusal == nil, err
 }
 
-// cancel ends a record, or marks it for its owner if it is running.
-func (c *changes) cancel(a *acting, f *described) error {
-	if f.Place == table.Running {
-		_, err := c.exec(markCancel, nullable(a.Reason), table.InstantOf(a.ForgetAt), f.Seq)
+// Cancel ends a record, or marks it for its owner if it is running.
+func (s *steps) Cancel() error {
+	if s.f.Place == table.Running {
+		_, err := s.exec(markCancel, nullable(s.Reason), table.InstantOf(s.ForgetAt), s.f.Seq)
 		return err
 	}
-	r, err := f.decode(f.queueName)
+	r, err := s.f.decode(s.f.queueName)
 	if err != nil {
 		return err
 	}
-	r.Status.Reason, r.ForgetAt = a.Reason, a.ForgetAt
-	return c.endCanceled(&f.job, r, a.now)
+	r.Status.Reason, r.ForgetAt = s.Reason, s.ForgetAt
+	return s.endCanceled(&s.f.job, r, s.now)
 }
 
 // endCanceled ends a record that has the reason and the retention time of a Cancel action.
@@ -168,19 +135,20 @@ func (c *changes) endCanceled(j *job, r *driver.Record, now time.Time) error {
 	return c.end(j, e)
 }
 
-// reschedule sets another time for a record that has not started.
-func (c *changes) reschedule(j *job, at table.Instant, now time.Time) error {
-	if _, err := c.exec(setWaitUntil, at, j.Seq); err != nil {
+// Reschedule sets another time for a record that has not started.
+func (s *steps) Reschedule(at table.Instant) error {
+	j := &s.f.job
+	if _, err := s.exec(setWaitUntil, at, j.Seq); err != nil {
 		return err
 	}
 	j.WaitUntil = at
 	if j.Place == table.Waiting || j.Place == table.Parked {
 		return nil
 	}
-	if err := c.setAside(j); err != nil {
+	if err := s.setAside(j); err != nil {
 		return err
 	}
-	return c.wait(j, now.UnixNano())
+	return s.wait(j, s.now.UnixNano())
 }
 
 // setAside removes a record from its place, so that it can be moved to another.
@@ -200,22 +168,27 @@ func (c *changes) setAside(j *job) error {
 	}
 }
 
-func (c *changes) prioritize(j *job, priority int) error {
+// Prioritize implements table.Steps.
+func (s *steps) Prioritize(priority int) error {
+	j := &s.f.job
 	competes := (j.Place == table.Ready && len(j.Scopes) > 0) || j.Place == table.ScopeBlocked
 	if competes {
-		if err := c.setAside(j); err != nil {
+		if err := s.setAside(j); err != nil {
 			return err
 		}
 	}
-	if _, err := c.exec(setPriority, priority, j.Seq); err != nil {
+	if _, err := s.exec(setPriority, priority, j.Seq); err != nil {
 		return err
 	}
 	j.Priority = priority
 	if competes {
-		return c.admit(j)
+		return s.admit(j)
 	}
 	return nil
 }
+
+// Park implements table.Steps.
+func (s *steps) Park() error { return s.park(&s.f.job, s.Reason) }
 
 func (c *changes) park(j *job, reason string) error {
 	if err := c.setAside(j); err != nil {
@@ -227,20 +200,23 @@ func (c *changes) park(j *job, reason string) error {
 	return c.move(j, table.Parked, table.Instant{})
 }
 
-func (c *changes) unpark(j *job, now time.Time) error {
-	err := c.changeInterruptions(j, func(r *driver.Record) { r.Status.Interruptions = r.Status.Interruptions.Forgiven() })
+// Unpark implements table.Steps.
+func (s *steps) Unpark() error {
+	j := &s.f.job
+	err := s.changeInterruptions(j, func(r *driver.Record) { r.Status.Interruptions = r.Status.Interruptions.Forgiven() })
 	if err != nil {
 		return err
 	}
 	if j.Open {
-		return c.move(j, table.Waiting, table.Instant{})
+		return s.move(j, table.Waiting, table.Instant{})
 	}
-	return c.wait(j, now.UnixNano())
+	return s.wait(j, s.now.UnixNano())
 }
 
-// restart resets a finished record to its state at insertion, except for its attempt errors
+// Restart resets a finished record to its state at insertion, except for its attempt errors
 // and its lease count.
-func (c *changes) restart(a *acting, f *described) error {
+func (s *steps) Restart() error {
+	f := s.f
 	r, err := f.decode(f.queueName)
 	if err != nil {
 		return err
@@ -251,64 +227,47 @@ func (c *changes) restart(a *acting, f *described) error {
 	}
 	var targets []table.Target
 	f.Failed = nil
-	if !a.IgnoreEdges {
-		targets, err = c.findTargets(&f.stored)
+	if !s.IgnoreEdges {
+		targets, err = s.findTargets(&f.stored)
 		if err != nil {
 			return err
 		}
 	}
 	var last int64
-	if _, err = c.one(lastSeq, func(r *row) { last = r.integer() }); err != nil {
+	if _, err = s.one(lastSeq, func(r *row) { last = r.integer() }); err != nil {
 		return err
 	}
 	j := &f.job
-	if _, err = c.exec(restartJob, last+1, j.Open, f.Failed, blob(encoded), j.UniqueKey != "", managerOf(r), j.Seq); err != nil {
+	if _, err = s.exec(restartJob, last+1, j.Open, f.Failed, blob(encoded), j.UniqueKey != "", managerOf(r), j.Seq); err != nil {
 		return err
 	}
 	if len(targets) > 0 {
-		if _, err = c.exec(dropEdges, j.Seq); err != nil {
+		if _, err = s.exec(dropEdges, j.Seq); err != nil {
 			return err
 		}
 	}
-	err = c.moveLists(&f.stored, last+1)
+	err = s.moveLists(&f.stored, last+1)
 	if err != nil {
 		return err
 	}
-	n := c.count(j.queue)
+	n := s.count(j.queue)
 	n.places[j.Place]--
 	n.places[table.Waiting]++
 	n.ended--
 	j.Seq, j.Place, j.DispatchBy = last+1, table.Waiting, table.Instant{}
-	err = c.take(j, j.EnqueueScopes)
+	err = s.take(j, j.EnqueueScopes)
 	if err == nil {
-		err = c.link(j, targets)
+		err = s.link(j, targets)
 	}
 	if err != nil || j.Open {
 		return err
 	}
-	return c.wait(j, a.now.UnixNano())
+	return s.wait(j, s.now.UnixNano())
 }
 
-func (c *changes) edit(a *acting, f *described) error {
-	to := a.Edit
-	if to.Body != nil {
-		if err := c.replaceBody(f, *to.Body); err != nil {
-			return err
-		}
-	}
-	if to.Priority != nil {
-		if err := c.prioritize(&f.job, *to.Priority); err != nil {
-			return err
-		}
-	}
-	if to.WaitUntil != nil {
-		return c.reschedule(&f.job, table.InstantOf(*to.WaitUntil), a.now)
-	}
-	return nil
-}
-
-func (c *changes) replaceBody(f *described, body registry.Body) error {
-	r, err := f.decode(f.queueName)
+// ReplaceBody implements table.Steps.
+func (s *steps) ReplaceBody(body registry.Body) error {
+	r, err := s.f.decode(s.f.queueName)
 	if err != nil {
 		return err
 	}
@@ -317,13 +276,15 @@ func (c *changes) replaceBody(f *described, body registry.Body) error {
 	if err != nil {
 		return err
 	}
-	return c.saveContent(&n, f.Seq)
+	return s.saveContent(&n, s.f.Seq)
 }
 
-func (c *changes) delete(s *stored) error {
-	if _, err := c.exec(deleteJob, s.Seq); err != nil {
+// Delete implements table.Steps.
+func (s *steps) Delete() error {
+	f := s.f
+	if _, err := s.exec(deleteJob, f.Seq); err != nil {
 		return err
 	}
-	c.count(s.queue).places[s.Place]--
-	return c.dropLists(&listed{seq: s.Seq, edges: len(s.Edges) > 0, tags: s.Tags})
+	s.count(f.queue).places[f.Place]--
+	return s.dropLists(&listed{seq: f.Seq, edges: len(f.Edges) > 0, tags: f.Tags})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/registry"
 )
 
 // actAtOnce is the maximum number of records that are selected at a time for an action.
@@ -73,4 +74,93 @@ func (j *Job) Allows(kind driver.ActionKind, now int64) bool {
 	default:
 		return false
 	}
+}
+
+// Steps are what actions do to one record, in a transaction of a driver.
+type Steps interface {
+	// MayRestart reports whether a job that has ended may run again: it is the latest attempt,
+	// and no other job holds its unique key or an enqueue scope.
+	MayRestart() (bool, error)
+	// SaveCount stores the count of the job's lease, which was raised.
+	SaveCount() error
+	Cancel() error
+	Reschedule(at Instant) error
+	Prioritize(priority int) error
+	Park() error
+	Unpark() error
+	Restart() error
+	ReplaceBody(body registry.Body) error
+	Delete() error
+}
+
+// ActOn does an action to a job, and reports whether the state of the job allows that. If dryRun is
+// true, it changes nothing.
+func ActOn(j *Job, a driver.Action, dryRun bool, now int64, steps Steps) (done bool, err error) {
+	allowed := j.Allows(a.Kind, now)
+	switch {
+	case !allowed:
+	case a.Kind == driver.Restart:
+		allowed, err = steps.MayRestart()
+	case a.IsStale(j.Count):
+		allowed = false
+	}
+	if err != nil || !allowed || dryRun {
+		return allowed, err
+	}
+	switch a.Kind {
+	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart, driver.Edit:
+		j.Count++
+		err = steps.SaveCount()
+	}
+	if err == nil {
+		err = takeSteps(j, a, now, steps)
+	}
+	if err != nil {
+		return false, fmt.Errorf("record %q: %w", j.Name, err)
+	}
+	return true, nil
+}
+
+func takeSteps(j *Job, a driver.Action, now int64, steps Steps) error {
+	switch a.Kind {
+	case driver.Cancel:
+		return steps.Cancel()
+	case driver.RunNow:
+		at := j.WaitUntil
+		if at.Int64 > now {
+			at = Instant{Int64: now, Valid: true}
+		}
+		return steps.Reschedule(at)
+	case driver.Reschedule:
+		return steps.Reschedule(InstantOf(a.At))
+	case driver.Prioritize:
+		return steps.Prioritize(a.Priority)
+	case driver.Park:
+		return steps.Park()
+	case driver.Unpark:
+		return steps.Unpark()
+	case driver.Restart:
+		return steps.Restart()
+	case driver.Delete:
+		return steps.Delete()
+	default:
+		return edit(a.Edit, steps)
+	}
+}
+
+func edit(to *driver.EditedFields, steps Steps) error {
+	if to.Body != nil {
+		if err := steps.ReplaceBody(*to.Body); err != nil {
+			return err
+		}
+	}
+	if to.Priority != nil {
+		if err := steps.Prioritize(*to.Priority); err != nil {
+			return err
+		}
+	}
+	if to.WaitUntil != nil {
+		return steps.Reschedule(InstantOf(*to.WaitUntil))
+	}
+	return nil
 }
