@@ -37,13 +37,6 @@ func isDropped(index string) bool {
 	return slices.ContainsFunc(migrations, func(m migration) bool { return strings.Contains(m.sql, "DROP INDEX {s}."+index+";") })
 }
 
-// examined is one part of the examination.
-type examined struct {
-	what, text string
-	args       []any
-	each       func(*row) error
-}
-
 // Examine implements driver.Examiner. It reads the catalog, the statistics of the server, and
 // jobs of the latest leases.
 func (d *Driver) Examine(ctx context.Context) (driver.Condition, error) {
@@ -52,92 +45,115 @@ func (d *Driver) Examine(ctx context.Context) (driver.Condition, error) {
 
 // examine finds transactions that have been open for longer than old.
 func (d *Driver) examine(ctx context.Context, old time.Duration) (driver.Condition, error) {
-	condition := driver.Condition{OwnersAhead: map[string]time.Duration{}}
-	valid := map[string]bool{}
-	add := func(defect driver.Defect) { condition.Defects = append(condition.Defects, defect) }
-	var asked time.Time
-	for _, part := range []examined{
-		{
-			"reading the indexes", `SELECT c.relname::text, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-				JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1`,
-			[]any{d.opts.Schema},
-			func(r *row) error {
-				valid[r.text()] = r.bool()
-				return nil
-			},
-		},
-		{
-			"reading the numbers of dead rows", `SELECT relname::text, n_dead_tup, n_live_tup FROM pg_stat_user_tables
-				WHERE schemaname = $1 AND n_dead_tup >= $2 AND n_dead_tup > n_live_tup ORDER BY 1`,
-			[]any{d.opts.Schema, manyDead},
-			func(r *row) error {
-				add(d.bloat(r.text(), r.int(), r.int()))
-				return nil
-			},
-		},
-		{
-			"reading the ages of transactions", `SELECT pid::bigint, extract(epoch FROM clock_timestamp() - xact_start)::bigint FROM pg_stat_activity
-				WHERE datname = current_database() AND backend_type = 'client backend' AND xact_start < clock_timestamp() - make_interval(secs => $1)
-				ORDER BY xact_start LIMIT 10`,
-			[]any{old.Seconds()},
-			func(r *row) error {
-				add(transactionDefect(r.int(), time.Duration(r.int())*time.Second))
-				return nil
-			},
-		},
-		{
-			"reading the replication slots", `SELECT slot_name::text, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots
-				WHERE NOT active AND restart_lsn IS NOT NULL AND pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) >= $1::bigint ORDER BY 1 LIMIT 10`,
-			[]any{muchRetained},
-			func(r *row) error {
-				add(slotDefect(r.text(), r.int()))
-				return nil
-			},
-		},
-		{
-			// A renewal sets mod_time by the clock of the owner, and lease_until by that of the
-			// server. A lock that the job's own code took moves only the latter, by a part of
-			// the lease, so that only an owner that is behind by more is behind.
-			"comparing the clocks", d.inSchema(`SELECT owner, max(mod_time - (lease_until - lease_time)), max(lease_time) FROM {s}.jobs
-				WHERE place = 6 AND lease_time > 0 AND seq IN (SELECT unnest(seqs) FROM (SELECT seqs FROM {s}.leases ORDER BY until DESC LIMIT $1) AS latest)
-				GROUP BY owner`),
-			[]any{measuredLeases},
-			func(r *row) error {
-				owner, ahead, leaseTime := r.text(), time.Duration(r.integer()), time.Duration(r.integer())
-				if ahead >= 0 || -ahead > leaseTime/2 {
-					condition.OwnersAhead[owner] = ahead
-				}
-				return nil
-			},
-		},
-		{
-			"reading expired leases", d.inSchema(`SELECT (SELECT name FROM {s}.queues q WHERE q.id = j.queue), job_id, owner, lease_until FROM {s}.jobs j
-				WHERE place = 6 AND lease_until + lease_time + lease_time / 2 + $1::bigint < ` + serverNow + `
-				AND seq IN (SELECT unnest(seqs) FROM (SELECT seqs FROM {s}.leases WHERE until < ` + serverNow + ` - $1::bigint ORDER BY until LIMIT 1000) AS first)
-				ORDER BY lease_until LIMIT $2`),
-			[]any{int64(driver.ExpiredGrace(0)), driver.MaxExpired},
-			func(r *row) error {
-				condition.Expired = append(condition.Expired, driver.ExpiredLease{
-					Queue: r.text(), JobID: r.text(), Owner: r.text(), Ended: table.TimeOf(r.time()),
-				})
-				return nil
-			},
-		},
-		{
-			"reading the clock", `SELECT ` + serverNow, nil, func(r *row) error {
-				now := time.Unix(0, r.integer())
-				condition.ClockAhead = driver.ClockAhead(now, asked, time.Now())
-				return nil
-			},
-		},
+	x := &examination{Driver: d, condition: driver.Condition{OwnersAhead: map[string]time.Duration{}}}
+	for _, part := range []struct {
+		doing string
+		run   func(context.Context) error
+	}{
+		{"reading the indexes", x.findMissingIndexes},
+		{"reading the numbers of dead rows", x.findBloat},
+		{"reading the ages of transactions", func(ctx context.Context) error { return x.findOldTransactions(ctx, old) }},
+		{"reading the replication slots", x.findUnreadSlots},
+		{"comparing the clocks", x.compareOwnersClocks},
+		{"reading expired leases", x.findExpiredLeases},
+		{"reading the clock", x.compareClock},
 	} {
-		asked = time.Now()
-		if err := d.readText(ctx, part.text, part.each, part.args...); err != nil {
-			return driver.Condition{}, fmt.Errorf("examining schema %q: %s: %w", d.opts.Schema, part.what, err)
+		if err := part.run(ctx); err != nil {
+			return driver.Condition{}, fmt.Errorf("examining schema %q: %s: %w", d.opts.Schema, part.doing, err)
 		}
 	}
-	condition.Defects = append(d.missingIndexes(valid), condition.Defects...)
-	return condition, nil
+	return x.condition, nil
+}
+
+// examination is a call of Examine.
+type examination struct {
+	*Driver
+	condition driver.Condition
+}
+
+func (x *examination) add(found ...driver.Defect) {
+	x.condition.Defects = append(x.condition.Defects, found...)
+}
+
+func (x *examination) findMissingIndexes(ctx context.Context) error {
+	const text = `SELECT c.relname::text, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1`
+	valid := map[string]bool{}
+	err := x.readText(ctx, text, func(r *row) error {
+		valid[r.text()] = r.bool()
+		return nil
+	}, x.opts.Schema)
+	if err == nil {
+		x.add(x.missingIndexes(valid)...)
+	}
+	return err
+}
+
+func (x *examination) findBloat(ctx context.Context) error {
+	const text = `SELECT relname::text, n_dead_tup, n_live_tup FROM pg_stat_user_tables
+		WHERE schemaname = $1 AND n_dead_tup >= $2 AND n_dead_tup > n_live_tup ORDER BY 1`
+	return x.readText(ctx, text, func(r *row) error {
+		x.add(x.bloat(r.text(), r.int(), r.int()))
+		return nil
+	}, x.opts.Schema, manyDead)
+}
+
+func (x *examination) findOldTransactions(ctx context.Context, old time.Duration) error {
+	const text = `SELECT pid::bigint, extract(epoch FROM clock_timestamp() - xact_start)::bigint FROM pg_stat_activity
+		WHERE datname = current_database() AND backend_type = 'client backend' AND xact_start < clock_timestamp() - make_interval(secs => $1)
+		ORDER BY xact_start LIMIT 10`
+	return x.readText(ctx, text, func(r *row) error {
+		x.add(transactionDefect(r.int(), time.Duration(r.int())*time.Second))
+		return nil
+	}, old.Seconds())
+}
+
+func (x *examination) findUnreadSlots(ctx context.Context) error {
+	const text = `SELECT slot_name::text, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots
+		WHERE NOT active AND restart_lsn IS NOT NULL AND pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) >= $1::bigint ORDER BY 1 LIMIT 10`
+	return x.readText(ctx, text, func(r *row) error {
+		x.add(slotDefect(r.text(), r.int()))
+		return nil
+	}, muchRetained)
+}
+
+// compareOwnersClocks compares the clocks of processes with that of the server. A renewal sets
+// mod_time by the clock of the owner, and lease_until by that of the server. A lock that the job's
+// own code took moves only the latter, by a part of the lease, so that only an owner that is behind
+// by more is behind.
+func (x *examination) compareOwnersClocks(ctx context.Context) error {
+	text := x.inSchema(`SELECT owner, max(mod_time - (lease_until - lease_time)), max(lease_time) FROM {s}.jobs
+		WHERE place = 6 AND lease_time > 0 AND seq IN (SELECT unnest(seqs) FROM (SELECT seqs FROM {s}.leases ORDER BY until DESC LIMIT $1) AS latest)
+		GROUP BY owner`)
+	return x.readText(ctx, text, func(r *row) error {
+		owner, ahead, leaseTime := r.text(), time.Duration(r.integer()), time.Duration(r.integer())
+		if ahead >= 0 || -ahead > leaseTime/2 {
+			x.condition.OwnersAhead[owner] = ahead
+		}
+		return nil
+	}, measuredLeases)
+}
+
+func (x *examination) findExpiredLeases(ctx context.Context) error {
+	text := x.inSchema(`SELECT (SELECT name FROM {s}.queues q WHERE q.id = j.queue), job_id, owner, lease_until FROM {s}.jobs j
+		WHERE place = 6 AND lease_until + lease_time + lease_time / 2 + $1::bigint < ` + serverNow + `
+		AND seq IN (SELECT unnest(seqs) FROM (SELECT seqs FROM {s}.leases WHERE until < ` + serverNow + ` - $1::bigint ORDER BY until LIMIT 1000) AS first)
+		ORDER BY lease_until LIMIT $2`)
+	return x.readText(ctx, text, func(r *row) error {
+		x.condition.Expired = append(x.condition.Expired, driver.ExpiredLease{
+			Queue: r.text(), JobID: r.text(), Owner: r.text(), Ended: table.TimeOf(r.time()),
+		})
+		return nil
+	}, int64(driver.ExpiredGrace(0)), driver.MaxExpired)
+}
+
+// compareClock compares the clock of this process with that of the server.
+func (x *examination) compareClock(ctx context.Context) error {
+	asked := time.Now()
+	return x.readText(ctx, `SELECT `+serverNow, func(r *row) error {
+		x.condition.ClockAhead = driver.ClockAhead(time.Unix(0, r.integer()), asked, time.Now())
+		return nil
+	})
 }
 
 // missingIndexes returns the indexes that are not among the valid ones.
