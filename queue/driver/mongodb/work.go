@@ -22,7 +22,21 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 		return driver.Work{}, err
 	}
 	defer leave()
-	at := stored(now)
+	ctx = plain(ctx)
+	found := foundWork{queues: map[string]*driver.QueueWork{}}
+	err = d.pipe(ctx, d.workPipeline(stored(now)), found.add)
+	if err == nil {
+		err = d.leaveOutStopped(ctx, found.queues)
+	}
+	if err != nil {
+		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
+	}
+	return found.work(d.timedBatch), nil
+}
+
+// workPipeline returns the pipeline whose results foundWork adds up: documents with one field, whose
+// name tells what was found.
+func (d *Driver) workPipeline(at time.Time) bson.A {
 	queues := func(result string, filter bson.D) bson.A {
 		if !d.opts.Grouped {
 			return bson.A{match(filter), field("$limit", 1), project(result, bson.D{{Key: "$literal", Value: ""}})}
@@ -50,57 +64,64 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	} {
 		pipeline = append(pipeline, d.union(branch...))
 	}
-	ctx = plain(ctx)
-	work, found := driver.Work{}, map[string]*driver.QueueWork{}
-	var overdue []string
-	err = d.pipe(ctx, pipeline, func(raw bson.Raw) {
-		elements, malformed := raw.Elements()
-		if malformed != nil || len(elements) == 0 {
-			return
-		}
-		value := elements[0].Value()
-		name, _ := value.StringValueOK()
-		w := found[name]
-		if w == nil {
-			w = &driver.QueueWork{Queue: name}
-		}
-		switch elements[0].Key() {
-		case "ready":
-			w.Ready = true
-		case "overdue":
-			w.Ready = true
-			overdue = append(overdue, name)
-		case "expired":
-			w.Expired = true
-		case "retrying":
-			w.Retrying = true
-		case "next":
-			if next := value.Time().UTC(); work.Next.IsZero() || next.Before(work.Next) {
-				work.Next = next
-			}
-			return
-		}
-		found[name] = w
-	})
-	if err == nil {
-		err = d.leaveOutStopped(ctx, found)
+	return pipeline
+}
+
+// foundWork adds up the results of a workPipeline.
+type foundWork struct {
+	queues  map[string]*driver.QueueWork
+	overdue []string // the queues of the first documents that are due
+	next    time.Time
+}
+
+func (f *foundWork) add(raw bson.Raw) {
+	elements, malformed := raw.Elements()
+	if malformed != nil || len(elements) == 0 {
+		return
 	}
-	if err != nil {
-		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
+	what, value := elements[0].Key(), elements[0].Value()
+	if what == "next" {
+		if next := value.Time().UTC(); f.next.IsZero() || next.Before(f.next) {
+			f.next = next
+		}
+		return
 	}
-	if len(overdue) == d.timedBatch {
+	name, _ := value.StringValueOK()
+	w := f.queues[name]
+	if w == nil {
+		w = &driver.QueueWork{Queue: name}
+		f.queues[name] = w
+	}
+	switch what {
+	case "ready":
+		w.Ready = true
+	case "overdue":
+		w.Ready = true
+		f.overdue = append(f.overdue, name)
+	case "expired":
+		w.Expired = true
+	case "retrying":
+		w.Retrying = true
+	}
+}
+
+// work returns what was found, after the queues that are stopped were left out. The pipeline looked at timedBatch documents
+// that are due.
+func (f *foundWork) work(timedBatch int) driver.Work {
+	if len(f.overdue) == timedBatch {
 		// There may be more, of other queues. A claim from any queue makes these ready, even if it is stopped.
-		for _, name := range overdue {
-			found[name].Ready = true
+		for _, name := range f.overdue {
+			f.queues[name].Ready = true
 		}
 	}
-	for _, w := range found {
+	work := driver.Work{Next: f.next}
+	for _, w := range f.queues {
 		if w.Ready || w.Expired || w.Retrying {
 			work.Queues = append(work.Queues, *w)
 		}
 	}
 	slices.SortFunc(work.Queues, func(a, b driver.QueueWork) int { return cmp.Compare(a.Queue, b.Queue) })
-	return work, nil
+	return work
 }
 
 // overdue returns the stages that find the queues of the first documents that are due. There may be
