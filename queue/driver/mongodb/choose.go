@@ -19,40 +19,39 @@ func (c *claim) takeReady(ctx context.Context, v *view, factor int) (skipped int
 	if err != nil {
 		return 0, err
 	}
+	skipped, err = c.takeInRoom(ctx, v, factor)
+	exclusive, unlockErr := unlock(ctx)
+	err = errors.Join(err, unlockErr)
+	if err == nil && !exclusive {
+		err = c.handBackExcess(ctx, v)
+	}
+	return skipped, err
+}
+
+// takeInRoom is takeReady for the queues whose room was found. Queues with limits are locked.
+func (c *claim) takeInRoom(ctx context.Context, v *view, factor int) (skipped int, err error) {
 	giveBack, err := c.reserveStarts(ctx, v)
 	if err != nil {
-		_, unlockErr := unlock(ctx)
-		return 0, errors.Join(err, unlockErr)
+		return 0, err
 	}
+	defer giveBack(ctx)
 	_, c.taken = c.avoided.at(c.began) // some candidates of an earlier round may have been lost
 	c.used = usedSlots{}
 	err = c.findSlots(ctx, c.used, v.ready)
 	if err != nil {
-		giveBack(ctx)
-		_, unlockErr := unlock(ctx)
-		return 0, errors.Join(fmt.Errorf("querying the holders of limited scopes: %w", err), unlockErr)
+		return 0, fmt.Errorf("querying the holders of limited scopes: %w", err)
 	}
 	chosen, skipped := c.choose(v, factor > 1 || c.opts.ClaimWindow > 0)
 	chosen, giveBackTypes, err := c.reserveTypes(ctx, v, chosen)
 	if err != nil {
-		giveBack(ctx)
-		_, unlockErr := unlock(ctx)
-		return 0, errors.Join(err, unlockErr)
+		return 0, err
 	}
+	defer giveBackTypes(ctx)
 	rivals := c.rivals(v)
 	err = c.take(ctx, append(slices.Clip(chosen), rivals...), true)
 	c.avoid(ctx, chosen)
 	lost := c.countLost(ctx, chosen)
 	c.arrangeAfter(ctx, v, chosen, rivals)
-	giveBack(ctx)
-	giveBackTypes(ctx)
-	exclusive, unlockErr := unlock(ctx)
-	if err == nil {
-		err = unlockErr
-	}
-	if err == nil && !exclusive {
-		err = c.handBackExcess(ctx, v)
-	}
 	return skipped + lost, err
 }
 
