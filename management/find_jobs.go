@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/records"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -144,24 +145,7 @@ func (i *inspector) count(ctx context.Context, query driver.Query, most int) (Co
 // records yields, page by page, the jobs that a query selects. After an error it yields
 // nothing more.
 func (i *inspector) records(ctx context.Context, query driver.Query, page driver.PageRequest) iter.Seq2[*driver.Record, error] {
-	return func(yield func(*driver.Record, error) bool) {
-		for {
-			found, err := i.store.Admin().Find(ctx, query, page)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, r := range found.Records {
-				if !yield(r, nil) {
-					return
-				}
-			}
-			if found.Next == "" {
-				return
-			}
-			page.After = found.Next
-		}
-	}
+	return records.Each(ctx, i.store.Admin(), query, page)
 }
 
 // listedArgs returns the arguments of a job for a list, or why they are hidden. No list shows

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/records"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -26,22 +27,14 @@ func (s storeSource) find(ctx context.Context, states []amboy.JobState, jobType 
 // pages yields the jobs that a query selects.
 func (s storeSource) pages(ctx context.Context, query driver.Query) iter.Seq2[*seen, error] {
 	return func(yield func(*seen, error) bool) {
-		request := driver.PageRequest{Limit: pageSize}
-		for {
-			page, err := s.store.Driver().Find(ctx, query, request)
+		for r, err := range records.Each(ctx, s.store.Driver(), query, driver.PageRequest{Limit: pageSize}) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			for _, r := range page.Records {
-				if !yield(s.see(r), nil) {
-					return
-				}
-			}
-			if page.Next == "" {
+			if !yield(s.see(r), nil) {
 				return
 			}
-			request.After = page.Next
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/records"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -56,35 +57,28 @@ func (s *Server) find(ctx context.Context, sel selection, do func(*driver.Record
 			})
 		}
 	}()
-	for page := (driver.PageRequest{Limit: pageSize, Newest: sel.newest}); ; {
-		found, err := s.driver.Find(ctx, query, page)
+	for r, err := range records.Each(ctx, s.driver, query, driver.PageRequest{Limit: pageSize, Newest: sel.newest}) {
 		if err != nil {
 			return fmt.Errorf("finding jobs of queue %q: %w", sel.queue, err)
 		}
-		for _, r := range found.Records {
-			if sel.priority != 0 && priorityOf(r.Tags) != sel.priority {
-				continue
-			}
-			matches, err := s.matches(ctx, sel.body, r)
-			if errors.Is(err, codec.ErrKeyUnavailable) {
-				unread++
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if !matches {
-				continue
-			}
-			if more, err := do(r); err != nil || !more {
-				return err
-			}
+		if sel.priority != 0 && priorityOf(r.Tags) != sel.priority {
+			continue
 		}
-		if found.Next == "" {
-			return nil
+		matches, err := s.matches(ctx, sel.body, r)
+		switch {
+		case errors.Is(err, codec.ErrKeyUnavailable):
+			unread++
+			continue
+		case err != nil:
+			return err
+		case !matches:
+			continue
 		}
-		page.After = found.Next
+		if more, err := do(r); err != nil || !more {
+			return err
+		}
 	}
+	return nil
 }
 
 func (s *Server) matches(ctx context.Context, body *regexp.Regexp, r *driver.Record) (bool, error) {

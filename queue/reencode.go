@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/records"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/queue/internal/engine"
 )
 
 // reencodePage is the number of jobs that Reencode reads at a time.
@@ -31,7 +31,7 @@ func (s *Store) Reencode(ctx context.Context) (done int, err error) {
 		States: []amboy.JobState{amboy.StateScheduled, amboy.StatePending, amboy.StateBlocked, amboy.StateParked, amboy.StateRetrying},
 	}
 	var left error
-	for r, failed := range engine.Records(ctx, s.driver, waiting, reencodePage) {
+	for r, failed := range records.Each(ctx, s.driver, waiting, driver.PageRequest{Limit: reencodePage}) {
 		if failed != nil {
 			return done, fmt.Errorf("encoding jobs again: %w", failed)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/internal/contain"
+	"github.com/mongodb/amboy/internal/records"
 	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -136,13 +137,13 @@ func (q *Queue) wakeEnded(ctx context.Context) (read int, failure error) {
 	return len(ids), contain.Panic(func() error {
 		for some := range slices.Chunk(ids, MaxFound) {
 			bounded, cancel := context.WithTimeout(ctx, DriverTimeout)
-			records, err := FindLatest(bounded, q.Driver, q.Name, some)
+			found, err := FindLatest(bounded, q.Driver, q.Name, some)
 			cancel()
 			if err != nil {
 				return err
 			}
-			lives := make(map[string]bool, len(records))
-			for _, r := range records {
+			lives := make(map[string]bool, len(found))
+			for _, r := range found {
 				lives[r.JobID()] = !hasEnded(r)
 			}
 			q.completeMu.Lock()
@@ -159,19 +160,15 @@ func (q *Queue) wakeEnded(ctx context.Context) (read int, failure error) {
 
 // FindLatest returns the latest attempts of at most MaxFound jobs of a queue, in no
 // particular order. Jobs that do not exist are left out.
-func FindLatest(ctx context.Context, d driver.Driver, queue string, ids []string) (records []*driver.Record, err error) {
+func FindLatest(ctx context.Context, d driver.Driver, queue string, ids []string) (found []*driver.Record, err error) {
 	query := driver.Query{Queues: []string{queue}, JobIDs: ids, Latest: true}
-	for page := (driver.PageRequest{Limit: len(ids)}); ; {
-		found, err := d.Find(ctx, query, page)
+	for r, err := range records.Each(ctx, d, query, driver.PageRequest{Limit: len(ids)}) {
 		if err != nil {
 			return nil, fmt.Errorf("reading %d jobs of queue %q: %w", len(ids), queue, err)
 		}
-		records = append(records, found.Records...)
-		if found.Next == "" {
-			return records, nil
-		}
-		page.After = found.Next
+		found = append(found, r)
 	}
+	return found, nil
 }
 
 // MaxFound is the maximum number of IDs in a query.

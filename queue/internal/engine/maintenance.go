@@ -11,6 +11,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/records"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -74,7 +75,7 @@ func (e *Engine) scanRetriesOf(ctx context.Context, names []string) error {
 	if len(names) > manyQueues {
 		query.Queues = nil
 	}
-	for record, err := range Records(ctx, e.Driver, query, retriesAtOnce) {
+	for record, err := range records.Each(ctx, e.Driver, query, driver.PageRequest{Limit: retriesAtOnce}) {
 		if err != nil {
 			return err
 		}

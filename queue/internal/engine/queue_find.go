@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/records"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -15,7 +16,7 @@ var _ amboy.JobFinder = (*Queue)(nil)
 // FindJobs finds jobs in the store, page by page.
 func (q *Queue) FindJobs(ctx context.Context, query amboy.JobQuery) iter.Seq2[amboy.JobInfo, error] {
 	return func(yield func(amboy.JobInfo, error) bool) {
-		for r, err := range Records(ctx, q.Driver, q.queryOf(query), listPage) {
+		for r, err := range records.Each(ctx, q.Driver, q.queryOf(query), driver.PageRequest{Limit: listPage}) {
 			if err != nil {
 				yield(amboy.JobInfo{}, fmt.Errorf("finding jobs in queue %q: %w", q.ID(), err))
 				return
