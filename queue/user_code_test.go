@@ -143,7 +143,7 @@ func newFragile(panics string) *fragile {
 //
 // Other calls of user code have tests of their own:
 //
-//	a retry handler's policy    TestRetryHandlerEndsJobsThatPanic, nextTimes
+//	a retry handler's policy    TestRetryHandlerEndsJobsThatPanic, jobstate.NextTimes
 //	a driver                    TestLeaseEndsIfTheDriverPanics, TestRetryEndedAsFailed…
 //	a subscriber of a driver    TestAPanicOfASubscriberEndedTheProcess
 //	a change of SQLite          sqlite.TestAPanicInsideAChangeEndedTheProcess

@@ -39,7 +39,7 @@ func forgedToken(queueName string) string {
 	return base64.RawURLEncoding.EncodeToString(form)
 }
 
-// workersOf is a group of queues in memory whose jobs outside workers run.
+// workers is a group of queues in memory whose jobs outside workers run.
 type workers struct {
 	*testing.T
 	store      driver.Driver

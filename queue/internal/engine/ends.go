@@ -21,7 +21,7 @@ var HandBackNow = core.End{HandBack: &driver.HandBack{}}
 var handBackStarted = core.End{HandBack: &driver.HandBack{Started: true}}
 
 // Finish ends a run. It calls then when the store has accepted or refused the end, or the
-// end is given up. finish does not wait for that, unless calls of the store take no time.
+// end is given up. Finish does not wait for that, unless calls of the store take no time.
 func (e *Engine) Finish(run *core.Run, end core.End, then func(error)) {
 	run.Then = then
 	e.Happen(core.Finished{Run: run, End: end})
@@ -35,7 +35,7 @@ func (e *Engine) Result() chan error {
 	return make(chan error, 1)
 }
 
-// WaitForEnd waits until done, which is from result, has the result of a run. If ctx ends
+// WaitForEnd waits until done, which is from Result, has the result of a run. If ctx ends
 // first, it gives up the end.
 func (e *Engine) WaitForEnd(ctx context.Context, run *core.Run, done chan error) error {
 	defer e.results.Put(done)

@@ -114,7 +114,7 @@ type Engine struct {
 	scannedAt time.Time
 	// wantedWorkers holds the operator's numbers of workers by queue.
 	wantedWorkers map[string]int
-	// workersSet counts the calls of setWorkers.
+	// workersSet counts the calls of SetWorkers.
 	workersSet int
 }
 
@@ -523,7 +523,7 @@ func (e *Engine) storeChanged(change driver.Change) {
 	e.ends.storeChanged()
 }
 
-// Note is happen for a caller that may hold a lock, or is called by the store: commands
+// Note is Happen for a caller that may hold a lock, or is called by the store: commands
 // are executed in the background.
 func (e *Engine) Note(event core.Event) {
 	if commands := e.decide(event, nil); len(commands) > 0 {

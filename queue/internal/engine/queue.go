@@ -78,7 +78,7 @@ type QueueOptions struct {
 	Form             StoredForm
 	Retention        amboy.Retention
 	MaxInterruptions int
-	// MaxRunning, rate and typeLimits are stored at Start if they are set.
+	// MaxRunning, Rate and TypeLimits are stored at Start if they are set.
 	MaxRunning int
 	Rate       *amboy.Rate
 	TypeLimits map[string]amboy.TypeLimit

@@ -202,7 +202,7 @@ func (q *Queue) encodeEnd(ctx context.Context, j amboy.Job, run *core.Run) (end 
 	return end, err
 }
 
-// endAndWait is end that waits for the result and returns it.
+// endAndWait is End that waits for the result and returns it.
 func (q *Queue) endAndWait(ctx context.Context, j amboy.Job, run *core.Run) error {
 	done := q.Engine.Result()
 	q.End(ctx, j, run, func(err error) { done <- err })

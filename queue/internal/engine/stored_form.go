@@ -29,7 +29,7 @@ type StoredForm struct {
 // The record must have the name under which it is stored.
 func (f StoredForm) Seal(r *driver.Record) error { return f.sealAfter(r, nil) }
 
-// sealAfter is seal for a record that replaces before, which may be nil. A body that has not
+// sealAfter is Seal for a record that replaces before, which may be nil. A body that has not
 // changed stays as it was stored, because a store may write a change of it at a higher cost.
 func (f StoredForm) sealAfter(r, before *driver.Record) error {
 	if f.Codec == nil {
@@ -74,7 +74,7 @@ func (f StoredForm) sealed(r *driver.Record, kind codec.Kind, body registry.Body
 	return sealed, nil
 }
 
-// Open returns a record as it was before seal. It returns r itself if that has no sealed
+// Open returns a record as it was before Seal. It returns r itself if that has no sealed
 // parts.
 func (f StoredForm) Open(r *driver.Record) (*driver.Record, error) {
 	if !isSealed(r) {

@@ -16,7 +16,7 @@ func (e *Engine) SetWorkers(queue string, n int) error {
 	return err
 }
 
-// timesWorkersSet returns the number of calls of setWorkers.
+// timesWorkersSet returns the number of calls of SetWorkers.
 func (e *Engine) timesWorkersSet() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -25,7 +25,7 @@ func (e *Engine) timesWorkersSet() int {
 
 // applyWorkerCounts resizes open queues to the operator's settings, and stores the
 // settings for queues that are opened later. A queue without a setting gets its
-// configured number. applyWorkerCounts does nothing if setWorkers was called since the
+// configured number. applyWorkerCounts does nothing if SetWorkers was called since the
 // settings were read; timesSet is the number of calls before that.
 func (e *Engine) applyWorkerCounts(wanted map[string]int, timesSet int) {
 	e.mu.Lock()

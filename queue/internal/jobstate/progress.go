@@ -214,7 +214,7 @@ func typeOf(m dependency.Manager) (name string) {
 	return name
 }
 
-// ask is consult without the recovery of panics.
+// ask is Consult without the recovery of panics.
 func ask(m dependency.Manager, failed []string) (state dependency.State, reason error) {
 	if len(failed) > 0 {
 		chooser, ok := m.(dependency.FailureChooser)

@@ -96,7 +96,7 @@ func (l *Base) ReplaceRunner(r amboy.Runner, q amboy.Queue) error {
 	return nil
 }
 
-// StartRunner starts the runner. The caller must call endWith once everything else has started.
+// StartRunner starts the runner. The caller must call EndWith once everything else has started.
 func (l *Base) StartRunner(ctx context.Context) error {
 	if !l.Phase.CompareAndSwap(int32(Created), int32(Started)) {
 		err := amboy.ErrAlreadyStarted

@@ -71,7 +71,7 @@ func (c *workerCount) resize(runner amboy.ResizableRunner) error {
 	return nil
 }
 
-// WantedWorkers returns the number that setWorkers was last called with.
+// WantedWorkers returns the number that ApplyWorkers was last called with.
 func (l *Base) WantedWorkers() int {
 	c := &l.workerCount
 	c.mu.Lock()
