@@ -55,15 +55,15 @@ func (q *Queue) publishEnd(j amboy.Job) {
 	q.Send(amboy.EventKind(state), j, now)
 }
 
-// publishParked publishes that a job was parked because it can't be decoded.
-func (q *Queue) publishParked(r *driver.Record, err error) {
+// publishRecord publishes an event of a job that was not decoded here.
+func (q *Queue) publishRecord(kind amboy.EventKind, r *driver.Record, now time.Time, err error) {
 	if !q.Events.Subscribed() {
 		return
 	}
 	q.Events.Send(amboy.Event{
-		Kind:    amboy.EventParked,
+		Kind:    kind,
 		Queue:   q.ID(),
-		Time:    q.Engine.Now(),
+		Time:    now,
 		JobID:   r.JobID(),
 		JobType: amboy.JobType{Name: r.Type, Version: r.Version},
 		Attempt: r.RetryInfo.CurrentAttempt,

@@ -22,15 +22,6 @@ func (q *Queue) MarkedComplete(ctx context.Context, before, ended *driver.Record
 func (q *Queue) recordEnded(ctx context.Context, ended *driver.Record, now time.Time) {
 	q.count(ended)
 	q.Ended(ctx, ended.JobID())
-	if q.Events.Subscribed() {
-		q.Events.Send(amboy.Event{
-			Kind:    amboy.EventKind(driver.StateOf(ended, now)),
-			Queue:   q.ID(),
-			Time:    now,
-			JobID:   ended.JobID(),
-			JobType: amboy.JobType{Name: ended.Type, Version: ended.Version},
-			Attempt: ended.RetryInfo.CurrentAttempt,
-		})
-	}
+	q.publishRecord(amboy.EventKind(driver.StateOf(ended, now)), ended, now, nil)
 	q.Engine.Happen(core.Changed{Line: q.Line})
 }

@@ -116,7 +116,7 @@ func (q *Queue) DecodeAnd(ctx context.Context, run *core.Run, do func(context.Co
 func (q *Queue) park(ctx context.Context, run *core.Run, what string, reason error) {
 	logging.Error(ctx, q.failure(what, run.Record.JobID(), reason))
 	q.Engine.Meter.Parked.Add(1)
-	q.publishParked(run.Record, reason)
+	q.publishRecord(amboy.EventParked, run.Record, q.Engine.Now(), reason)
 	q.Engine.HandBack(run, core.End{HandBack: &driver.HandBack{Park: true, Reason: reason.Error()}})
 }
 
@@ -131,12 +131,7 @@ func (q *Queue) MayBegin(ctx context.Context, j amboy.Job, run *core.Run) bool {
 	case dependency.Ready:
 		return true
 	case dependency.Blocked:
-		now := q.Engine.Now()
-		q.Engine.HandBack(run, core.End{HandBack: &driver.HandBack{
-			Since:     now,
-			NotBefore: q.Engine.rechecks.Next(now, run.Record.TimeInfo.Created),
-			Reason:    "its dependency says that it must wait",
-		}})
+		q.postpone(run, q.Engine.Now(), "its dependency says that it must wait")
 	case dependency.Unresolved:
 		j.AddError(reason)
 		jobstate.DoNotRetry(j)
@@ -148,6 +143,15 @@ func (q *Queue) MayBegin(ctx context.Context, j amboy.Job, run *core.Run) bool {
 		q.endUnrun(ctx, j, run)
 	}
 	return false
+}
+
+// postpone hands a claimed job back for a while, which is longer for an older job.
+func (q *Queue) postpone(run *core.Run, now time.Time, reason string) {
+	q.Engine.HandBack(run, core.End{HandBack: &driver.HandBack{
+		Since:     now,
+		NotBefore: q.Engine.rechecks.Next(now, run.Record.TimeInfo.Created),
+		Reason:    reason,
+	}})
 }
 
 // resolveToRun decodes a job. The job must be a pointer, because runs are looked up by
