@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -454,6 +456,6 @@ func turned(queues []string) []string {
 	if len(queues) < 2 {
 		return queues
 	}
-	first := randomIntN(len(queues))
-	return append(append(make([]string, 0, len(queues)), queues[first:]...), queues[:first]...)
+	first := mathrand.IntN(len(queues))
+	return slices.Concat(queues[first:], queues[:first])
 }

@@ -3,6 +3,7 @@ package outside
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,7 +132,7 @@ func (h *held) tick() {
 		h.d.leases.Recover()
 	}
 	h.endLost(lost)
-	for _, some := range chunks(over) {
+	for some := range slices.Chunk(over, MaxBatch) {
 		h.endOver(some)
 	}
 }
@@ -179,16 +180,6 @@ func (h *held) endLost(lost []lease) {
 			h.forget(l.Lease)
 		}
 	}
-}
-
-func chunks(all []lease) (parts [][]lease) {
-	for len(all) > MaxBatch {
-		parts, all = append(parts, all[:MaxBatch]), all[MaxBatch:]
-	}
-	if len(all) > 0 {
-		parts = append(parts, all)
-	}
-	return parts
 }
 
 // endOver ends attempts whose time to run is over.

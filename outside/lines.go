@@ -11,10 +11,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-func randomIntN(n int) int { return rand.IntN(n) }
-
 // lines are the workers that wait for jobs. Workers that ask for the same queues and types
-// stand in one line. The lock of the Dispatcher guards it.
+// stand in one line. The lock of the Dispatcher guards them.
 //
 // At most one worker of a line has the turn: it asks the store. The rules:
 //
@@ -161,12 +159,7 @@ func (ls *lines) join(w *worker, req *LeaseRequest, demand string, seen uint64, 
 func (l *line) leave(w *worker, gotJobs bool) {
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
-	for i, other := range l.workers {
-		if other == w {
-			l.workers = append(l.workers[:i], l.workers[i+1:]...)
-			break
-		}
-	}
+	l.remove(w)
 	l.waiting--
 	if l.turn == w {
 		l.turn = nil
@@ -190,13 +183,19 @@ func (l *line) leave(w *worker, gotJobs bool) {
 	}
 }
 
+// remove takes a worker out of its line. The caller holds the lock.
+func (l *line) remove(w *worker) {
+	l.workers = slices.DeleteFunc(l.workers, func(other *worker) bool { return other == w })
+}
+
 // foundNothing takes the turn back after the store had nothing, or the claim has failed.
 func (l *line) foundNothing(w *worker, next time.Time, hasFailed bool) {
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
 	l.turn = nil
 	if hasFailed {
-		l.workers = append(slices.DeleteFunc(l.workers, func(other *worker) bool { return other == w }), w)
+		l.remove(w)
+		l.workers = append(l.workers, w)
 	}
 	l.wakeAt(next)
 	l.giveTurn()
