@@ -52,9 +52,9 @@ func (d *Dispatcher) leased(ctx context.Context, queueName string, length time.D
 		if !r.Status.InProgress || !strings.HasPrefix(r.Status.Owner, queue.OutsideOwner) {
 			continue
 		}
-		j, err := d.leases.Resolve(ctx, r)
+		j, err := d.leases.Decode(ctx, r)
 		if err != nil {
-			return nil, fmt.Errorf("decoding job %q of queue %q: %w", r.JobID(), queueName, err)
+			return nil, err
 		}
 		payload, _ := job.PayloadOf(j)
 		given := queue.LeasedJob{Job: j, Lease: driver.LeaseOf(r), Record: r}

@@ -91,9 +91,9 @@ func (s *Server) matches(ctx context.Context, body *regexp.Regexp, r *driver.Rec
 
 // bodyOf returns the body of a job.
 func (s *Server) bodyOf(ctx context.Context, r *driver.Record) ([]byte, error) {
-	j, err := s.leases.Resolve(ctx, r)
+	j, err := s.leases.Decode(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("reading the body of job %q: %w", r.JobID(), err)
+		return nil, fmt.Errorf("reading a body: %w", err)
 	}
 	payload, _ := job.PayloadOf(j)
 	return bytesOf(payload), nil

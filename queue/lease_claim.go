@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,73 +105,69 @@ func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) 
 	case core.HasExpired(r, now):
 		q.Expire(ctx, run)
 		return nil, true
-	case !hasType(req.Types, r):
+	case !slices.Contains(req.Types, r.Type):
 		q.Engine.HandBack(run, engine.HandBackNow)
 		return nil, true
 	case q.Line.IsInterruptedTooOften(r) && !hasLostAttempt(r):
 		q.Engine.Park(run)
 		return nil, true
 	}
+	end := func(ctx context.Context, j amboy.Job) {
+		endOutside(ctx, q, j, run, func(err error) { q.ReportEnd(ctx, j, err) })
+	}
 	begin := func(ctx context.Context, j amboy.Job) {
 		switch {
 		case !amboy.IsForOutside(j):
-			again = l.leave(q, run)
+			l.leave(q, run)
 		case hasLostAttempt(r):
-			again = true // the next attempt may be ready, as below
 			failLost(j)
-			endOutside(ctx, q, j, run, func(err error) { q.ReportEnd(ctx, j, err) })
+			end(ctx, j) // the next attempt may be ready then
 		case hasRunTooLong(r):
-			again = true
 			j.AddRetryableError(&amboy.MaxTimeError{MaxTime: r.TimeInfo.MaxTime})
-			endOutside(ctx, q, j, run, func(err error) { q.ReportEnd(ctx, j, err) })
+			end(ctx, j)
 		case q.MayBegin(ctx, j, run):
 			q.Publish(amboy.EventStarted, j, now)
 			begun = j
-		default:
-			again = true
 		}
+		again = begun == nil
 	}
 	q.DecodeAnd(ctx, run, begin, func(ctx context.Context, err error) {
 		if errors.Is(err, codec.ErrKeyUnavailable) {
 			q.LeaveForKey(ctx, run, err)
-			again = true
-			return
+		} else {
+			l.leave(q, run)
 		}
-		again = l.leave(q, run)
+		again = true
 	})
 	return begun, again
 }
 
 // leave hands back a record that outside workers can't run, and leaves its kind in the queue
 // for a while.
-func (l *Leases) leave(q *engine.Queue, run *core.Run) (again bool) {
+func (l *Leases) leave(q *engine.Queue, run *core.Run) {
 	l.kinds.leave(driver.KindOf(run.Record), q.Engine.Now())
 	q.Engine.HandBack(run, engine.HandBackNow)
-	return true
-}
-
-func hasType(types []string, r *driver.Record) bool {
-	for _, name := range types {
-		if name == r.Type {
-			return true
-		}
-	}
-	return false
 }
 
 // hasRunTooLong reports whether the maximum time of the last run was over when its lease
 // was found to have run out. The server that gave the lease would otherwise have ended it.
 func hasRunTooLong(r *driver.Record) bool {
-	if r.TimeInfo.MaxTime <= 0 || r.Status.Interruptions.Total() == 0 || len(r.Status.Interruptions.Latest) == 0 {
-		return false
-	}
-	last := r.Status.Interruptions.Latest[len(r.Status.Interruptions.Latest)-1]
-	return strings.HasPrefix(last.Owner, OutsideOwner) && !last.At.Before(last.Start.Add(r.TimeInfo.MaxTime))
+	last, ok := lastInterruption(r)
+	return ok && r.TimeInfo.MaxTime > 0 && strings.HasPrefix(last.Owner, OutsideOwner) && !last.At.Before(last.Start.Add(r.TimeInfo.MaxTime))
 }
 
 // hasLostAttempt reports whether a record does not run because the lease of an AttemptOwner
 // ran out, so that its attempt has failed.
 func hasLostAttempt(r *driver.Record) bool {
-	lost := r.Status.Interruptions
-	return lost.Total() > 0 && len(lost.Latest) > 0 && strings.HasPrefix(lost.Latest[len(lost.Latest)-1].Owner, AttemptOwner)
+	last, ok := lastInterruption(r)
+	return ok && strings.HasPrefix(last.Owner, AttemptOwner)
+}
+
+// lastInterruption returns the last interruption of a record's attempt; false if it had none.
+func lastInterruption(r *driver.Record) (last amboy.Interruption, ok bool) {
+	all := r.Status.Interruptions
+	if all.Total() == 0 || len(all.Latest) == 0 {
+		return amboy.Interruption{}, false
+	}
+	return all.Latest[len(all.Latest)-1], true
 }

@@ -140,15 +140,6 @@ func (l *Leases) queue(ctx context.Context, name string) (*engine.Queue, error) 
 	return q, nil
 }
 
-// Resolve decodes the job of a record.
-func (l *Leases) Resolve(ctx context.Context, r *driver.Record) (amboy.Job, error) {
-	q, err := l.queue(ctx, r.Group)
-	if err != nil {
-		return nil, err
-	}
-	return q.ResolveSafely(r)
-}
-
 // Find returns the latest attempts of jobs of a queue, in no particular order. Jobs that do
 // not exist are left out.
 func (l *Leases) Find(ctx context.Context, queue string, ids []string) (records []*driver.Record, err error) {
@@ -185,17 +176,6 @@ func (l *Leases) SetProgress(ctx context.Context, lease driver.Lease, progress a
 // Recover soon hands back the leases that ran out, those of all workers on the store. It
 // does not wait for that.
 func (l *Leases) Recover() { l.engine.Note(core.RecoverNow{}) }
-
-// Job returns the latest attempt of a job, with its stored form. The error is a job not
-// found if there is none.
-func (l *Leases) Job(ctx context.Context, queue, id string) (amboy.Job, *driver.Record, error) {
-	r, err := l.driver.Get(ctx, queue, id)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading job %q of queue %q: %w", id, queue, err)
-	}
-	j, err := l.Decode(ctx, r)
-	return j, r, err
-}
 
 // Decode returns the job of a stored record.
 func (l *Leases) Decode(ctx context.Context, r *driver.Record) (amboy.Job, error) {
