@@ -13,7 +13,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// What a job has beside the properties of all jobs is kept in its metadata.
+// What a job has besides the properties of all jobs is kept in its metadata.
 const (
 	// statusKey is the custom status; absent for an empty one.
 	statusKey = "pinlater-status"

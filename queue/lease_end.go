@@ -132,7 +132,7 @@ func (l *Leases) beginEnd(ctx context.Context, end LeaseEnd) (begun *begunEnd, e
 	return l.beginEndOf(ctx, q, r, end)
 }
 
-// beginEndOf is beginEnd for the record of the job, which need not run.
+// beginEndOf is beginEnd for the record of the job, which may wait or be parked.
 func (l *Leases) beginEndOf(ctx context.Context, q *engine.Queue, r *driver.Record, end LeaseEnd) (begun *begunEnd, err error) {
 	j, err := q.ResolveSafely(r)
 	if err != nil {

@@ -21,7 +21,7 @@ func parseProjection(raw bson.Raw) (projection, error) {
 }
 
 // newProjection parses a projection: fields to include or to exclude, and expressions
-// that compute fields beside included ones.
+// that compute fields besides included ones.
 func newProjection(spec bson.D) (projection, error) {
 	tree := &projectionNode{}
 	withID, including, excluding := true, false, false

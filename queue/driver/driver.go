@@ -39,7 +39,7 @@ var ErrClosed = errors.New("driver is closed")
 // ErrBadCursor is wrapped by the error for a cursor that the driver did not issue.
 var ErrBadCursor = errors.New("cursor was not issued by this store")
 
-// ErrOutcomeUnknown is wrapped, beside the reason, by the error of a change that was
+// ErrOutcomeUnknown is wrapped, besides the reason, by the error of a change that was
 // under way when its context ended or when the connection to the store was lost. The
 // change may or may not have been made.
 var ErrOutcomeUnknown = errors.New("the call ended while the change was being written; it may or may not be stored")
@@ -180,7 +180,7 @@ type Driver interface {
 	// them. It changes nothing but the times of the lease. It returns the leases that are
 	// lost, including leases of records that do not run. A lease that has run out is
 	// renewed too, unless it was recovered. A *BlockedLeasesError names leases that were not
-	// renewed for now, beside the lost ones.
+	// renewed for now, besides the lost ones.
 	Extend(ctx context.Context, leases []Lease, leaseTime time.Duration) (lost []Lease, err error)
 
 	// Complete ends attempts. It also ends a record that does not run, under the lease

@@ -4,7 +4,7 @@ import "time"
 
 // Work is what the queues of a store have to do at a time.
 type Work struct {
-	// Queues are those that have something to do, by name.
+	// Queues are the queues that have something to do, by name.
 	Queues []QueueWork
 	// Next is when there may be more because a time comes, as Claimed.Next is. A time that
 	// has come asks for another call at once.

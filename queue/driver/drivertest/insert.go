@@ -193,7 +193,7 @@ func (f *fixture) sameDuplicate(want amboy.DuplicateJobError, err error) {
 	require.Equal(f, want.Reason == amboy.DuplicateEnqueueScope, amboy.IsDuplicateJobScopeError(err))
 }
 
-// duplicates are jobs that are refused beside those of insertHolders, and why.
+// duplicates are jobs that are refused besides those of insertHolders, and why.
 var duplicates = []struct {
 	spec     spec
 	reason   amboy.DuplicateReason

@@ -83,7 +83,7 @@ func (m *model) heldByOther(id string, scopes []string) bool {
 	})
 }
 
-// others counts the holders of a scope beside the job id.
+// others counts the holders of a scope except the job id.
 func (m *model) others(id, scope string) int {
 	n := len(m.holders[scope])
 	if slices.Contains(m.holders[scope], id) {

@@ -45,7 +45,7 @@ const (
 // removals are the operations after which documents are gone that events did not name.
 var removals = []string{"drop", "rename", "dropDatabase", "invalidate"}
 
-// interest is what a driver needs to hear of, beside controls and requests to cancel.
+// interest is what a driver needs to hear of, besides controls and requests to cancel.
 type interest struct {
 	// claimable are changes by other processes after which there may be something to claim,
 	// or something that those processes leave undone if they die.
@@ -328,7 +328,7 @@ func (f *feed) catchUp(ctx context.Context, members map[*Driver]interest) error 
 		failures = append(failures, d.barrier.refresh(ctx))
 		if f.watched == "" {
 			d.sweeper.sweepLegacy()                          // no claim finds what a legacy process has put
-			failures = append(failures, d.checkIndexes(ctx)) // nobody heard if the collection was dropped
+			failures = append(failures, d.checkIndexes(ctx)) // the collection may have been dropped unnoticed
 		}
 	}
 	return errors.Join(failures...)

@@ -19,7 +19,7 @@ type leftovers struct {
 // sweepQuery is what a sweep reads.
 type sweepQuery struct {
 	legacy        bool
-	everything    bool // beside legacy documents
+	everything    bool // except legacy documents
 	ready         bool // whether documents are ready
 	edges, scopes bool
 	committed     []string

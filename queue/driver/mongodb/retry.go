@@ -224,7 +224,7 @@ func (r *retrying) needsTransaction(old *document) bool {
 	return r.session != nil && (old.holdsMore() || old.JobID == "" || !old.idIsTaken)
 }
 
-// holdsMore reports whether the document holds what other jobs may want, beside its job's ID.
+// holdsMore reports whether the document holds what other jobs may want, besides its job's ID.
 func (doc *document) holdsMore() bool { return doc.UniqueLock != "" || len(doc.Scopes) > 0 }
 
 // firstName returns the name of a job's first attempt. As long as that is stored, no other job can

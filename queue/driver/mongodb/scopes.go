@@ -194,7 +194,7 @@ func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string, 
 // window returns the number of waiters to read for a scope.
 func (a *arrangement) window(scope string) int { return max(1, a.windows[scope]) }
 
-// readRivals reads the first rivals for the scopes that need them, beside any few. While a
+// readRivals reads the first rivals for the scopes that need them, in addition to any few. While a
 // scope has room and nothing waits for it, its rivals stay as they are, however many they are.
 // A rival with a smaller limit than the holders may so be missed; it waits once a claim meets it.
 func (a *arrangement) readRivals(ctx context.Context, scopes []string) error {
@@ -349,7 +349,7 @@ func (a *arrangement) obstacle(doc *document) (scope string, held bool) {
 	return "", false
 }
 
-// others counts the holders of a key beside the document.
+// others counts the holders of a key except the document.
 func (a *arrangement) others(doc *document, key string) int {
 	n := len(a.holders[key])
 	if slices.Contains(a.holders[key], doc.id) {
@@ -358,7 +358,7 @@ func (a *arrangement) others(doc *document, key string) int {
 	return n
 }
 
-// isOvertaken reports whether a scope has no room for a document beside its holders and the
+// isOvertaken reports whether a scope has no room for a document besides its holders and the
 // documents that want it, are ready or made ready, and come first.
 func (a *arrangement) isOvertaken(doc *document, scope string) bool {
 	taken := len(a.holders[scope])

@@ -146,7 +146,7 @@ func (s *sweeper) setDeaf(deaf bool) {
 			s.routine = s.after(deafSweep)
 			return
 		}
-		s.in(sweepEvery) // nobody told of what others have left undone meanwhile
+		s.in(sweepEvery) // no notification has told what other processes left undone meanwhile
 		s.news = true
 	})
 }
@@ -178,7 +178,7 @@ func (s *sweeper) begin() (what sweepQuery, forced bool) {
 	for _, t := range []time.Time{s.due, s.takeover, s.routine} {
 		what.everything = what.everything || !t.IsZero() && !now.Before(t)
 	}
-	routine := !s.hears || !s.routine.IsZero() && !now.Before(s.routine) // nobody tells of legacy jobs
+	routine := !s.hears || !s.routine.IsZero() && !now.Before(s.routine) // there are no notifications of legacy jobs
 	forced, what.legacy = s.forced || !s.hears, s.legacy || routine
 	s.forced, s.legacy, s.committedNow = false, false, false
 	what.ready = s.news || !s.hears

@@ -15,7 +15,7 @@ import (
 )
 
 // Work implements driver.Driver. The server skips, in its indexes, from one queue to the
-// next. A queue of which as many jobs run as may is among those that are named.
+// next. It also names queues that run as many jobs as they may.
 func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {

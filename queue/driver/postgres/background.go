@@ -10,7 +10,7 @@ import (
 // an error.
 const backgroundTime = 5 * time.Second
 
-// background is goroutines that end when the driver is closed. They are started under mu, and not after
+// background holds goroutines that end when the driver is closed. They are started under mu, and not after
 // ctx has ended.
 type background struct {
 	ctx  context.Context

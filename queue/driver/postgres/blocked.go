@@ -14,18 +14,18 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// A transaction of someone else can hold the lock of a row or of a queue for long, for instance one
-// that puts a job which depends on a running one (see WithTx). Renewals and ends of many jobs share a
-// statement, so all of them would wait for it, until the leases are over. The driver bounds these
-// waits, and leaves out what is in the way.
+// A transaction of a caller or of another program can hold the lock of a row or of a queue for long,
+// for instance one that puts a job which depends on a running one (see WithTx). Renewals and ends of
+// many jobs share a statement, so all of them would wait for that lock, until the leases are over. The
+// driver bounds these waits, and leaves out the rows and queues that are locked.
 
 // patience is how long a transaction waits for each lock.
 type patience string
 
 const (
 	endless patience = ""
-	// patient is for the first try, and brief for those after a wait in vain: transactions of the
-	// driver itself are shorter.
+	// patient is for the first try, and brief for later ones: transactions of the driver itself are
+	// shorter.
 	patient patience = "1s"
 	brief   patience = "50ms"
 )
@@ -39,7 +39,7 @@ func sortByLease(items []int, leaseOf func(item int) driver.Lease) {
 	})
 }
 
-// patienceOf returns the patience of a call: it must leave time for what follows a wait in vain.
+// patienceOf returns the patience of a call: it must leave time for what follows a wait that timed out.
 func patienceOf(ctx context.Context) patience {
 	const rest = 2 * time.Second
 	if end, limited := ctx.Deadline(); limited && time.Until(end) < rest+time.Second {
@@ -179,19 +179,19 @@ func (l *leasesAround) note(items, blocked []int) {
 // for a promotion.
 const lockedPause = 250 * time.Millisecond
 
-// lockedQueue is a queue for whose lock, or for a row under it, a call has waited in vain.
+// lockedQueue is a queue for whose lock, or for a row under it, the wait of a call timed out.
 type lockedQueue struct {
 	since time.Time
 	// holders are the transactions that held the lock then.
 	holders []string
-	// tries is the number of waits in vain, one after the other.
+	// tries is the number of waits that timed out in succession.
 	tries int
 }
 
 // unlessLocked makes a change that takes the lock of a queue, unless that is held for long. After a
-// wait in vain the queue is left out, without a wait, while one of those that held the lock holds it.
-// Others are waited for, longer each time: locks are given in the order of the requests, so a call
-// that left early would never get the lock of a busy queue.
+// wait that timed out, the queue is left out, without a wait, while a transaction that held the lock
+// then still holds it. It waits for other transactions, longer each time: locks are given in the order
+// of the requests, so a call that left early would never get the lock of a busy queue.
 func (d *Driver) unlessLocked(ctx context.Context, queue int32, change func(p patience) error) (locked bool, err error) {
 	last, locked, err := d.lastWait(ctx, queue)
 	if locked || err != nil {
@@ -209,7 +209,7 @@ func (d *Driver) unlessLocked(ctx context.Context, queue int32, change func(p pa
 	return true, err
 }
 
-// patienceAfter returns the patience after a number of waits in vain.
+// patienceAfter returns the patience after a number of waits that timed out.
 func patienceAfter(ctx context.Context, tries int) patience {
 	p := patienceOf(ctx)
 	if p == brief || tries == 0 {
@@ -227,7 +227,8 @@ func (d *Driver) transactUnlessLocked(ctx context.Context, queue int32, run func
 	return d.unlessLocked(ctx, queue, func(p patience) error { return d.transactWithin(ctx, p, queue, run) })
 }
 
-// lastWait returns the last wait in vain, if there was one, and whether it would be in vain again.
+// lastWait returns the last wait that timed out, if there was one. locked reports whether another
+// would time out too.
 func (d *Driver) lastWait(ctx context.Context, queue int32) (last lockedQueue, locked bool, err error) {
 	noted, found := d.locked.Load(queue)
 	if !found {
@@ -248,7 +249,7 @@ func (d *Driver) holdersOf(ctx context.Context, queue int32) (holders []string, 
 		return nil
 	}, int64(key>>32), int64(key&(1<<32-1)))
 	if err != nil {
-		return nil, fmt.Errorf("reading who holds the lock of a queue: %w", d.failed(ctx, err, false))
+		return nil, fmt.Errorf("reading which transactions hold the lock of a queue: %w", d.failed(ctx, err, false))
 	}
 	return holders, nil
 }

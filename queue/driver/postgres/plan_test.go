@@ -203,7 +203,7 @@ func tuplesRead(t *testing.T, conn *pgx.Conn, d *postgres.Driver, schema, table 
 	return n
 }
 
-// runMany runs jobs, one in ten of which are due later, and does what a process does beside that.
+// runMany runs jobs, one in ten of which are due later, and does what a process does besides that.
 func runMany(t *testing.T, d *postgres.Driver, jobs int) {
 	t.Helper()
 	ctx, now := t.Context(), time.Now()

@@ -34,7 +34,7 @@ func usesTo(name string) string {
 	return key + "\x20"
 }
 
-// uses are the uses of a scope beside those of one job.
+// uses are the uses of a scope by all jobs except one.
 type uses struct {
 	holders, promises int
 	holder            string // one of the holders
@@ -188,7 +188,7 @@ func (c *changes) admit(j *job) error {
 	return c.promote(j.queue, freed)
 }
 
-// isObstacle reports whether a scope blocks a record: it has no room for the record beside its
+// isObstacle reports whether a scope blocks a record: it has no room for the record besides its
 // holders and the records that run earlier, or such a record waits for it.
 func (c *changes) isObstacle(name string, j *job) (bool, error) {
 	full, err := c.isFull(name, j)

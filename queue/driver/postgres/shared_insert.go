@@ -18,9 +18,9 @@ const (
 	sharedAtOnce = 2
 	// sharedPatience is how long a call waits for its turn before it inserts its record alone. It is
 	// longer than a slow commit takes; connections that are stuck keep no other call waiting for
-	// longer. A call that waits for a lock, for instance for the open transaction of someone who
-	// puts a job with the same ID, keeps those that share its transaction waiting for 100 ms (see
-	// beginShared), and then waits alone.
+	// longer. A call that waits for a lock, for instance for an open transaction that puts a job with
+	// the same ID, keeps the calls that share its transaction waiting for 100 ms (see beginShared), and
+	// then waits alone.
 	sharedPatience = 500 * time.Millisecond
 	// sharedBytes is the maximum size of the bodies of a shared transaction, so that small records
 	// do not wait for large ones. A larger body goes alone.

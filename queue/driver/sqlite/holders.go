@@ -14,9 +14,9 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// A lease whose owner is a process that has died need not run out. A driver that claims for its own
+// A lease whose owner is a process that has died does not have to run out. A driver that claims for its own
 // process locks one byte of a file beside the database, its slot, and keeps a row in the table
-// holders that tells which. The system frees the lock when the process ends, in whatever way. A row
+// holders that names it. The system frees the lock however the process ends. A row
 // whose slot is free proves that the owner is dead, as long as both drivers have the same file open:
 // one that was deleted and made anew proves nothing. SQLite relies on locks of the same kind.
 

@@ -53,7 +53,7 @@ func lockSlot(file *os.File, slot int64) error {
 	return nil
 }
 
-// isLocked reports whether someone else has locked a slot.
+// isLocked reports whether another driver has locked a slot.
 func isLocked(file *os.File, slot int64) (bool, error) {
 	lock := slotLock(slot)
 	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &lock); err != nil {

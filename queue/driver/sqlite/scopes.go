@@ -13,7 +13,7 @@ import (
 // records that wait for a scope. Promises go to the records that run first, and are withdrawn
 // when records come that run before them. The tables name a scope by its key (see scope.Key).
 
-// uses are the uses of a scope beside those of one job.
+// uses are the uses of a scope by all jobs except one.
 type uses struct {
 	holders, promises int
 	holder            string // one of the holders
@@ -202,7 +202,7 @@ func (c *changes) makeReady(j *job) error {
 	return c.promote(j.queue, freed)
 }
 
-// isObstacle reports whether a scope blocks a record: it has no room for the record beside its
+// isObstacle reports whether a scope blocks a record: it has no room for the record besides its
 // holders and the records that run earlier, or such a record waits for it.
 func (c *changes) isObstacle(name string, j *job) (bool, error) {
 	here := rank{j.Priority, j.Seq}

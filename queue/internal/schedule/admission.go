@@ -60,7 +60,7 @@ func (s *Schedule[J]) obstacle(e *Entry[J]) (name string, blocked bool) {
 	return "", false
 }
 
-// blocks reports whether a scope has no room for e beside its holders and the entries that run
+// blocks reports whether a scope has no room for e besides its holders and the entries that run
 // before e, or an entry that runs before e waits for it.
 func (s *Schedule[J]) blocks(name string, e *Entry[J]) bool {
 	key, limit := scope.Key(name)

@@ -153,7 +153,7 @@ func (m *model) heldByOther(e *entry, scopes []string) bool {
 	return false
 }
 
-// others counts the holders of a scope beside a job.
+// others counts the holders of a scope except a job.
 func (m *model) others(e *entry, scope string) int {
 	n := len(m.holders[scope])
 	if m.holders[scope][e.ID] {

@@ -50,7 +50,7 @@ func (h *Holders) Holds(owner, scope string) bool {
 	return held && holder == owner
 }
 
-// Others returns the number of owners of a scope beside the given one.
+// Others returns the number of owners of a scope except the given one.
 func (h *Holders) Others(owner, scope string) int {
 	key, _ := Key(scope)
 	n := len(h.shared[key])

@@ -90,7 +90,7 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	isWhole := func() bool { return page.Cursor == "" && found.Next == "" }
 	find := func() (err error) { found, err = inspector.FindJobs(r.Context(), filter, page); return err }
 	count := func() (err error) { counts, err = countStates(r.Context(), inspector, filter, countTime); return err }
-	if filter.Searches() { // and to count is to search again, which is in vain if the page has all jobs
+	if filter.Searches() { // counting searches again, which is not needed if the page has all jobs
 		search, begun := find, time.Now()
 		find = func() (err error) {
 			err = search()
