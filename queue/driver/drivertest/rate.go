@@ -87,16 +87,25 @@ func hours(n float64) time.Duration { return time.Duration(n * float64(time.Hour
 func rateIsSet(f *fixture) {
 	yes, three := true, 3
 	slow, fast := &amboy.Rate{PerSecond: 0.1}, &amboy.Rate{PerSecond: 250, Burst: 7}
-	steps := []struct {
-		change driver.ControlChange
-		want   driver.Control
-	}{
+	f.controls([]controlStep{
 		{driver.ControlChange{Rate: slow}, driver.Control{Rate: slow}},
 		{driver.ControlChange{Paused: &yes, MaxRunning: &three}, driver.Control{Paused: true, MaxRunning: 3, Rate: slow}},
 		{driver.ControlChange{Rate: fast}, driver.Control{Paused: true, MaxRunning: 3, Rate: fast}},
 		{driver.ControlChange{Rate: &amboy.Rate{}}, driver.Control{Paused: true, MaxRunning: 3, Rate: &amboy.Rate{}}},
 		{driver.ControlChange{NoRate: true}, driver.Control{Paused: true, MaxRunning: 3}},
-	}
+	})
+}
+
+// controlStep is a change of a queue's settings, and the settings after it.
+type controlStep struct {
+	change driver.ControlChange
+	want   driver.Control
+}
+
+// controls makes changes of the settings of the only queue, and checks each result in all calls
+// that return settings.
+func (f *fixture) controls(steps []controlStep) {
+	f.Helper()
 	for i, step := range steps {
 		assert.Equal(f, step.want, f.control(step.change), "step %d", i)
 		assert.Equal(f, step.want, f.control(driver.ControlChange{}), "step %d", i)

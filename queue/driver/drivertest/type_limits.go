@@ -80,10 +80,7 @@ func typeLimitsAreSet(f *fixture) {
 		return driver.ControlChange{Type: &driver.TypeChange{Type: jobType, Limit: limit}}
 	}
 	type limits = map[string]amboy.TypeLimit
-	steps := []struct {
-		change driver.ControlChange
-		want   driver.Control
-	}{
+	f.controls([]controlStep{
 		{of("a", amboy.TypeLimit{MaxRunning: 3}), driver.Control{Types: limits{"a": {MaxRunning: 3}}}},
 		{driver.ControlChange{Paused: &yes}, driver.Control{Paused: true, Types: limits{"a": {MaxRunning: 3}}}},
 		{of("b.c $d", amboy.TypeLimit{Rate: slow}), driver.Control{Paused: true, Types: limits{"a": {MaxRunning: 3}, "b.c $d": {Rate: slow}}}},
@@ -91,15 +88,7 @@ func typeLimitsAreSet(f *fixture) {
 		{of("a", amboy.TypeLimit{}), driver.Control{Paused: true, Types: limits{"b.c $d": {Rate: slow}}}},
 		{of("b.c $d", amboy.TypeLimit{}), driver.Control{Paused: true}},
 		{of("b.c $d", amboy.TypeLimit{}), driver.Control{Paused: true}},
-	}
-	for i, step := range steps {
-		assert.Equal(f, step.want, f.control(step.change), "step %d", i)
-		assert.Equal(f, step.want, f.control(driver.ControlChange{}), "step %d", i)
-		infos, err := f.driver.Queues(f.ctx, driver.QueueRequest{})
-		require.NoError(f, err)
-		require.Len(f, infos, 1)
-		assert.Equal(f, step.want, infos[0].Control, "step %d", i)
-	}
+	})
 }
 
 func typeLimitInvalid(f *fixture) {
