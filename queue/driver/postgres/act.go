@@ -71,6 +71,7 @@ func (d *Driver) actOn(ctx context.Context, a *acting, found []*stored) (int, er
 	}
 	err := d.transact(ctx, found[0].queue, func(c *changes) error {
 		done = 0
+		a.leftOut = map[string]error{}
 		for _, s := range found {
 			isDone, err := c.actOnCurrent(a, s.Seq)
 			if err != nil {
@@ -84,6 +85,9 @@ func (d *Driver) actOn(ctx context.Context, a *acting, found []*stored) (int, er
 	})
 	if err != nil {
 		return 0, err
+	}
+	for name, damage := range a.leftOut {
+		table.LogLeftOut(ctx, a.Kind, name, damage)
 	}
 	if !a.dryRun && done > 0 {
 		d.changed(driver.Anywhere)
@@ -105,6 +109,8 @@ func (c *changes) actOnCurrent(a *acting, seq int64) (done bool, err error) {
 type acting struct {
 	driver.Action
 	dryRun bool
+	// leftOut are the errors of the records of a transaction that can't be decoded, by name.
+	leftOut map[string]error
 }
 
 // steps are the steps of an action on a record.
@@ -112,6 +118,15 @@ type steps struct {
 	*changes
 	*acting
 	f *stored
+}
+
+// IsDamaged implements table.Steps.
+func (s *steps) IsDamaged() bool {
+	_, err := s.f.decode()
+	if err != nil {
+		s.leftOut[s.f.Name] = err
+	}
+	return err != nil
 }
 
 // SaveCount implements table.Steps.

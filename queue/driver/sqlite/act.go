@@ -32,7 +32,7 @@ func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *tab
 		news = driver.Change{}
 	}
 	err := d.writer.write(ctx, &change{news: news, size: limit, run: func(c *changes) (err error) {
-		acted, end = driver.Acted{}, *at
+		acted, end, a.leftOut = driver.Acted{}, *at, nil
 		if !end.End.Valid { // restarted records get new numbers, and must not be selected again
 			end.End.Valid = true
 			if _, err = c.one(lastSeq, func(r *row) { end.End.Int64 = r.integer() }); err != nil {
@@ -60,6 +60,9 @@ func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *tab
 	if err != nil {
 		return driver.Acted{}, err
 	}
+	for _, r := range a.leftOut {
+		table.LogLeftOut(ctx, a.Kind, r.name, r.err)
+	}
 	*at = end
 	return acted, nil
 }
@@ -69,6 +72,8 @@ type acting struct {
 	driver.Action
 	dryRun bool
 	now    time.Time
+	// leftOut are the records of a transaction that can't be decoded.
+	leftOut []damagedRow
 }
 
 // act applies an action to a record, and reports whether its state allows the action.
@@ -87,6 +92,15 @@ type steps struct {
 	*changes
 	*acting
 	f *described
+}
+
+// IsDamaged implements table.Steps.
+func (s *steps) IsDamaged() bool {
+	_, err := s.f.decode(s.f.queueName)
+	if err != nil {
+		s.leftOut = append(s.leftOut, damagedRow{seq: s.f.Seq, name: s.f.Name, err: err})
+	}
+	return err != nil
 }
 
 // SaveCount implements table.Steps.

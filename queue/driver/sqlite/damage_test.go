@@ -276,3 +276,30 @@ func FuzzADamagedRowIsRead(f *testing.F) {
 		}
 	})
 }
+
+// An action on a page of jobs failed as a whole if one of them could not be read, and again at each try, so that it
+// never came to the jobs behind it.
+func TestAnActionOnADamagedJobStoppedThatOnTheOthers(t *testing.T) {
+	for kind, prepare := range map[driver.ActionKind]func(t *testing.T, d *sqlite.Driver){
+		driver.Cancel: func(*testing.T, *sqlite.Driver) {},
+		driver.Restart: func(t *testing.T, d *sqlite.Driver) {
+			for _, r := range claim(t, d, 3) {
+				r.Status.Errors, r.Status.ErrorCount = []string{"failed"}, 1
+				complete(t, d, r)
+			}
+		},
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			path := newPath(t)
+			d := open(t, sqlite.Options{Path: path})
+			insert(t, d, newRecord(t, "one"), newRecord(t, "two"), newRecord(t, "three"))
+			prepare(t, d)
+			execute(t, path, "UPDATE jobs SET extra = x'ff' WHERE job_id = 'two'")
+			for _, dryRun := range []bool{true, false} {
+				acted, err := d.Act(t.Context(), driver.ActRequest{Query: driver.Query{}, Action: driver.Action{Kind: kind}, Limit: 10, DryRun: dryRun})
+				require.NoError(t, err)
+				assert.Equal(t, driver.Acted{Done: 2, Skipped: 1}, acted)
+			}
+		})
+	}
+}

@@ -1,9 +1,13 @@
 package table
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
 )
@@ -54,6 +58,31 @@ func Act(req driver.ActRequest, findTime time.Duration, begin func() (ActOnSome,
 	return acted, nil
 }
 
+// needsContent reports whether an action rewrites the content of a record in a place. A record whose
+// content can't be decoded is left out, so that the others are acted on.
+func needsContent(a driver.Action, p Place) bool {
+	switch a.Kind {
+	case driver.Cancel:
+		return p != Running
+	case driver.Restart:
+		return true
+	case driver.Edit:
+		return a.Edit.Body != nil
+	default:
+		return false
+	}
+}
+
+// LogLeftOut logs that an action left out a record that can't be decoded.
+func LogLeftOut(ctx context.Context, kind driver.ActionKind, record string, err error) {
+	logging.Error(ctx, message.Fields{
+		"message": "an action left out a stored record that can't be decoded",
+		"action":  string(kind),
+		"record":  record,
+		"error":   err.Error(),
+	})
+}
+
 // Allows reports whether the state of a job allows an action. A restart has other conditions, too.
 func (j *Job) Allows(kind driver.ActionKind, now int64) bool {
 	switch p := j.Place; kind {
@@ -81,6 +110,8 @@ type Steps interface {
 	// MayRestart reports whether a job that has ended may run again: it is the latest attempt,
 	// and no other job holds its unique key or an enqueue scope.
 	MayRestart() (bool, error)
+	// IsDamaged reports whether the record can't be decoded, and notes it for LogLeftOut.
+	IsDamaged() bool
 	// SaveCount stores the count of the job's lease, which was raised.
 	SaveCount() error
 	Cancel() error
@@ -103,6 +134,9 @@ func ActOn(j *Job, a driver.Action, dryRun bool, now int64, steps Steps) (done b
 		allowed, err = steps.MayRestart()
 	case a.IsStale(j.Count):
 		allowed = false
+	}
+	if err == nil && allowed && needsContent(a, j.Place) {
+		allowed = !steps.IsDamaged()
 	}
 	if err != nil || !allowed || dryRun {
 		return allowed, err
