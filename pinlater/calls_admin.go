@@ -144,11 +144,11 @@ func (r *retrying) run(ctx context.Context, ids []string) (int, error) {
 			allowed = append(allowed, j.JobID())
 		}
 	}
-	restarted, err := r.act(ctx, allowed, driver.Action{Kind: driver.Restart})
-	if err == nil && r.runAfter.After(now) {
-		_, err = r.act(ctx, allowed, driver.Action{Kind: driver.Reschedule, At: r.runAfter})
+	again := driver.Action{Kind: driver.Restart}
+	if r.runAfter.After(now) {
+		again.At = r.runAfter
 	}
-	return restarted, err
+	return r.act(ctx, allowed, again)
 }
 
 // allow stores how many attempts a failed job gets.

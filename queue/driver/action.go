@@ -62,7 +62,8 @@ func ActionKinds() []ActionKind {
 // Action is a change to make to the records that a query selects.
 type Action struct {
 	Kind ActionKind
-	// At is the time for Reschedule. Other actions ignore it.
+	// At is the time for Reschedule. For Restart it is when the record may start; zero leaves
+	// its time as it is. Other actions ignore it.
 	At time.Time
 	// Priority is the new priority for Prioritize.
 	Priority int

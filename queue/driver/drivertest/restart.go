@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"time"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +15,7 @@ var restartRules = []rule{
 	{"the job is queued as if it were new", restartArrives},
 	{"the job's errors stay among its attempt errors", restartErrors},
 	{"the dispatch-by time is dropped", restartDispatchBy},
+	{"the job waits for the time of the action", restartAt},
 	{"the job waits for its edges again", restartEdges},
 	{"edges that did not succeed are named again", restartFailedEdges},
 	{"the job waits for an edge that was restarted before it", restartEdgeFirst},
@@ -53,6 +56,15 @@ func restartSame(f *fixture) {
 	f.end(again, amboy.StateSucceeded)
 	f.hasState("job", amboy.StateSucceeded)
 	assert.Equal(f, amboy.QueueStats{Total: 1, Completed: 1}.String(), f.stats().String())
+}
+
+func restartAt(f *fixture) {
+	f.insert(spec{id: "job"})
+	f.end(f.claimOne("job"), amboy.StateFailed)
+	f.act(driver.Action{Kind: driver.Restart, At: f.after(1)}, "job")
+	f.hasState("job", amboy.StateScheduled)
+	assert.WithinDuration(f, f.after(1), f.get("job").TimeInfo.WaitUntil, time.Millisecond)
+	assert.Empty(f, f.claim(1))
 }
 
 func restartArrives(f *fixture) {

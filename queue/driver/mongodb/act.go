@@ -325,6 +325,9 @@ func (a *actionRun) do(doc *document) {
 		doc.enter(doc.Line.Edges, a.now)
 	case driver.Restart:
 		doc.restart(a.orders.next(time.Now(), 1))
+		if !a.At.IsZero() {
+			doc.TimeInfo.WaitUntil = ceilMillisecond(a.At)
+		}
 		if a.IgnoreEdges {
 			doc.enter(nil, a.now)
 		} else {

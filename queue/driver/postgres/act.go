@@ -290,6 +290,10 @@ func (s *steps) Restart() error {
 	}
 	s.count(j.queue, j.Place, table.Waiting)
 	j.line, j.Place, j.DispatchBy = line, table.Waiting, table.Instant{}
+	if !s.At.IsZero() {
+		j.WaitUntil = table.InstantOf(s.At)
+		s.exec(setWaitUntil, j.WaitUntil, j.Seq)
+	}
 	err = s.take(j, j.EnqueueScopes)
 	if err != nil {
 		return err

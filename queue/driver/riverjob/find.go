@@ -313,7 +313,7 @@ func (r *row) act(a driver.Action) bool {
 		}
 	case a.Kind == driver.Restart && (r.state == stateDiscarded || r.state == stateCancelled):
 		r.unset(keyProgress)
-		r.setDue(stateAvailable, 0)
+		r.setDue(stateScheduled, a.At.Sub(r.now))
 		if r.attempt >= r.maxAttempts {
 			r.maxAttempts = r.attempt + 1
 		}

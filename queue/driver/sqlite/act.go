@@ -269,6 +269,12 @@ func (s *steps) Restart() error {
 	n.places[table.Waiting]++
 	n.ended--
 	j.Seq, j.Place, j.DispatchBy = last+1, table.Waiting, table.Instant{}
+	if !s.At.IsZero() {
+		j.WaitUntil = table.InstantOf(s.At)
+		if _, err = s.exec(setWaitUntil, j.WaitUntil, j.Seq); err != nil {
+			return err
+		}
+	}
 	err = s.take(j, j.EnqueueScopes)
 	if err == nil {
 		err = s.link(j, targets)
