@@ -116,12 +116,14 @@ func filterValues(f management.JobFilter) url.Values {
 	add("error", f.Error)
 	add("error_group", f.ErrorGroup)
 	add("scope", f.Scope)
-	add("created_from", inputTime(f.Created.From))
-	add("created_to", inputTime(f.Created.To))
-	add("due_from", inputTime(f.Due.From))
-	add("due_to", inputTime(f.Due.To))
-	add("ended_from", inputTime(f.Ended.From))
-	add("ended_to", inputTime(f.Ended.To))
+	for name, t := range map[string]time.Time{
+		"created_from": f.Created.From, "created_to": f.Created.To, "due_from": f.Due.From, "due_to": f.Due.To,
+		"ended_from": f.Ended.From, "ended_to": f.Ended.To,
+	} {
+		if !t.IsZero() {
+			add(name, t.UTC().Format("2006-01-02T15:04:05.999999999")) // an action must not select more
+		}
+	}
 	return values
 }
 

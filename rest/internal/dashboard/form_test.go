@@ -499,3 +499,16 @@ func TestAFormThatWasSentTwicePutTwoJobs(t *testing.T) {
 	}
 	assert.Equal(t, f.created[0].IdempotencyKey, f.created[1].IdempotencyKey)
 }
+
+// The form of an action dropped fractions of seconds, and selected jobs that the list did not show.
+func TestActionOnAListSelectedJobsOutsideOfItsTimes(t *testing.T) {
+	f := newFake()
+	s := newSite(f, "")
+	list := parse(t, s.get("/jobs?ended_from=2026-01-31T12:00:00.25Z&ended_to=2026-01-31T12:00:01.000000001Z").Body.String())
+	shown := f.filters[len(f.filters)-1]
+	form := list.fields(list.one(t, "form", "id", "act"), "all")
+	form.Set("action", "delete")
+	require.Equal(t, http.StatusOK, s.post("/jobs/actions", form).Code)
+	require.NotEmpty(t, f.acts)
+	assert.Equal(t, shown.Ended, f.acts[0].Filter.Ended)
+}
