@@ -252,8 +252,9 @@ func (w *actWalk) endOne(ctx context.Context, r *driver.Record) error {
 			w.acted.Done += acted.Done
 			return nil
 		}
+		latest := r
 		if err == nil {
-			r, err = w.store.Admin().Get(ctx, r.Group, r.JobID())
+			latest, err = w.store.Admin().Get(ctx, r.Group, r.JobID())
 		}
 		if amboy.IsJobNotFoundError(err) {
 			w.acted.Skipped++
@@ -262,6 +263,7 @@ func (w *actWalk) endOne(ctx context.Context, r *driver.Record) error {
 		if err != nil {
 			return fmt.Errorf("job %q of queue %q: %w", r.JobID(), r.Group, err)
 		}
+		r = latest
 		state := driver.StateOf(r, w.store.Now())
 		if v, _ := w.verdict(w.req.Action, r, w.store.Now()); v != allowed || !w.selects(state) {
 			w.acted.Skipped++

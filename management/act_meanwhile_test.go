@@ -2,6 +2,8 @@ package management_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,4 +61,30 @@ func TestAnActionOnPendingJobsChangedOneThatHadStartedMeanwhile(t *testing.T) {
 			})
 		})
 	}
+}
+
+// unreadable is a driver whose jobs have changed when they are completed, and can't be read again.
+type unreadable struct{ driver.Driver }
+
+var errUnreadable = errors.New("the store does not answer")
+
+func (unreadable) Complete(_ context.Context, completions []driver.Completion) ([]error, error) {
+	return slices.Repeat([]error{amboy.ErrLeaseLost}, len(completions)), nil
+}
+
+func (unreadable) Get(context.Context, string, string) (*driver.Record, error) {
+	return nil, errUnreadable
+}
+
+// The error was to name the job of the record that had not been read.
+func TestABulkActionPanickedIfAJobThatHadChangedCouldNotBeRead(t *testing.T) {
+	inMemory(t, func(p *patient) {
+		i, err := management.NewStoreInspector(unreadable{p.Driver})
+		require.NoError(p, err)
+		_, err = i.Act(p.Context(), management.ActRequest{
+			Action: management.Action{Kind: management.Complete}, Limit: 10, Filter: management.JobFilter{IDs: []string{"pending"}},
+		})
+		require.ErrorIs(p, err, errUnreadable)
+		require.ErrorContains(p, err, `job "pending" of queue "mail"`)
+	})
 }
