@@ -78,6 +78,7 @@ func sentinelOf(kind web.Kind, detail string) error {
 		web.KindQueueDraining:   amboy.ErrQueueDraining,
 		web.KindQueueClosed:     amboy.ErrQueueClosed,
 		web.KindNotStarted:      amboy.ErrQueueNotStarted,
+		web.KindNotRecorded:     management.ErrNotRecorded,
 	}[kind]
 	if !known {
 		return nil

@@ -224,3 +224,18 @@ func TestOverHTTP(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, url+"/v2/queues/__mine/jobs/a%2Fb", location.String())
 }
+
+// A client could not tell an action that was done, and must not be repeated, from a failure of the service.
+func TestClientCouldNotTellThatAnActionWasDoneButNotRecorded(t *testing.T) {
+	handler := rest.Handler(&unrecorded{}, everybody())
+	client, err := rest.NewClient(serve(t, handler), nil)
+	require.NoError(t, err)
+	_, err = client.Act(within(t), management.ActRequest{
+		Action: management.Action{Kind: management.Retry}, Filter: management.JobFilter{Queues: []string{"mine"}}, Limit: 10,
+	})
+	require.ErrorIs(t, err, management.ErrNotRecorded)
+	got := sample{target: "/jobs/actions", body: "action=retry&which=all&queue=mine&step=do"}.ask(t, handler, http.MethodPost, "", nil)
+	assert.Equal(t, http.StatusInternalServerError, got.status)
+	assert.Contains(t, got.body, "It was done, but not recorded")
+	assert.NotContains(t, got.body, "Try again")
+}

@@ -146,4 +146,5 @@ var titles = map[web.Kind]string{
 	web.KindBadToken:        "Invalid token",
 	web.KindUnknownSchedule: "Unknown schedule",
 	web.KindScheduleExists:  "Schedule exists",
+	web.KindNotRecorded:     "Not recorded",
 }

@@ -41,6 +41,7 @@ var (
 		web.KindUnsupported:     "That is not supported here",
 		web.KindUnknownSchedule: "No such schedule",
 		web.KindScheduleExists:  "The schedule exists",
+		web.KindNotRecorded:     "It was done, but not recorded",
 	}
 	kindHints = map[web.Kind]string{
 		web.KindUnknownQueue:    "See the list of queues.",
@@ -49,6 +50,7 @@ var (
 		web.KindUnsupported:     "Nothing was changed.",
 		web.KindUnknownSchedule: "It may have been deleted. See the list of schedules.",
 		web.KindScheduleExists:  "Nothing was changed. Choose another name, or change the schedule that has it.",
+		web.KindNotRecorded:     "Look at the jobs before you repeat it. The log of the service has the details.",
 	}
 	statusTitles = map[int]string{
 		http.StatusBadRequest:            "That is not valid",

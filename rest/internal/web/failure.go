@@ -103,6 +103,7 @@ const (
 	KindBadToken        Kind = "invalid-token"
 	KindUnknownSchedule Kind = "unknown-schedule"
 	KindScheduleExists  Kind = "schedule-exists"
+	KindNotRecorded     Kind = "not-recorded"
 )
 
 // ErrTooManyWaitingOfClient is the error of a request that would have to wait for jobs while
@@ -269,7 +270,7 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 	case errors.Is(err, guard.ErrTooManyOfClient):
 		return &Failure{Status: http.StatusTooManyRequests, Text: err.Error(), RetryAfter: watchRetry}
 	case errors.Is(err, management.ErrNotRecorded):
-		return &Failure{Status: http.StatusInternalServerError, Text: notRecorded}
+		return &Failure{Status: http.StatusInternalServerError, Kind: KindNotRecorded, Text: notRecorded}
 	case ctx.Err() != nil:
 		return &Failure{Status: http.StatusRequestTimeout, Text: "the request ended before it completed"}
 	default:
