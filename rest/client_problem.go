@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +19,8 @@ func problemError(e *ResponseError, body []byte) bool {
 	if json.Unmarshal(body, &p) != nil || p.Title == "" {
 		return false
 	}
-	e.StatusCode, e.Message, e.err = p.Status, p.Detail, problemCause(&p)
+	e.StatusCode = cmp.Or(p.Status, e.StatusCode) // a proxy may leave it out
+	e.Message, e.err = p.Detail, problemCause(&p)
 	if e.Message == "" {
 		e.Message = p.Title
 	}
