@@ -1,6 +1,7 @@
 package management_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -275,4 +276,21 @@ func TestActivityOfThirtyDaysIsInStepsOfSixHours(t *testing.T) {
 	assert.InDelta(t, 6*3600, got.Step, 0)
 	_, err = i.Activity(t.Context(), management.ActivityRequest{Last: management.MaxActivity + 1})
 	require.Error(t, err)
+}
+
+// A process with very many queues was listed as if it had no others, and by the inspector of a queue that its report
+// leaves out not at all.
+func TestProcessWithMoreQueuesThanItsReportHas(t *testing.T) {
+	now := time.Now().UTC()
+	p := presence.Process{ID: "large", Host: "a", PID: 7, Started: now.Add(-time.Hour), Seen: now}
+	for n := range 30_000 {
+		p.Queues = append(p.Queues, presence.Queue{Name: fmt.Sprint("tenant-", n), Workers: 3, Started: true})
+	}
+	note, err := p.Note()
+	require.NoError(t, err)
+	got, err := newInspectorOfNotes(t, note).Processes(t.Context())
+	require.NoError(t, err)
+	got = slices.DeleteFunc(got, func(p management.Process) bool { return p.PID == os.Getpid() })
+	require.Len(t, got, 1)
+	assert.True(t, got[0].MoreQueues)
 }

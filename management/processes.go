@@ -29,6 +29,8 @@ type Process struct {
 	Alive bool `json:"alive"`
 	// Queues are the queues that the process has open.
 	Queues []ProcessQueue `json:"queues"`
+	// MoreQueues is true if the process has more queues open than it can report, some 10,000.
+	MoreQueues bool `json:"more_queues,omitempty"`
 	// Unknown are the kinds of jobs that it has met and can't run.
 	Unknown []JobKind `json:"unknown,omitempty"`
 	// Running are the jobs that it runs, at most DefaultLimit, and RunningCount is their
@@ -72,7 +74,7 @@ func (i *inspector) processes(ctx context.Context) ([]Process, error) {
 	}
 	processes := []Process{}
 	for _, p := range found {
-		if len(p.Queues) > 0 || len(p.Running) > 0 || len(i.store.Queues()) == 0 {
+		if len(p.Queues) > 0 || p.MoreQueues || len(p.Running) > 0 || len(i.store.Queues()) == 0 {
 			processes = append(processes, *p)
 		}
 	}
@@ -93,7 +95,7 @@ func (i *inspector) reportedProcesses(ctx context.Context) (map[string]*Process,
 		}
 		p := &Process{
 			ID: report.ID, Host: report.Host, PID: report.PID, Started: report.Started, Seen: report.Seen,
-			Alive: report.Alive(i.store.Now()), Queues: []ProcessQueue{}, Running: []JobSummary{},
+			Alive: report.Alive(i.store.Now()), Queues: []ProcessQueue{}, MoreQueues: report.MoreQueues, Running: []JobSummary{},
 		}
 		for _, q := range report.Queues {
 			if len(allowed) == 0 || slices.Contains(allowed, q.Name) {

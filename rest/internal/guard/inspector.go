@@ -403,6 +403,7 @@ func (g *guarded) Processes(ctx context.Context) ([]management.Process, error) {
 	own := make([]management.Process, 0, len(processes))
 	for _, process := range processes {
 		process.Unknown = nil // may contain types of other tenants
+		process.MoreQueues = false
 		process.Queues = onlyOwn(g, process.Queues, func(q management.ProcessQueue) string { return q.Name })
 		process.Running, process.RunningCount = runBy(process.ID, running)
 		if len(process.Queues) > 0 || len(process.Running) > 0 {

@@ -27,7 +27,7 @@ func (p *program) processes() *cobra.Command {
 				out.row("HOST", "PID", "ALIVE", "SEEN", "AGE", "RUNNING", "QUEUES", "ID")
 				for _, one := range processes {
 					out.row(one.Host, strconv.Itoa(one.PID), yesNo(one.Alive), age(one.Seen), age(one.Started),
-						countText(one.RunningCount), processQueues(one.Queues), one.ID)
+						countText(one.RunningCount), processQueues(one), one.ID)
 				}
 			})
 		}),
@@ -35,9 +35,9 @@ func (p *program) processes() *cobra.Command {
 }
 
 // processQueues lists queues, each with the number of its workers.
-func processQueues(queues []management.ProcessQueue) string {
+func processQueues(p management.Process) string {
 	var texts []string
-	for _, q := range queues {
+	for _, q := range p.Queues {
 		text := nameOf(q.Name)
 		if q.Workers > 0 {
 			text += "×" + strconv.Itoa(q.Workers)
@@ -46,6 +46,9 @@ func processQueues(queues []management.ProcessQueue) string {
 			text += " (not started)"
 		}
 		texts = append(texts, text)
+	}
+	if p.MoreQueues {
+		texts = append(texts, "and more")
 	}
 	return strings.Join(texts, ", ")
 }
