@@ -101,3 +101,22 @@ func TestBlockedSinceAndByWhat(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, j.Blocked)
 }
+
+// The timeline of a job that was asked to end said so with the present time, at each look.
+func TestTimelineSaidThatAJobWasAskedToEndNow(t *testing.T) {
+	q := openSQLite(t)
+	i, err := management.NewInspector(q)
+	require.NoError(t, err)
+	began, end := make(chan struct{}), make(chan struct{})
+	require.NoError(t, q.Put(t.Context(), doing(t, "deaf", "alpha", func(context.Context, *task) { close(began); <-end })))
+	<-began
+	defer close(end)
+	_, err = i.ActOn(t.Context(), "", "deaf", management.Action{Kind: management.Cancel, Reason: "enough"})
+	require.NoError(t, err)
+	canceled := auditOf(t, i)[0].Time
+	job, err := i.Job(t.Context(), "", "deaf")
+	require.NoError(t, err)
+	asked := job.Timeline[slices.Index(whats(job.Timeline), "asked to end")]
+	assert.Equal(t, "enough", asked.Detail)
+	assert.WithinDuration(t, canceled, asked.Time, 0)
+}

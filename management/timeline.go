@@ -22,7 +22,7 @@ func timeline(r *driver.Record, attempts []Attempt, acts []Moment, now time.Time
 	for _, a := range attempts {
 		t.addAttempt(a, r)
 	}
-	t.addPresent(r)
+	t.addPresent(r, acts)
 	// Stores keep some times more precisely than others.
 	slices.SortStableFunc(t.list, func(a, b Moment) int {
 		return a.Time.Truncate(time.Millisecond).Compare(b.Time.Truncate(time.Millisecond))
@@ -43,6 +43,18 @@ func (t *moments) add(at time.Time, what, detail string) {
 	if !at.IsZero() {
 		t.list = append(t.list, Moment{Time: at, What: what, Detail: detail, Future: at.After(t.now)})
 	}
+}
+
+// askedToEnd returns when a running job was asked to end: when an operator first canceled it since its
+// start, or now if that is not known.
+func (t *moments) askedToEnd(start time.Time, acts []Moment) time.Time {
+	asked := t.now
+	for _, act := range acts {
+		if act.What == string(Cancel) && !act.Time.Before(start) && act.Time.Before(asked) {
+			asked = act.Time
+		}
+	}
+	return asked
 }
 
 // withAttempt appends the number of the attempt if the job is retryable. Users count
@@ -106,13 +118,13 @@ func endedAs(state amboy.JobState) string {
 }
 
 // addPresent adds the current state of the job, and expected events.
-func (t *moments) addPresent(r *driver.Record) {
+func (t *moments) addPresent(r *driver.Record, acts []Moment) {
 	times := r.TimeInfo
 	switch {
 	case t.state == amboy.StateBlocked || t.state == amboy.StateParked:
 		t.add(t.now, string(t.state), r.Status.Reason)
 	case t.state == amboy.StateRunning && r.CancelRequested:
-		t.add(t.now, "asked to end", r.Status.Reason)
+		t.add(t.askedToEnd(times.Start, acts), "asked to end", r.Status.Reason)
 	case t.state == amboy.StateRunning && times.MaxTime > 0:
 		t.add(times.Start.Add(times.MaxTime), "time limit", "")
 	case t.state == amboy.StateRetrying:
