@@ -39,7 +39,7 @@ func plural(n int, one, many string) string { return pluralCount(Count{Count: n}
 func pluralCount(n Count, one, many string) string {
 	switch {
 	case n.More:
-		return fmt.Sprintf("more than %d %s", n.Count, many)
+		return fmt.Sprintf("at least %d %s", n.Count, many)
 	case n.Count == 1:
 		return "1 " + one
 	default:

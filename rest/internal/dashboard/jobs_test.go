@@ -60,7 +60,7 @@ func TestPageOfJobsDoesNotWaitForASlowCount(t *testing.T) {
 		count, want     time.Duration
 		heading, button string
 	}{
-		"soon":     {"/jobs?type=a&state=scheduled", 30 * time.Millisecond, 50 * time.Millisecond, "More than 1,000 jobs found", "Preview for all matching"},
+		"soon":     {"/jobs?type=a&state=scheduled", 30 * time.Millisecond, 50 * time.Millisecond, "At least 1,000 jobs found", "Preview for all matching"},
 		"late":     {"/jobs?type=a", time.Minute, 150 * time.Millisecond, "Jobs found", "Preview for all matching"},
 		"all jobs": {"/jobs", time.Minute, 150 * time.Millisecond, "Many jobs", "Preview for all matching"},
 	} {
@@ -133,7 +133,7 @@ func TestTabsCountTheJobsInEachState(t *testing.T) {
 		}
 	}
 	require.Len(t, tabs, 1+len(amboy.JobStates()))
-	all, scheduled, failed := tabs["all more than 3,319+"], tabs["◷ scheduled more than 1,000+"], tabs["✗ failed 150"]
+	all, scheduled, failed := tabs["all at least 3,319+"], tabs["◷ scheduled at least 1,000+"], tabs["✗ failed 150"]
 	require.NotNil(t, all, "%v", tabs)
 	require.NotNil(t, scheduled, "%v", tabs)
 	require.NotNil(t, failed, "%v", tabs)

@@ -34,3 +34,17 @@ func TestACountThatEndedEarlySaidThatThereIsNoJob(t *testing.T) {
 		assert.Equal(t, "amboy: counting jobs: the time was over before a job was found\n", got.errOut)
 	}
 }
+
+// timed is a service whose counts end in the middle.
+type timed struct{ *fake }
+
+func (timed) CountJobs(context.Context, management.JobFilter, int) (management.Count, error) {
+	return management.Count{Count: 7, More: true}, nil
+}
+
+// There may be no more than those that were counted when the time was over.
+func TestACountThatEndedEarlySaidThatThereAreMoreJobs(t *testing.T) {
+	got := run(t, timed{newFake()}, "jobs", "count", "--state", "failed")
+	assert.Equal(t, 0, got.code)
+	assert.Equal(t, "at least 7\n", got.out)
+}

@@ -205,14 +205,10 @@ func countedAny(strict bool, count management.Count) error {
 }
 
 func countText(c management.Count) string {
-	switch {
-	case c.More && c.Count == 0:
-		return "at least 0" // the count took too long
-	case c.More:
-		return fmt.Sprintf("more than %d", c.Count)
-	default:
-		return fmt.Sprint(c.Count)
+	if c.More { // or the count took too long
+		return fmt.Sprintf("at least %d", c.Count)
 	}
+	return fmt.Sprint(c.Count)
 }
 
 func addStrictFlag(cmd *cobra.Command, strict *bool) {
