@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/presence"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -81,7 +82,7 @@ func (c ControlChange) Validate() error {
 }
 
 func (i *inspector) SetControl(ctx context.Context, queue string, change ControlChange) (Control, error) {
-	if err := i.check(validQueue(queue), change.Validate()); err != nil {
+	if err := i.check(validQueue(queue), change.Validate(), validWorkers(queue, change.Workers)); err != nil {
 		return Control{}, fmt.Errorf("changing the controls of a queue: %w", err)
 	}
 	if err := i.checkQueueExists(ctx, queue); err != nil {
@@ -95,6 +96,14 @@ func (i *inspector) SetControl(ctx context.Context, queue string, change Control
 		return control, err
 	}
 	return control, i.record(ctx, AuditEntry{What: "control", Queue: queue, Detail: detailOf(change)}, err)
+}
+
+// validWorkers returns an error if the number of workers of a queue can't be stored, under its name.
+func validWorkers(queue string, workers *int) error {
+	if extra := len(presence.WorkersKey(queue)) - driver.MaxNoteName; workers != nil && extra > 0 {
+		return invalid("workers", fmt.Sprint(*workers), fmt.Sprintf("can't be set for a queue whose name has more than %d bytes", len(queue)-extra))
+	}
+	return nil
 }
 
 func (i *inspector) setControl(ctx context.Context, queue string, change ControlChange) (Control, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -146,8 +147,13 @@ func (n *NewJob) validateOptions() error {
 	size := 0
 	for key, value := range n.Metadata {
 		size += len(key) + len(value)
-		if value == "" {
+		switch {
+		case value == "":
 			refuse("metadata", key, "must not have empty values")
+		case strings.Contains(key, "\x00"):
+			refuse("metadata", fmt.Sprintf("%q", key), "must have keys without zero bytes")
+		case !utf8.ValidString(value):
+			refuse("metadata", fmt.Sprintf("%q", value), "must be UTF-8")
 		}
 	}
 	if size > MaxMetadataBytes {

@@ -90,7 +90,7 @@ func (s *selection) addWays(q driver.Query) {
 	queues.Add(inAnyQueue)
 	if len(q.Queues) > 0 {
 		queues = table.Condition{}
-		queues.Add(inQueues, q.Queues)
+		queues.Add(inQueues, storables(q.Queues))
 	}
 	numbers := func(term string, args ...any) *table.Condition {
 		c := &table.Condition{}
