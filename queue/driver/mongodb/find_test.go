@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -412,4 +413,28 @@ func TestFindingAJobByItsIDExaminedTheWholeQueue(t *testing.T) {
 			})
 		}
 	})
+}
+
+// The query had the names under which the legacy library may have stored the jobs in each queue, which did not fit
+// in a document.
+func TestJobsByTheirIDsInVeryManyQueues(t *testing.T) {
+	s := newStore(t)
+	d := s.open()
+	padding := strings.Repeat("x", 400)
+	const queues = 500
+	var ids []string
+	for n := range 100 {
+		ids = append(ids, fmt.Sprint(padding, n))
+	}
+	records := make([]*driver.Record, queues)
+	for n := range records {
+		records[n] = newRecord(t, fmt.Sprint("queue", n), ids[n%len(ids)])
+	}
+	insert(t, d, records...)
+	found, err := d.Find(t.Context(), driver.Query{JobIDs: ids[:3]}, driver.PageRequest{Limit: 1000})
+	require.NoError(t, err)
+	assert.Len(t, found.Records, 3*queues/len(ids))
+	found, err = d.Find(t.Context(), driver.Query{JobIDs: ids}, driver.PageRequest{Limit: 1000})
+	require.NoError(t, err)
+	assert.Len(t, found.Records, queues)
 }

@@ -270,19 +270,33 @@ func (s *selection) addJobIDs(ids []string, grouped bool) {
 	}
 	s.ids = map[string]bool{}
 	var valid, names bson.A
+	var endings []bson.D
+	size := 0
 	for _, id := range ids {
 		if s.ids[id] || !utf8.ValidString(id) {
 			continue // not a possible ID
 		}
 		s.ids[id] = true
 		valid = append(valid, id)
+		endings = append(endings, field("_id", primitive.Regex{Pattern: `(^|\.)` + quoted(id) + `\z`, Options: "s"}))
 		for _, queue := range queues {
+			if size += len(queue) + len(id) + 16; size > maxNameBytes {
+				break
+			}
 			names = append(names, driver.RecordName(queue, id, amboy.JobRetryInfo{}))
 		}
 	}
 	s.none = s.none || len(valid) == 0
-	s.orInQueues(field("job_id", field("$in", valid)), field("retry_info.base_job_id", field("$in", valid)), field("_id", field("$in", names)))
+	byName := field("_id", field("$in", names))
+	if size > maxNameBytes {
+		byName = bson.D{{Key: "order", Value: nil}, {Key: "$or", Value: endings}}
+	}
+	s.orInQueues(field("job_id", field("$in", valid)), field("retry_info.base_job_id", field("$in", valid)), byName)
 }
+
+// maxNameBytes bounds the names in a query: a document has at most 16 MiB. With more, the documents of
+// the legacy library, which alone have no order, are selected by the ends of their names.
+const maxNameBytes = 4 << 20
 
 // addPattern selects by a pattern of the job's ID, in the fields that addJobIDs uses.
 func (s *selection) addPattern(grouped bool) {
