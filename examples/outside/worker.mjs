@@ -125,7 +125,7 @@ async function count(job) {
   job.log.push(`node counts ${words.length} words`);
   for (let i = done; i < words.length; i++) {
     job.progress(i / words.length, `word ${i} of ${words.length}`);
-    await sleep(pause * 1000);
+    await sleep(pause * 1000, undefined, { signal: job.signal }); // ends if the job must stop
   }
   if (fail && job.attempt === 1) throw new Error("the first attempt fails");
   if (words.length === 0) throw new Permanent("no words");

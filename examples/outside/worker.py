@@ -3,7 +3,7 @@
 
     AMBOY_URL=http://localhost:8080 AMBOY_TOKEN=... python3 worker.py texts
 """
-import http.client, json, os, signal, sys, threading, time, traceback, urllib.request
+import http.client, json, os, signal, sys, threading, traceback, urllib.request
 
 MAX_RESULT, MAX_TEXT, MAX_LINE, MAX_LINES = 1 << 20, 10_000, 2048, 100  # what the server accepts
 UNANSWERED = (OSError, http.client.HTTPException, ValueError)  # what a call raises if it has no answer
@@ -29,6 +29,11 @@ class Job:
             raise ValueError("the fraction must be from 0 to 1 (is %r)" % fraction)
         self.at = {"fraction": fraction, "message": message[:MAX_LINE]}
         if self.stop.is_set():
+            raise Canceled("stopped")
+
+    def sleep(self, seconds):
+        """Sleeps. Raises Canceled as soon as the job must stop."""
+        if self.stop.wait(seconds):
             raise Canceled("stopped")
 
     def log(self, line):
@@ -70,7 +75,7 @@ class Worker:
         if job.log_lines:
             try:
                 self.call("/v2/leases/heartbeat", {"heartbeats": [job.beat()]})
-            except OSError as err:
+            except UNANSWERED as err:
                 print("worker:", err, file=sys.stderr)
         return ack
 
@@ -141,7 +146,7 @@ def count(job):
     job.log("python counts %d words" % len(words))
     for done in range(job.args.get("done", 0), len(words)):
         job.progress(done / len(words), "word %d of %d" % (done, len(words)))
-        time.sleep(job.args.get("pause", 0))
+        job.sleep(job.args.get("pause", 0))
     if job.args.get("fail") and job.attempt == 1:
         raise ValueError("the first attempt fails")
     if not words:

@@ -49,7 +49,7 @@ var variants = map[string]variant{
             for line in range(1000):
                 job.log("line %d" % line)
             while job.log_lines:
-                time.sleep(0.01)
+                job.sleep(0.01)
 `,
 	},
 	"node": {
@@ -260,6 +260,68 @@ func TestWorkersPauseAfterAnErrorOfTheServer(t *testing.T) {
 			}
 			if between := (<-times).Sub(first); between < time.Second {
 				t.Errorf("the worker has asked four times in %s", between)
+			}
+		})
+	}
+}
+
+// A server that died in the middle of its answer to the heartbeat with the rest of a log ended a thread of the worker,
+// which ran fewer jobs from then on, and in the end none.
+func TestSlotsEndedAfterHalfAnAnswerToTheRestOfALog(t *testing.T) {
+	for _, name := range []string{"python", "node"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, s := startService(t)
+			var beats atomic.Int32
+			address := startProxy(t, s, func(w http.ResponseWriter, r *http.Request) bool {
+				if !strings.HasSuffix(r.URL.Path, "/heartbeat") || beats.Add(1) > 2 { // a worker has two slots
+					return false
+				}
+				w.Header().Set("Content-Length", "100")
+				_, _ = io.WriteString(w, "{")
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			})
+			startVariant(ctx, t, name, address, s.token)
+			for _, id := range []string{"one", "two", "three"} {
+				if _, err := count.PutAndWait(ctx, s.queue, countArgs{Text: "a b"}, job.ID(id)); err != nil {
+					t.Fatal(id, err)
+				}
+			}
+		})
+	}
+}
+
+// A job that slept noticed only afterwards that it was canceled.
+func TestACanceledJobSleptOn(t *testing.T) {
+	for _, name := range []string{"python", "node"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, s := startService(t)
+			startVariant(ctx, t, name, s.url, s.token)
+			inspector, err := management.NewInspector(s.queue)
+			if err != nil {
+				t.Fatal(err)
+			}
+			events, unsubscribe, err := amboy.Subscribe(s.queue, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unsubscribe()
+			if _, err = count.Put(ctx, s.queue, countArgs{Text: "a", Pause: 60}, job.ID("sleeps")); err != nil { // the test has 30 s
+				t.Fatal(err)
+			}
+			for event := range events {
+				if event.Kind == amboy.EventStarted {
+					break
+				}
+			}
+			if _, err = inspector.ActOn(ctx, "texts", "sleeps", management.Action{Kind: management.Cancel}); err != nil {
+				t.Fatal(err)
+			}
+			var failed *job.NoResultError
+			if _, err = count.Wait(ctx, s.queue, "sleeps"); !errors.As(err, &failed) || failed.State != amboy.StateCanceled {
+				t.Errorf("got %v", err)
 			}
 		})
 	}
