@@ -114,9 +114,9 @@ func TestTimelineSaidThatAJobWasAskedToEndNow(t *testing.T) {
 	_, err = i.ActOn(t.Context(), "", "deaf", management.Action{Kind: management.Cancel, Reason: "enough"})
 	require.NoError(t, err)
 	canceled := auditOf(t, i)[0].Time
-	job, err := i.Job(t.Context(), "", "deaf")
+	deaf, err := i.Job(t.Context(), "", "deaf")
 	require.NoError(t, err)
-	asked := job.Timeline[slices.Index(whats(job.Timeline), "asked to end")]
+	asked := deaf.Timeline[slices.Index(whats(deaf.Timeline), "asked to end")]
 	assert.Equal(t, "enough", asked.Detail)
 	assert.WithinDuration(t, canceled, asked.Time, 0)
 }

@@ -76,9 +76,18 @@ func TestATextThatAStoreCanNotKeepIsNoInternalError(t *testing.T) {
 func (s *service) create(n int, text string) {
 	s.Helper()
 	for i, more := range []object{
-		{"type": text}, {"id": text}, {"tags": []string{text}}, {"metadata": object{text: "v"}}, {"metadata": object{"k": text}},
-		{"scopes": []string{text}}, {"scopes": []string{text}, "enqueue_scopes": true}, {"unique_key": text}, {"after": []string{text}},
-		{"args": text}, {"args": object{text: 1}}, {"bytes": []byte(text)},
+		{"type": text},
+		{"id": text},
+		{"tags": []string{text}},
+		{"metadata": object{text: "v"}},
+		{"metadata": object{"k": text}},
+		{"scopes": []string{text}},
+		{"scopes": []string{text}, "enqueue_scopes": true},
+		{"unique_key": text},
+		{"after": []string{text}},
+		{"args": text},
+		{"args": object{text: 1}},
+		{"bytes": []byte(text)},
 	} {
 		job := object{"type": "texts", "outside": true, "id": fmt.Sprint("job-", n, "-", i)}
 		for key, value := range more {
@@ -117,15 +126,20 @@ func (s *service) work(n int, text string) {
 	}
 	token := func(i int) any { return leased[i].(map[string]any)["token"] }
 	_, answer = s.ask(http.MethodPost, "/v2/leases/heartbeat", object{"heartbeats": []object{
-		{"token": token(0), "progress": object{"fraction": 0.5, "message": text}}, {"token": token(1), "log": []string{text}},
+		{"token": token(0), "progress": object{"fraction": 0.5, "message": text}},
+		{"token": token(1), "log": []string{text}},
 		{"token": text},
 	}})
 	assert.Empty(s, problemsOf(answer, "heartbeats"), "%q", text)
 	_, answer = s.ask(http.MethodPost, "/v2/leases/acknowledge", object{"acknowledge": []object{
-		{"token": token(0), "complete": object{"result": text}}, {"token": token(1), "complete": object{"result": object{text: text}}},
-		{"token": token(2), "fail": object{"error": text, "stack": text}}, {"token": token(3), "fail": object{"error": text, "permanent": true}},
-		{"token": token(4), "release": object{"reason": text, "delay": "1h"}}, {"token": token(5), "checkpoint": object{"args": object{text: text}}},
-		{"token": token(6), "checkpoint": object{"bytes": []byte(text)}}, {"token": text, "complete": object{}},
+		{"token": token(0), "complete": object{"result": text}},
+		{"token": token(1), "complete": object{"result": object{text: text}}},
+		{"token": token(2), "fail": object{"error": text, "stack": text}},
+		{"token": token(3), "fail": object{"error": text, "permanent": true}},
+		{"token": token(4), "release": object{"reason": text, "delay": "1h"}},
+		{"token": token(5), "checkpoint": object{"args": object{text: text}}},
+		{"token": token(6), "checkpoint": object{"bytes": []byte(text)}},
+		{"token": text, "complete": object{}},
 	}})
 	assert.Empty(s, problemsOf(answer, "acknowledged"), "%q", text)
 	for i := range 8 {

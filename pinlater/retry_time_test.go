@@ -40,8 +40,9 @@ func TestARetriedJobRanBeforeItsTime(t *testing.T) {
 		r := wire.NewPinLaterDequeueRequest()
 		r.QueueName, r.Limit = mail, 10
 		reply, err := worker.DequeueJobs(f.ctx, test, r)
-		assert.NoError(t, err)
-		taken += len(reply.Jobs)
+		if assert.NoError(t, err) {
+			taken += len(reply.Jobs)
+		}
 	}
 	r := wire.NewPinLaterRetryFailedJobsRequest()
 	r.QueueName, r.AttemptsToAllow, r.Limit = mail, 1, 10

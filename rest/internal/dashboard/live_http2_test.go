@@ -39,11 +39,12 @@ func TestLiveOverHTTP2EndedAfterTenSeconds(t *testing.T) {
 				beats++
 			}
 		}
-		assert.NoError(t, lines.Err())
-		assert.Equal(t, 3, beats)
+		failure := lines.Err()
 		require.NoError(t, response.Body.Close())
 		client.CloseIdleConnections()
 		require.NoError(t, server.Close())
 		require.ErrorIs(t, <-served, http.ErrServerClosed)
+		require.NoError(t, failure)
+		assert.Equal(t, 3, beats)
 	})
 }
