@@ -155,7 +155,9 @@ type Queue interface {
 	// and IsDuplicateJobScopeError if another job holds one of the enqueue
 	// scopes. If the queue is full, Put waits until there is room or ctx ends; if
 	// the queue was not started, nothing makes room, and Put returns an error
-	// that wraps ErrQueueNotStarted. A Put that fails leaves nothing behind.
+	// that wraps ErrQueueNotStarted. A Put that fails leaves nothing behind, unless
+	// its error wraps ErrOutcomeUnknown of package queue/driver: then the job may
+	// have been added.
 	Put(ctx context.Context, j Job) error
 
 	// PutMany adds jobs. It tries all of them. Its error wraps the error of every

@@ -27,7 +27,8 @@ type JobInfo struct {
 	Tags []string
 }
 
-// NewJobInfo describes a job as it is at the time of the call.
+// NewJobInfo describes a job as it is at the time of the call. What keeps a job by reference
+// from running is known only to its queue, whose JobInfo tells it.
 func NewJobInfo(j Job) JobInfo {
 	info := JobInfo{
 		ID:       j.ID(),

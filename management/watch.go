@@ -19,6 +19,9 @@ const (
 	// restPerRead is how many times as long as a read of the queues the time to the next one
 	// is, at least.
 	restPerRead = 10
+	// maxRead is how long a read may take. The connection of one that takes longer is taken to be
+	// dead.
+	maxRead = time.Minute
 )
 
 func (i *inspector) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]Queue, error] {
@@ -75,6 +78,8 @@ type watched struct {
 
 // readWatched reads the sums first if there were many queues at the last read.
 func (i *inspector) readWatched(ctx context.Context, last watched) (watched, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxRead)
+	defer cancel()
 	if last.number > maxWatched {
 		totals, err := i.sumQueues(ctx)
 		if err != nil || totals.Queues > maxWatched {

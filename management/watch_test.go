@@ -3,6 +3,7 @@ package management_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // Only the time of the store makes a watch slower, and not that of the program that uses it.
@@ -32,5 +34,40 @@ func TestAWatchFellBehindAProgramThatTakesASecondForEachResult(t *testing.T) {
 			time.Sleep(time.Second) // fake time
 		}
 		assert.Equal(t, 6, results, "a second and a half for each")
+	})
+}
+
+// stalled is a store whose queues can't be read, because the connection is dead without an error.
+type stalled struct {
+	driver.Driver
+	isDead atomic.Bool
+}
+
+func (d *stalled) Queues(ctx context.Context, req driver.QueueRequest) ([]driver.QueueInfo, error) {
+	if d.isDead.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return d.Driver.Queues(ctx, req)
+}
+
+// All pages and event streams that shared the watch stood still until TCP gave up the connection.
+func TestAWatchStoodStillOnADeadConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &stalled{Driver: newMemory(t)}
+		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: d, CloseDriver: true, NumWorkers: 1})
+		require.NoError(t, err)
+		defer q.Close(ended())
+		i, err := management.NewInspector(q)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var failure error
+		for _, err := range i.Watch(ctx, time.Second) {
+			failure = err
+			d.isDead.Store(true)
+		}
+		require.ErrorIs(t, failure, context.DeadlineExceeded)
+		assert.NoError(t, ctx.Err())
 	})
 }

@@ -16,8 +16,8 @@ import (
 type TypeCounts struct {
 	// At is when the jobs were counted; zero if they were not.
 	At time.Time `json:"at"`
-	// Counts are sorted by queue and type. If they were stored, they are the maxTypeCounts
-	// with the most jobs.
+	// Counts are sorted by queue and type. If they were stored, they are the 500 with the
+	// most jobs.
 	Counts []driver.TypeCount `json:"counts"`
 	// Others count the jobs that are not in Counts, by type, for all queues. Their Queue is
 	// empty. The Type of the last one is empty if it stands for several types.

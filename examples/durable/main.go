@@ -25,7 +25,7 @@ func main() {
 }
 
 func run(ctx context.Context, file string) error {
-	store, err := sqlite.Open(ctx, sqlite.Options{Path: file}) // or memory.New, postgres.Open, mongodb.Open
+	store, err := sqlite.Open(ctx, sqlite.Options{Path: file}) // or postgres.Open, mongodb.Open
 	if err != nil {
 		return err
 	}
