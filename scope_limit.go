@@ -69,8 +69,6 @@ func validateScopes(scopes, enqueueScopes []string) (field, value, rule string) 
 			continue
 		case key == "":
 			return "scope", scope, "must have a key before its limit"
-		case !utf8.ValidString(key):
-			return "scope", scope, "must have a key that is UTF-8"
 		case limit < 1 || limit > MaxScopeLimit:
 			return "scope", scope, fmt.Sprintf("must have a limit from 1 to %d", MaxScopeLimit)
 		case keys[key]:

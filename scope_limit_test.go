@@ -56,7 +56,7 @@ func TestValidateJobRefusesLimitedScopesThatNoQueueAccepts(t *testing.T) {
 	}{
 		"several keys":     {scopes: []string{"stripe", amboy.LimitScope("stripe", 1), amboy.LimitScope("other", 1000)}},
 		"no key":           {scopes: []string{amboy.LimitScope("", 1)}, err: `scope must have a key before its limit (is " (at most 1)")`},
-		"a binary key":     {scopes: []string{amboy.LimitScope("a\xffb", 1)}, err: `scope must have a key that is UTF-8 (is "a\xffb (at most 1)")`},
+		"a binary key":     {scopes: []string{amboy.LimitScope("a\xffb", 1)}, err: `scope must be UTF-8 (is "a\xffb (at most 1)")`},
 		"zero":             {scopes: []string{amboy.LimitScope("k", 0)}, err: `scope must have a limit from 1 to 1000 (is "k (at most 0)")`},
 		"too many":         {scopes: []string{amboy.LimitScope("k", 1001)}, err: `scope must have a limit from 1 to 1000 (is "k (at most 1001)")`},
 		"a key twice":      {scopes: []string{amboy.LimitScope("k", 1), amboy.LimitScope("k", 2)}, err: `scope must be the job's only scope with this key (is "k (at most 2)")`},
