@@ -161,9 +161,9 @@ func (i *inspector) listedArgs(r *driver.Record) (args json.RawMessage, hidden s
 	return args, hidden
 }
 
-func (i *inspector) summaries(records []*driver.Record) []JobSummary {
-	summaries := make([]JobSummary, len(records))
-	for n, r := range records {
+func (i *inspector) summaries(all []*driver.Record) []JobSummary {
+	summaries := make([]JobSummary, len(all))
+	for n, r := range all {
 		summaries[n] = i.summary(r)
 	}
 	return summaries

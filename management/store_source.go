@@ -75,9 +75,9 @@ func (s storeSource) locate(ctx context.Context, id string) (jobs []GroupedID, e
 }
 
 func (s storeSource) markComplete(ctx context.Context, jobs []*seen) []error {
-	records := make([]*driver.Record, len(jobs))
+	all := make([]*driver.Record, len(jobs))
 	for i, j := range jobs {
-		records[i] = j.record
+		all[i] = j.record
 	}
-	return s.store.MarkComplete(ctx, records)
+	return s.store.MarkComplete(ctx, all)
 }

@@ -127,10 +127,10 @@ func compile(pattern *string) (*regexp.Regexp, error) {
 
 // remove deletes jobs for good, whatever their state, and returns how many of them. The
 // worker of a job that runs loses its lease.
-func (s *Server) remove(ctx context.Context, queueName string, records []*driver.Record) (removed int, err error) {
+func (s *Server) remove(ctx context.Context, queueName string, found []*driver.Record) (removed int, err error) {
 	var unfinished []*driver.Record
-	ids := make([]string, len(records))
-	for i, r := range records {
+	ids := make([]string, len(found))
+	for i, r := range found {
 		ids[i] = r.JobID()
 		if !r.Status.Completed || r.RetryInfo.ShouldRetry() {
 			canceled := *r

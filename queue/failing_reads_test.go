@@ -34,8 +34,8 @@ func TestABatchThatWasPutAgainWhileReadsFailedRanForgottenJobsAgain(t *testing.T
 			b, err := batch.New("import")
 			require.NoError(t, err)
 			for name, keep := range map[string]time.Duration{"short": time.Minute, "long": 0} {
-				j, err := counted.New(name, job.ID(name), job.Retention(amboy.Retention{Succeeded: keep}))
-				require.NoError(t, err)
+				j, invalid := counted.New(name, job.ID(name), job.Retention(amboy.Retention{Succeeded: keep}))
+				require.NoError(t, invalid)
 				require.NoError(t, b.Add(j))
 			}
 			_, err = b.Put(t.Context(), q)

@@ -58,7 +58,10 @@ func actStates(f *fixture) {
 		in := f.in(string(kind))
 		in.unchecked = true // checked once
 		states := everyState(in)
-		action := driver.Action{Kind: kind, At: f.after(3), Priority: 5, Reason: "operator request"}
+		action := driver.Action{Kind: kind, Priority: 5, Reason: "operator request"}
+		if kind == driver.Reschedule {
+			action.At = f.after(3)
+		}
 		for _, id := range jobIDs(in.list()) {
 			want := slices.Contains(allowed[kind], id)
 			if kind == driver.Park && id == "parked" {

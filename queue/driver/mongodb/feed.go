@@ -394,7 +394,7 @@ func (f *feed) follow(ctx context.Context, stream *mongo.ChangeStream, members m
 		}
 		tell()
 		// Handling a single change costs a subscriber as much as handling all of them.
-		if err = sleep.For(ctx, betweenEvents); err != nil {
+		if err := sleep.For(ctx, betweenEvents); err != nil {
 			return err
 		}
 	}

@@ -314,8 +314,8 @@ func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error 
 func (d *Driver) Save(ctx context.Context, r *driver.Record) (err error) {
 	if tx := d.ownTransaction(ctx); tx != nil {
 		err = d.changeIn(ctx, tx, func(c *changes) error {
-			refusal, err := c.save(r)
-			return errors.Join(refusal, err)
+			refusal, failure := c.save(r)
+			return errors.Join(refusal, failure)
 		})
 	} else {
 		err = only(ctx, d, r, r.Group, (*changes).save)

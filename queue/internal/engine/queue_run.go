@@ -420,6 +420,8 @@ func (q *Queue) recordOrLast(ctx context.Context, j amboy.Job) (*driver.Record, 
 
 // rereadEnded reads a job whose run has ended. It tries again until the store answers, the lease may be
 // over, or Close gives up the ends that are not written.
+//
+//nolint:contextcheck // The context for writing ends only this one.
 func (q *Queue) rereadEnded(ctx context.Context, id string) (*driver.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.Engine.LeaseTime)
 	defer cancel()
