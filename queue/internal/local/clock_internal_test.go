@@ -28,6 +28,11 @@ type shiftedClock struct{ by atomic.Int64 }
 
 func (c *shiftedClock) now() time.Time { return time.Now().Round(0).Add(time.Duration(c.by.Load())) }
 
+// setClock makes a queue, and its timers, read a clock.
+func setClock(q *Queue, now func() time.Time) {
+	q.now, q.timer.Now, q.backlog.timer.Now = now, now, now
+}
+
 func (j *again) Run(context.Context) {
 	defer j.MarkComplete()
 	j.runs++
@@ -42,7 +47,7 @@ func TestABackoffLastsForHoursAfterTheClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &shiftedClock{}
 		q := New(Options{NumWorkers: 1}, nil)
-		q.now, q.timer.Now = clock.now, clock.now
+		setClock(q, clock.now)
 		require.NoError(t, q.Start(t.Context()))
 		defer q.Close(context.Background())
 		j := &again{}
@@ -82,7 +87,7 @@ func TestAShortenedBackoffTakesBackThatTheJobHasStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &shiftedClock{}
 		q := New(Options{NumWorkers: 1}, nil)
-		q.now, q.timer.Now = clock.now, clock.now
+		setClock(q, clock.now)
 		require.NoError(t, q.Start(t.Context()))
 		defer q.Close(context.Background())
 		j := &startsMeanwhile{}
@@ -106,7 +111,7 @@ func TestNoBacklogWasRecordedForHoursAfterTheClockWasSetBack(t *testing.T) {
 		clock := &shiftedClock{}
 		clock.by.Store(int64(8 * time.Hour))
 		q := New(Options{NumWorkers: 1}, nil)
-		q.now, q.timer.Now, q.backlog.timer.Now = clock.now, clock.now, clock.now
+		setClock(q, clock.now)
 		require.NoError(t, q.Start(t.Context()))
 		defer q.Close(context.Background())
 		tomorrow := &again{}
