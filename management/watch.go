@@ -19,8 +19,7 @@ const (
 	// restPerRead is how many times as long as a read of the queues the time to the next one
 	// is, at least.
 	restPerRead = 10
-	// maxRead is how long a read may take. The connection of one that takes longer is taken to be
-	// dead.
+	// maxRead is how long a read may take. The connection of a longer read is taken to be dead.
 	maxRead = time.Minute
 )
 

@@ -86,12 +86,19 @@ func TestLogOfFailuresCriedWolf(t *testing.T) {
 	}
 }
 
-// The message named the record of the store instead of the job and its type.
-func TestLogOfACanceledRunDidNotNameTheJob(t *testing.T) {
+// newAcme returns a queue with one worker that is named acme.
+func newAcme(t *testing.T) amboy.Queue {
+	t.Helper()
 	store, err := memory.New(memory.Options{KeepFinished: 100})
 	require.NoError(t, err)
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "acme", NumWorkers: 1})
 	require.NoError(t, err)
+	return q
+}
+
+// The message named the record of the store instead of the job and its type.
+func TestLogOfACanceledRunDidNotNameTheJob(t *testing.T) {
+	q := newAcme(t)
 	lines := logged(t, func() {
 		defer q.Close(context.Background())
 		running := make(chan struct{})
@@ -162,12 +169,9 @@ func TestASlowLogPutOffTheEndOfLostRuns(t *testing.T) {
 	}
 }
 
-// The log of a panic did not say where it was.
+// The log of a panic had only its message.
 func TestLogOfAPanicHadNoStack(t *testing.T) {
-	store, err := memory.New(memory.Options{KeepFinished: 100})
-	require.NoError(t, err)
-	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "acme", NumWorkers: 1})
-	require.NoError(t, err)
+	q := newAcme(t)
 	lines := logged(t, func() {
 		defer q.Close(context.Background())
 		require.NoError(t, q.Start(t.Context()))
@@ -181,10 +185,7 @@ func TestLogOfAPanicHadNoStack(t *testing.T) {
 
 // The message named the instance of the queue in the process.
 func TestLogOfACloseThatLeftJobsBehindDidNotNameTheQueue(t *testing.T) {
-	store, err := memory.New(memory.Options{KeepFinished: 100})
-	require.NoError(t, err)
-	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "acme", NumWorkers: 1})
-	require.NoError(t, err)
+	q := newAcme(t)
 	running, release := make(chan struct{}), make(chan struct{})
 	require.NoError(t, q.Start(t.Context()))
 	require.NoError(t, q.Put(t.Context(), newJob(t, "deaf", func(context.Context, *funcJob) {

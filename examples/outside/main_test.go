@@ -114,6 +114,12 @@ func testLog(ctx context.Context, t *testing.T, s *service, name string) {
 // testCancel cancels a running job.
 func testCancel(ctx context.Context, t *testing.T, s *service) {
 	t.Helper()
+	cancelWhileItRuns(ctx, t, s, "canceled", countArgs{Text: "a b c d e f g h", Pause: 0.3})
+}
+
+// cancelWhileItRuns puts a job, cancels it when it has started, and checks that it ends as canceled.
+func cancelWhileItRuns(ctx context.Context, t *testing.T, s *service, id string, args countArgs) {
+	t.Helper()
 	inspector, err := management.NewInspector(s.queue)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +129,7 @@ func testCancel(ctx context.Context, t *testing.T, s *service) {
 		t.Fatal(err)
 	}
 	defer unsubscribe()
-	if _, err = count.Put(ctx, s.queue, countArgs{Text: "a b c d e f g h", Pause: 0.3}, job.ID("canceled")); err != nil {
+	if _, err = count.Put(ctx, s.queue, args, job.ID(id)); err != nil {
 		t.Fatal(err)
 	}
 	for event := range events {
@@ -131,12 +137,12 @@ func testCancel(ctx context.Context, t *testing.T, s *service) {
 			break
 		}
 	}
-	if _, err = inspector.ActOn(ctx, "texts", "canceled", management.Action{Kind: management.Cancel}); err != nil {
+	if _, err = inspector.ActOn(ctx, "texts", id, management.Action{Kind: management.Cancel}); err != nil {
 		t.Fatal(err)
 	}
 	var failed *job.NoResultError
-	if _, err = count.Wait(ctx, s.queue, "canceled"); !errors.As(err, &failed) || failed.State != amboy.StateCanceled {
-		t.Errorf("canceled: got %v", err)
+	if _, err = count.Wait(ctx, s.queue, id); !errors.As(err, &failed) || failed.State != amboy.StateCanceled {
+		t.Errorf("%s: got %v", id, err)
 	}
 }
 

@@ -208,6 +208,14 @@ func startProxy(t *testing.T, s *service, meet func(w http.ResponseWriter, r *ht
 	return proxy.URL
 }
 
+// answerHalf answers with the beginning of a body, and ends the connection. It does not return.
+func answerHalf(w http.ResponseWriter) {
+	w.Header().Set("Content-Length", "100")
+	_, _ = io.WriteString(w, "{")
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
+}
+
 // The thread of the heartbeats ended if a server died in the middle of an answer, so that the leases of all
 // jobs ran out from then on.
 func TestHeartbeatsEndedAfterHalfAnAnswer(t *testing.T) {
@@ -217,13 +225,10 @@ func TestHeartbeatsEndedAfterHalfAnAnswer(t *testing.T) {
 			ctx, s := startService(t)
 			var beats atomic.Int32
 			address := startProxy(t, s, func(w http.ResponseWriter, r *http.Request) bool {
-				if !strings.HasSuffix(r.URL.Path, "/heartbeat") || beats.Add(1) > 1 {
-					return false
+				if strings.HasSuffix(r.URL.Path, "/heartbeat") && beats.Add(1) == 1 {
+					answerHalf(w)
 				}
-				w.Header().Set("Content-Length", "100")
-				_, _ = io.WriteString(w, "{")
-				_ = http.NewResponseController(w).Flush()
-				panic(http.ErrAbortHandler)
+				return false
 			})
 			startVariant(ctx, t, name, address, s.token)
 			if _, err := count.PutAndWait(ctx, s.queue, countArgs{Text: "a b c d e", Pause: 1}, job.ID("slow")); err != nil {
@@ -274,13 +279,10 @@ func TestSlotsEndedAfterHalfAnAnswerToTheRestOfALog(t *testing.T) {
 			ctx, s := startService(t)
 			var beats atomic.Int32
 			address := startProxy(t, s, func(w http.ResponseWriter, r *http.Request) bool {
-				if !strings.HasSuffix(r.URL.Path, "/heartbeat") || beats.Add(1) > 2 { // a worker has two slots
-					return false
+				if strings.HasSuffix(r.URL.Path, "/heartbeat") && beats.Add(1) <= 2 { // a worker has two slots
+					answerHalf(w)
 				}
-				w.Header().Set("Content-Length", "100")
-				_, _ = io.WriteString(w, "{")
-				_ = http.NewResponseController(w).Flush()
-				panic(http.ErrAbortHandler)
+				return false
 			})
 			startVariant(ctx, t, name, address, s.token)
 			for _, id := range []string{"one", "two", "three"} {
@@ -299,30 +301,7 @@ func TestACanceledJobSleptOn(t *testing.T) {
 			t.Parallel()
 			ctx, s := startService(t)
 			startVariant(ctx, t, name, s.url, s.token)
-			inspector, err := management.NewInspector(s.queue)
-			if err != nil {
-				t.Fatal(err)
-			}
-			events, unsubscribe, err := amboy.Subscribe(s.queue, 100)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer unsubscribe()
-			if _, err = count.Put(ctx, s.queue, countArgs{Text: "a", Pause: 60}, job.ID("sleeps")); err != nil { // the test has 30 s
-				t.Fatal(err)
-			}
-			for event := range events {
-				if event.Kind == amboy.EventStarted {
-					break
-				}
-			}
-			if _, err = inspector.ActOn(ctx, "texts", "sleeps", management.Action{Kind: management.Cancel}); err != nil {
-				t.Fatal(err)
-			}
-			var failed *job.NoResultError
-			if _, err = count.Wait(ctx, s.queue, "sleeps"); !errors.As(err, &failed) || failed.State != amboy.StateCanceled {
-				t.Errorf("got %v", err)
-			}
+			cancelWhileItRuns(ctx, t, s, "sleeps", countArgs{Text: "a", Pause: 60}) // the test has 30 s
 		})
 	}
 }

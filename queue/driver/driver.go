@@ -179,8 +179,8 @@ type Driver interface {
 	// Extend renews leases, so that they last for leaseTime from when the store renews
 	// them. It changes nothing but the times of the lease. It returns the leases that are
 	// lost, including leases of records that do not run. A lease that has run out is
-	// renewed too, unless it was recovered. A *BlockedLeasesError names leases that were not
-	// renewed for now, besides the lost ones.
+	// renewed too, unless it was recovered. Besides the lost leases, a *BlockedLeasesError names
+	// leases that could not be renewed at this time.
 	Extend(ctx context.Context, leases []Lease, leaseTime time.Duration) (lost []Lease, err error)
 
 	// Complete ends attempts. It also ends a record that does not run, under the lease

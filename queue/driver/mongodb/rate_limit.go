@@ -89,8 +89,8 @@ func (d *Driver) dropBucket(ctx context.Context, key string) error {
 	return nil
 }
 
-// findTokens leaves out the queues that have used up their rates. A reservation is a write for each queue, so the buckets of
-// several are read first, with one command.
+// findTokens leaves out the queues that have used up their rates. A reservation is a write for each queue, so if
+// there are several queues, their buckets are read first, with one command.
 func (c *claim) findTokens(ctx context.Context, v *view) error {
 	for _, demand := range c.req.Queues {
 		delete(c.waits, demand.Queue)
@@ -132,7 +132,7 @@ func (d *Driver) buckets(keys bson.A) branch {
 	}}
 }
 
-// readBucket reads a result of that branch; isBucket is false for those of others.
+// readBucket reads a result of that branch; isBucket is false for results of other branches.
 func readBucket(raw bson.Raw) (key string, bucket rate.Bucket, now int64, isBucket bool) {
 	key, isBucket = raw.Lookup("_id").StringValueOK()
 	var stored bucketDocument

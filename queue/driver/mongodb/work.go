@@ -35,7 +35,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 }
 
 // workPipeline returns the pipeline whose results foundWork adds up: documents with one field, whose
-// name tells what was found.
+// name is what was found.
 func (d *Driver) workPipeline(at time.Time) bson.A {
 	queues := func(result string, filter bson.D) bson.A {
 		if !d.opts.Grouped {
@@ -105,8 +105,8 @@ func (f *foundWork) add(raw bson.Raw) {
 	}
 }
 
-// work returns what was found, after the queues that are stopped were left out. The pipeline looked at timedBatch documents
-// that are due.
+// work returns what was found, after the stopped queues were left out. The pipeline has read up to timedBatch due
+// documents.
 func (f *foundWork) work(timedBatch int) driver.Work {
 	if len(f.overdue) == timedBatch {
 		// There may be more, of other queues. A claim from any queue makes these ready, even if it is stopped.

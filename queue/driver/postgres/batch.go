@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,10 +27,8 @@ func (b *batch) plan() { b.planWithin(endless) }
 // planWithin is plan for a transaction with limited patience.
 func (b *batch) planWithin(p patience) { b.sent.Queue(p.settings()) }
 
-// planClaim is plan for a claim without the lock of a queue. The columns are evaluated from left to right.
-func (b *batch) planClaim() {
-	b.sent.Queue(fmt.Sprintf("%s, pg_advisory_xact_lock_shared(%d)::text", planSettings, b.d.lockKey(lockOfClaims, 0)))
-}
+// planClaim is plan for a claim without the lock of a queue.
+func (b *batch) planClaim() { b.exec(lockClaims, b.d.lockKey(lockOfClaims, 0)) }
 
 // planSettings apply until the end of the transaction. A prepared statement is planned once: to
 // plan a claim takes longer than to execute it, and the plan does not depend on the arguments.

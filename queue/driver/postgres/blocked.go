@@ -14,8 +14,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// A transaction of a caller or of another program can hold the lock of a row or of a queue for long,
-// for instance one that puts a job which depends on a running one (see WithTx). Renewals and ends of
+// A transaction of a caller or of another program can hold the lock of a row or of a queue for long, for
+// instance if it puts a job that depends on a running job (see WithTx). Renewals and ends of
 // many jobs share a statement, so all of them would wait for that lock, until the leases are over. The
 // driver bounds these waits, and leaves out the rows and queues that are locked.
 

@@ -7,12 +7,13 @@ import (
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
-// maxDueLeft is for how long due records of a queue with one line are left to claims that take them as they are. Then they
-// are made ready, so that they are counted as ready while all workers are busy, and do not wait behind all others.
+// maxDueLeft is how long due records of a queue with one line are left to claims that take them as they are. Then
+// they are made ready, so that they count as ready while all workers are busy, and do not wait behind a backlog.
 const maxDueLeft = time.Second
 
-// takeDue claims ready records, and then due ones as they are, instead of making them ready first, if nothing else is to be
-// done, from a queue that is believed to have only one line. It reports whether the claim is complete.
+// takeDue claims ready records, and then due records as they are: to make them ready first takes longer than the
+// claim. It does so only for a queue that is believed to have one line, if no record has expired and no transaction
+// has left work. It reports whether the claim is complete.
 func (cl *claim) takeDue(ctx context.Context, t times) (done bool, err error) {
 	p, known := cl.alone()
 	if !known || !t.isOnlyDue() {

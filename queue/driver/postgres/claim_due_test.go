@@ -13,8 +13,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver/postgres"
 )
 
-// openBesideDue opens a driver that has claimed from the queue "", and puts jobs into that which are due a microsecond after
-// each other from a time on. If one of them becomes ready, the statement fails.
+// openBesideDue opens a driver that has claimed from the queue "", and puts jobs there that are due one microsecond
+// after the other. A statement that makes one of them ready fails.
 func openBesideDue(t *testing.T, n int) (d *postgres.Driver, due time.Time) {
 	t.Helper()
 	d, schema := openEmpty(t)

@@ -15,7 +15,7 @@ type span struct{ from, to int64 }
 // spans are ranges of times that do not overlap, in order.
 type spans []span
 
-// maxSpans is the maximum number of spans. If there are more, those that are closest to each other become one.
+// maxSpans is the maximum number of spans. If there are more, the closest ones are joined.
 const maxSpans = 16
 
 // spansOf returns the span of a time; none if the time is not set.

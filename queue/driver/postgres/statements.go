@@ -8,6 +8,7 @@ const (
 	lockQueueOfCaller
 	lockInserts
 	lockPromotions
+	lockClaims
 	beginInserts
 	beginShared
 
@@ -330,7 +331,9 @@ var statementTexts = [statements]string{
 	// If the server dies, the records become due again: a claim that has taken some is on the disk after all
 	// that was committed before, so the commit does not wait for the disk.
 	lockPromotions: `SELECT pg_advisory_xact_lock_shared($1)::text, set_config('synchronous_commit', 'off', true)`,
-	lockInserts:    `SELECT count(pg_advisory_xact_lock_shared(key)) FROM unnest($1::bigint[]) AS key`,
+	// The columns are evaluated from left to right.
+	lockClaims:  planSettings + `, pg_advisory_xact_lock_shared($1)::text`,
+	lockInserts: `SELECT count(pg_advisory_xact_lock_shared(key)) FROM unnest($1::bigint[]) AS key`,
 	// The same, and the transaction finds the queues of the records by their index. Without
 	// statistics, the server would read all queues for each Put.
 	beginInserts: `SELECT count(pg_advisory_xact_lock_shared(key)), set_config('enable_seqscan', 'off', true) FROM unnest($1::bigint[]) AS key`,
@@ -454,7 +457,7 @@ var statementTexts = [statements]string{
 	markCancel: `UPDATE {s}.jobs SET cancel = true, reason = $1, forget_at = $2 WHERE seq = $3`,
 	readMark:   `SELECT reason, forget_at FROM {s}.jobs WHERE seq = $1`,
 
-	// The other parameters are those of a look for due records and one for those that expire.
+	// From $2 on, the parameters are the arguments of two looks (see look.args): for due and for expiring records.
 	nextTimes: `SELECT
 		(SELECT due FROM {s}.jobs WHERE due >= $2 AND due <= $1 ORDER BY due LIMIT 1),
 		(SELECT expires FROM {s}.jobs WHERE expires >= $6 AND expires < $1 ORDER BY expires LIMIT 1),
@@ -475,8 +478,8 @@ var statementTexts = [statements]string{
 		WHERE r.seqs IS NOT NULL`,
 	// Expired records are skipped. If $7 is true, no probe was made: nothing is taken unless the line is alone in its
 	// queue and no time has come. If the queue has got its first limit, which the probe did not find, nothing is taken. If
-	// $8 is given, nothing is taken unless that is still the bucket of the queue. From $9 on, the parameters are those of a
-	// look for due records and one for those that expire. Late records were put before the others.
+	// $8 is given, nothing is taken unless that is still the bucket of the queue. From $9 on, the parameters are the
+	// arguments of two looks: for due and for expiring records. Late records were put before the others.
 	take: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), w AS MATERIALIZED (
 		SELECT l.id, l.low, l.late_low, w.wanted FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
 		JOIN {s}.lines l ON l.id = w.line

@@ -32,8 +32,8 @@ type timeFloor struct {
 	since, until int64
 	spans        spans
 	whole        time.Time // when all records were last looked at
-	// served is a time for each of some queues before which none of its records has expired, the last one of which is
-	// servedTo. Those of a queue that nobody serves stay, and keep at low.
+	// served is, for queues from which this driver claims, a time before which no record of the queue has expired;
+	// servedTo is the latest of these times. The expired records of a queue that no process serves stay, and keep at low.
 	served   map[int32]int64
 	servedTo int64
 	looks    map[*look]struct{}
@@ -43,7 +43,7 @@ type timeFloor struct {
 type look struct {
 	floor *timeFloor
 	from  int64 // the first times that have come
-	// coming is the first time to come. The times to come are those of the spans, and from until on.
+	// coming is the first time to come. Of the times to come, the spans and all from until on are searched.
 	coming, until int64
 	spans         spans
 	noted         spans // records that have become visible since the look began
@@ -172,7 +172,8 @@ func (f *timeFloor) add(s spans) {
 
 func behind(now int64) int64 { return now - int64(dueMargin) }
 
-// lookForDue begins a search for due records. Without notifications, those that others put must be found by it.
+// lookForDue begins a search for due records. Without notifications, it must find the
+// records that other processes put, so it leaves out no time to come.
 func (d *Driver) lookForDue(now int64) *look {
 	l := d.due.look(behind(now), now+1)
 	if d.opts.PollOnly {

@@ -219,7 +219,7 @@ func TestTheFloorOfExpiriesFollowsWhatClaimsFind(t *testing.T) {
 	find(none, in(4)) // the others, too
 	looksFrom(0, now, nil, at(4))
 
-	find(in(-2), none) // of a queue that nobody serves
+	find(in(-2), none) // of a queue that no process serves
 	looksFrom(0, at(-2), nil, never)
 
 	before := d.lookForExpired(now)

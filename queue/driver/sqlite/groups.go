@@ -12,8 +12,7 @@ import (
 // is moved to another line as a whole, whatever the number of its records.
 //
 // For each group in the line of a scope, one of these is true: the scope has no room for the
-// group's first record, besides its holders and the records before that one that it is promised
-// to; it is not the line's first group; or the scope is among the leftovers or about to be
+// group's first record, besides its holders and the earlier records that it is promised to; it is not the line's first group; or the scope is among the leftovers or about to be
 // promised by the current transaction.
 
 // group names the group in which a job waits for scopes.

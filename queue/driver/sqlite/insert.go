@@ -32,14 +32,12 @@ type newRecord struct {
 	refusal    error
 }
 
-// encodeInserted is encodeNew for a record that Insert adds. It refuses scopes that are not UTF-8: lists of names are JSON, from
-// which they would be read with another name than that under which they are held.
+// encodeInserted is encodeNew for a record that Insert adds. It refuses scopes that are not UTF-8: lists of
+// names are stored as JSON, so such a scope would be freed under another name than it was taken.
 func encodeInserted(index int, r *driver.Record) (*newRecord, error) {
-	for field, scopes := range map[string][]string{"scope": r.RequiredScopes, "enqueue scope": r.EnqueueScopes} {
-		for _, name := range scopes {
-			if !utf8.ValidString(name) {
-				return nil, &amboy.InvalidJobError{JobID: r.JobID(), Field: field, Value: name, Rule: "must be UTF-8"}
-			}
+	for _, name := range r.RequiredScopes { // enqueue scopes are among them
+		if !utf8.ValidString(name) {
+			return nil, &amboy.InvalidJobError{JobID: r.JobID(), Field: "scope", Value: name, Rule: "must be UTF-8"}
 		}
 	}
 	return encodeNew(index, r)

@@ -15,7 +15,7 @@ import (
 // is moved to another line as a whole, whatever the number of its entries.
 //
 // For each group in the line of a scope, one of these is true: the scope has no room for the
-// group's first entry, besides its holders and the entries before that one that it is promised to;
+// group's first entry, besides its holders and the earlier entries that it is promised to;
 // it is not the line's first group; or the scope is in Schedule.unsettled.
 
 // line is the state of one scope, or of the limited scopes of one key (see scope.Key).

@@ -42,7 +42,7 @@ func (timed) CountJobs(context.Context, management.JobFilter, int) (management.C
 	return management.Count{Count: 7, More: true}, nil
 }
 
-// There may be no more than those that were counted when the time was over.
+// A count whose time is over has counted a part of the jobs, or all of them.
 func TestACountThatEndedEarlySaidThatThereAreMoreJobs(t *testing.T) {
 	got := run(t, timed{newFake()}, "jobs", "count", "--state", "failed")
 	assert.Equal(t, 0, got.code)
