@@ -17,4 +17,5 @@
 //	go test -run TestDue -v
 //	go test -run TestDue -v -due 100000 -due.after 60s
 //	go test -run TestTenants -v -tenants 10000
+//	go test -run TestPriorities -v -priorities 10000
 package river

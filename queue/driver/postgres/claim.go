@@ -76,6 +76,7 @@ type claim struct {
 	leftOut bool                    // whether something was locked for long
 	locked  []int32                 // queues that are locked
 	isReady bool                    // whether records were ready when the times were read
+	lookBy  time.Time               // when all lines are to be looked at again, because those that were looked at have too little
 	// promotion is closed when the promotion that was under way has ended; nil if none was.
 	promotion <-chan struct{}
 }
@@ -127,6 +128,9 @@ func (cl *claim) run(ctx context.Context) error {
 		if cl.leftOut {
 			cl.returnBy(cl.Now.Add(lockedPause))
 		}
+	}
+	if !cl.lookBy.IsZero() {
+		cl.returnBy(cl.Now.Add(time.Until(cl.lookBy)))
 	}
 	return err
 }

@@ -54,6 +54,7 @@ func (t times) isOnlyDue() bool { return t.dueSince.Valid && !t.expiredSince.Val
 // timesAndReady reads the times, and the ready records in the same round trip: most often no time has come.
 func (cl *claim) timesAndReady(ctx context.Context) (t times, err error) {
 	var p *probing
+	began := time.Now()
 	err = cl.d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		p = cl.newProbing(make([][]*stored, len(cl.queues)), cl.Limit)
 		return cl.d.pipeline(ctx, func(b *batch) {
@@ -63,7 +64,7 @@ func (cl *claim) timesAndReady(ctx context.Context) (t times, err error) {
 				return nil
 			}, timesArgs(cl.now, cl.due, cl.expired)...)
 			if len(p.all) > 0 {
-				b.query(probe, p.read, p.queues, p.wanted, cl.now, cl.except)
+				b.query(probe, p.read, p.args(cl)...)
 			}
 		})
 	})
@@ -71,6 +72,10 @@ func (cl *claim) timesAndReady(ctx context.Context) (t times, err error) {
 		return t, err
 	}
 	t.learn(cl.now, cl.due, cl.expired)
+	err = cl.noteTops(ctx, p, time.Since(began))
+	if err != nil {
+		return t, err
+	}
 	if !t.isPast() {
 		cl.probed = p
 	}

@@ -27,6 +27,8 @@ type work struct {
 	share      int
 	lines      []*source
 	ready      int
+	top        top
+	isAlone    bool // whether the first line is the only one
 
 	// rate is nil if the queue has none. The bucket is as of now, and backlog is the number of
 	// jobs that the claim would take if there were no rate.
@@ -100,6 +102,7 @@ type probing struct {
 	all            []*work
 	byQueue        map[int32]*work
 	queues, wanted []int32
+	tops           []int64
 }
 
 // newProbing returns a probing of the queues of which the claim may take more jobs.
@@ -110,13 +113,17 @@ func (cl *claim) newProbing(taken [][]*stored, left int) *probing {
 		if most <= 0 {
 			continue
 		}
-		w := &work{queue: queue, most: most}
+		w := &work{queue: queue, most: most, top: cl.d.tops.begin(queue.id)}
 		p.byQueue[queue.id] = w
 		p.all = append(p.all, w)
 		p.queues, p.wanted = append(p.queues, queue.id), append(p.wanted, int32(min(most, 1<<20))) //nolint:gosec // It is below.
+		p.tops = append(p.tops, w.top.priority)
 	}
 	return p
 }
+
+// args returns the arguments of the statement probe.
+func (p *probing) args(cl *claim) []any { return []any{p.queues, p.wanted, cl.now, cl.except, p.tops} }
 
 // read reads a row of the statement probe.
 func (p *probing) read(r *row) error {
@@ -128,7 +135,7 @@ func (p *probing) read(r *row) error {
 	w.readBucket(r)
 	s.jobType = driver.TypeOfKey(r.text())
 	w.limits, w.buckets = r.typeLimits(), r.typeBuckets()
-	s.seqs = r.numbers()
+	s.seqs, w.isAlone = r.numbers(), r.bool()
 	w.lines = append(w.lines, s)
 	w.ready += len(s.seqs)
 	return nil
@@ -141,7 +148,11 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 	if p == nil {
 		p = cl.newProbing(taken, left)
 		if len(p.all) > 0 {
-			err = cl.d.readPlanned(ctx, probe, p.read, p.queues, p.wanted, cl.now, cl.except)
+			began := time.Now()
+			err = cl.d.readPlanned(ctx, probe, p.read, p.args(cl)...)
+			if err == nil {
+				err = cl.noteTops(ctx, p, time.Since(began))
+			}
 		}
 	}
 	if err != nil {
@@ -173,7 +184,7 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 				return nil, err
 			}
 		}
-		if len(w.lines) == 1 && !w.lines[0].scoped && len(cl.except) == 0 && w.rate == nil && len(w.limits) == 0 {
+		if w.isAlone && !w.lines[0].scoped && len(cl.except) == 0 && w.rate == nil && len(w.limits) == 0 {
 			cl.d.alone.Store(w.queue.id, w.lines[0].line)
 		} else if len(w.lines) > 0 {
 			cl.d.alone.Delete(w.queue.id)

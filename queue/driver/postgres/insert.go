@@ -149,6 +149,9 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	}
 	if theirs == nil && len(sorted) > 0 {
 		d.noteWritten(times)
+		for _, n := range sorted {
+			d.tops.raise(n.queue, n.Priority)
+		}
 		d.changed(driver.InQueuesOf(sorted, func(n *newRecord) string { return n.queueName }))
 	}
 	return errs, nil

@@ -217,6 +217,7 @@ func (d *Driver) forgetIDs() {
 	for _, known := range []*sync.Map{&d.queueIDs, &d.queueNames, &d.lineIDs, &d.alone} {
 		known.Clear()
 	}
+	d.tops.clear()
 }
 
 // resolve sets the queue names of jobs.

@@ -93,6 +93,7 @@ type Driver struct {
 	blocked blockedLeases
 	// alone contains the line of each queue in which no other line was found.
 	alone sync.Map
+	tops  *tops
 
 	// known is the last known identity of the database; see ownIdentity.
 	known atomic.Pointer[identity]
@@ -145,7 +146,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 
 // newDriver returns a driver that is not connected.
 func newDriver(opts Options) *Driver {
-	d := &Driver{opts: opts, replanInterval: replanInterval, workAtOnce: workAtOnce, lockBase: map[string]int64{}, calls: newCalls(), done: make(chan struct{})}
+	d := &Driver{opts: opts, replanInterval: replanInterval, workAtOnce: workAtOnce, tops: newTops(), lockBase: map[string]int64{}, calls: newCalls(), done: make(chan struct{})}
 	for _, kind := range []string{lockOfQueue, lockOfInserts, lockOfPromotions, lockOfClaims, lockOfSchema} {
 		d.lockBase[kind] = lockBase(opts.Schema, kind)
 	}

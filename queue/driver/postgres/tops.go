@@ -1,0 +1,134 @@
+package postgres
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+)
+
+const (
+	// manyLines is the number of lines of a queue beyond which claims do not look at all of them each
+	// time: jobs of many different priorities have come.
+	manyLines = 256
+	// slowLook is how long a look at all lines takes at least before their number is read.
+	slowLook = 5 * time.Millisecond
+	// looksApart is how many times as long as a look at all lines the time until the next one is.
+	looksApart = 10
+)
+
+// top is the highest priority of a queue that claims look at until a time: no job of a higher one was ready when they
+// last looked at all lines, and this process has put none since then.
+type top struct {
+	priority int64
+	until    time.Time // zero while a claim looks at all lines
+}
+
+func (t top) isForAll() bool { return t.priority == math.MaxInt64 }
+
+// tops are the tops of queues. A job that another process puts into a line above the top is found by the next look at
+// all lines.
+type tops struct {
+	slowLook   time.Duration // set by tests
+	looksApart int           // the same
+
+	mu sync.Mutex
+	of map[int32]top // by queue
+}
+
+func newTops() *tops {
+	return &tops{slowLook: slowLook, looksApart: looksApart, of: map[int32]top{}}
+}
+
+// begin returns the top for a look at a queue.
+func (s *tops) begin(queue int32) top {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.of[queue]; time.Now().Before(t.until) {
+		return t
+	}
+	s.of[queue] = top{priority: math.MinInt64} // it is raised by what is put during the look
+	return top{priority: math.MaxInt64}
+}
+
+// end sets the top after a look that began with another one, and has found a priority.
+func (s *tops) end(queue int32, began top, found int64, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch t := s.of[queue]; {
+	case began.isForAll():
+		s.of[queue] = top{max(t.priority, found), until}
+	case t == began:
+		s.of[queue] = top{found, t.until}
+	}
+}
+
+// forget makes claims look at all lines of a queue.
+func (s *tops) forget(queue int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.of, queue)
+}
+
+// raise makes claims look at a priority, because a job of it was put.
+func (s *tops) raise(queue int32, priority int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, known := s.of[queue]; known && t.priority < int64(priority) {
+		s.of[queue] = top{int64(priority), t.until}
+	}
+}
+
+func (s *tops) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.of)
+}
+
+// noteTops notes the tops of queues after a look that took a time.
+func (cl *claim) noteTops(ctx context.Context, p *probing, took time.Duration) error {
+	all := cl.d.tops
+	for _, w := range p.all {
+		until := w.top.until
+		if w.top.isForAll() {
+			many := false
+			if took >= all.slowLook {
+				err := cl.d.reader().query(ctx, cl.d.texts[countLines], func(r *row) error {
+					many = r.int() > manyLines
+					return nil
+				}, w.queue.id, manyLines+1)
+				if err != nil {
+					return err
+				}
+			}
+			if !many {
+				all.forget(w.queue.id)
+				continue
+			}
+			until = time.Now().Add(time.Duration(all.looksApart) * took)
+		} else if w.ready < w.most {
+			cl.lookBy = earlier(cl.lookBy, until)
+		}
+		if found, some := w.highest(); some || w.top.isForAll() {
+			all.end(w.queue.id, w.top, found, until)
+		}
+	}
+	return nil
+}
+
+// highest returns the highest priority of the ready jobs, or the lowest possible one if there are none.
+func (w *work) highest() (priority int64, some bool) {
+	priority = math.MinInt64
+	for _, s := range w.lines {
+		priority = max(priority, int64(s.priority))
+	}
+	return priority, len(w.lines) > 0
+}
+
+// earlier returns the earlier of two times, of which the first may be zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
