@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -154,6 +155,13 @@ func TestForgottenJobsHaveEnded(t *testing.T) {
 	assert.True(t, progress.Done())
 }
 
+// A service that answered with the progress sent the names of Go fields.
+func TestProgressAsJSON(t *testing.T) {
+	text, err := json.Marshal(batch.Progress{Total: 3, Forgotten: 1, States: map[amboy.JobState]int{amboy.StateFailed: 2}})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"total":3,"forgotten":1,"states":{"failed":2}}`, string(text))
+}
+
 func TestABatchNeedsAJobFinder(t *testing.T) {
 	q := struct{ amboy.Queue }{amboytest.New(t)}
 	_, err := newBatch(t, "import").Put(t.Context(), q)
@@ -173,7 +181,7 @@ func TestABatchIsDistinguishedFromAnotherWithItsID(t *testing.T) {
 	assert.True(t, amboy.IsJobNotFoundError(err), "%v", err)
 }
 
-func TestANilQueuePanics(t *testing.T) {
+func TestANilQueueIsRefused(t *testing.T) {
 	var invalid *amboy.InvalidJobError
 	_, err := batch.Open(t.Context(), nil, "b")
 	require.ErrorAs(t, err, &invalid)

@@ -67,11 +67,11 @@ func (h *Handle) Jobs(ctx context.Context) iter.Seq2[amboy.JobInfo, error] {
 // Progress is the progress of the jobs of a batch.
 type Progress struct {
 	// Total is the number of jobs.
-	Total int
+	Total int `json:"total"`
 	// States counts the jobs by state. It omits states without jobs.
-	States map[amboy.JobState]int
+	States map[amboy.JobState]int `json:"states"`
 	// Forgotten is the number of jobs that ended and that the queue has removed since.
-	Forgotten int
+	Forgotten int `json:"forgotten"`
 }
 
 // Ended returns the number of jobs that have ended for good.
