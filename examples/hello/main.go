@@ -16,8 +16,8 @@ var greet = job.Define("greet", 1, func(_ context.Context, name string) error { 
 func main() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(4, 100) // 4 workers, room for 100 waiting jobs
-	started := q.Start(ctx)
-	_, err := greet.Put(ctx, q, "world")
-	fmt.Println("all done:", amboy.Wait(ctx, q), "error:", errors.Join(started, err))
+	startErr := q.Start(ctx)
+	_, putErr := greet.Put(ctx, q, "world")
+	fmt.Println("all done:", amboy.Wait(ctx, q), "error:", errors.Join(startErr, putErr))
 	q.Close(ctx)
 }
