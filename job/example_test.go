@@ -9,31 +9,6 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-// greeting is a job type: its own fields, the embedded Base, and Run.
-type greeting struct {
-	Who string `bson:"who" json:"who"`
-
-	job.Base `bson:"job_base" json:"job_base"`
-}
-
-func (g *greeting) Run(context.Context) {
-	defer g.MarkComplete()
-	fmt.Println("hello,", g.Who)
-}
-
-// Embed Base to define a job type.
-func ExampleBase() {
-	g := &greeting{Who: "world"}
-	g.SetID("greet-world")
-	if err := amboy.RunJob(context.Background(), g); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(g.ID(), g.Status().Completed)
-	// Output:
-	// hello, world
-	// greet-world true
-}
-
 // Run a command as a job.
 func ExampleShellJob() {
 	j := job.NewShellJob("env", "")

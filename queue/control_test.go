@@ -3,7 +3,6 @@ package queue_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,11 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/queue/driver/memory"
-	"github.com/mongodb/amboy/registry"
 )
 
 // controlled returns a queue as a QueueController.
@@ -291,55 +287,6 @@ func TestCanceledJobThatWaitsNeverRuns(t *testing.T) {
 		assert.Equal(t, amboy.StateCanceled, info.State)
 		assert.Equal(t, "not wanted any more", info.Status.Reason)
 	})
-}
-
-// crawl is a job that runs until its context ends.
-type crawl struct {
-	job.Base `bson:"job_base" json:"job_base"`
-}
-
-var crawlType = amboy.JobType{Name: "crawl", Version: 1}
-
-func init() {
-	registry.AddJobType(crawlType.Name, func() amboy.Job { return newCrawl("") })
-}
-
-func newCrawl(id string) *crawl {
-	return &crawl{Base: job.Base{JobType: crawlType, Name: id}}
-}
-
-func (j *crawl) Run(ctx context.Context) {
-	defer j.MarkComplete()
-	<-ctx.Done()
-	j.AddError(context.Cause(ctx))
-}
-
-// Cancel jobs that run or wait, in any process.
-func Example_cancelJobs() {
-	ctx := context.Background()
-	store, err := memory.New(memory.Options{KeepFinished: 1000})
-	must(err)
-	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, Name: "crawls", NumWorkers: 1})
-	must(err)
-	must(q.Start(ctx))
-	defer q.Close(ctx)
-	must(q.PutMany(ctx, []amboy.Job{newCrawl("site-1"), newCrawl("site-2")}))
-
-	acted, err := store.Act(ctx, driver.ActRequest{
-		Query:  driver.Query{Queues: []string{"crawls"}, ID: "site-*"},
-		Action: driver.Action{Kind: driver.Cancel, Reason: "sites are closed"},
-		Limit:  100,
-	})
-	must(err)
-	fmt.Println(acted.Done)
-	amboy.Wait(ctx, q)
-	for info := range q.JobInfo(ctx) {
-		fmt.Println(info.ID, info.State)
-	}
-	// Output:
-	// 2
-	// site-1 canceled
-	// site-2 canceled
 }
 
 func TestCanceledJobThatSnoozesEnds(t *testing.T) {

@@ -3,7 +3,6 @@ package queue_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"sync"
 	"sync/atomic"
@@ -18,7 +17,6 @@ import (
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -657,7 +655,7 @@ func TestDriverGroupEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestOneQueueOfAGroupIsClosed checks that another queue goes on, and that records
+// TestOneQueueOfAGroupIsClosed checks that another queue continues, and that records
 // claimed for the closed queue are handed back at once.
 func TestOneQueueOfAGroupIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -778,48 +776,6 @@ func TestRecordWithoutAWorkerIsHandedBack(t *testing.T) {
 		require.True(t, amboy.Wait(day(t), open(t, other, "goes")))
 		assert.Len(t, s.all(), 4, "the job that was handed back ran again")
 	})
-}
-
-// Give each tenant a queue in one store.
-func ExampleNewDriverGroup() {
-	ctx := context.Background()
-	store, err := memory.New(memory.Options{KeepFinished: 1000}) // or sqlite.Open
-	must(err)
-	group, err := queue.NewDriverGroup(ctx, queue.DriverGroupOptions{
-		DefaultQueue: queue.DriverQueueOptions{
-			Driver:      store,
-			CloseDriver: true,
-			NumWorkers:  4, // the most that one tenant can have
-		},
-		Patterns: []queue.DriverQueuePattern{
-			{Regexp: regexp.MustCompile("^paying-"), Options: queue.DriverQueueOptions{NumWorkers: 16}},
-		},
-		PerQueue: map[string]queue.DriverQueueOptions{
-			"paying-acme": {MaxRunning: 8}, // over all processes
-		},
-		Workers: 32,               // of all tenants
-		TTL:     10 * time.Minute, // a queue without work is closed after that
-	})
-	must(err)
-
-	for _, tenant := range []string{"paying-acme", "globex"} {
-		q, err := group.Get(ctx, tenant) // made and started
-		must(err)
-		_, err = note.Put(ctx, q, "welcome "+tenant)
-		must(err)
-		amboy.Wait(ctx, q)
-		control, err := amboy.ControlOf(ctx, q)
-		must(err)
-		fmt.Println(tenant, amboy.Workers(q), control.MaxRunning)
-	}
-	fmt.Println(group.Queues(ctx))
-	must(group.Close(ctx))
-	// Output:
-	// welcome paying-acme
-	// paying-acme 16 8
-	// welcome globex
-	// globex 4 0
-	// [globex paying-acme]
 }
 
 func TestMiddlewareOfAGroup(t *testing.T) {

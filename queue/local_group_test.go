@@ -40,36 +40,6 @@ func newLocalGroup(t *testing.T, opts queue.LocalQueueGroupOptions) amboy.QueueG
 // otherOptions are options for another kind of group.
 type otherOptions struct{ amboy.QueueOptions }
 
-func ExampleNewLocalQueueGroup() {
-	ctx := context.Background()
-	group, err := queue.NewLocalQueueGroup(ctx, queue.LocalQueueGroupOptions{
-		DefaultQueue: queue.LocalQueueOptions{
-			Constructor: func(context.Context) (amboy.Queue, error) { return &groupedQueue{}, nil },
-		},
-		TTL: time.Hour,
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, tenant := range []string{"globex", "acme", "globex"} {
-		q, err := group.Get(ctx, tenant)
-		if err != nil {
-			fmt.Println(err)
-			continue
-		}
-		fmt.Println(tenant, q.Info().Started)
-	}
-	fmt.Println(group.Queues(ctx))
-	fmt.Println(group.Close(ctx))
-	// Output:
-	// globex true
-	// acme true
-	// globex true
-	// [acme globex]
-	// <nil>
-}
-
 func TestLocalQueueGroupOptionsValidate(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts queue.LocalQueueGroupOptions

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
@@ -31,13 +32,11 @@ func ExampleNewMongoDBQueue() {
 
 	q, err := queue.NewMongoDBQueue(ctx, queue.MongoDBQueueOptions{
 		DB: &queue.MongoDBOptions{
-			URI:             uri, // such as mongodb://localhost:27017/?replicaSet=rs0
-			DB:              "shop",
-			Collection:      "mail",
-			CheckWaitUntil:  true,
-			CheckDispatchBy: true,
-			LockTimeout:     time.Minute,
-			TTL:             24 * time.Hour,
+			URI:         uri, // such as mongodb://localhost:27017/?replicaSet=rs0
+			DB:          "shop",
+			Collection:  "mail",
+			LockTimeout: time.Minute,
+			TTL:         24 * time.Hour,
 		},
 		NumWorkers: new(8),
 	})
@@ -77,20 +76,21 @@ func ExampleNewMongoDBSingleQueueGroup() {
 	for _, tenant := range []string{"paying-acme", "globex"} {
 		q, err := group.Get(ctx, tenant) // made and started
 		must(err)
-		must(q.Put(ctx, newStep("welcome"))) // the same ID in another queue
+		_, err = note.Put(ctx, q, "welcome", job.ID("welcome")) // the same ID in another queue
+		must(err)
 		amboy.Wait(ctx, q)
 		fmt.Println(tenant, amboy.Workers(q))
 	}
 	must(group.Close(ctx))
 	// Output:
-	// running welcome
+	// welcome
 	// paying-acme 16
-	// running welcome
+	// welcome
 	// globex 4
 }
 
 // Make a queue on the driver, for settings that MongoDBOptions do not contain.
-func Example_mongoDBDriver() {
+func ExampleNewDriverQueue_mongoDB() {
 	ctx := context.Background()
 	uri, stop := startServer()
 	defer stop()
@@ -108,13 +108,14 @@ func Example_mongoDBDriver() {
 	must(err)
 	defer q.Close(ctx)
 	must(q.Start(ctx))
-	must(q.Put(ctx, newStep("mail")))
+	_, err = note.Put(ctx, q, "mail")
+	must(err)
 	amboy.Wait(ctx, q)
-	// Output: running mail
+	// Output: mail
 }
 
 // Put a job in the same transaction as the data that it belongs to.
-func Example_mongoDBTransaction() {
+func ExampleNewMongoDBQueue_transaction() {
 	ctx := context.Background()
 	uri, stop := startServer()
 	defer stop()

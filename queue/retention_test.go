@@ -17,7 +17,6 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
 func TestRetentionValidate(t *testing.T) {
@@ -359,40 +358,6 @@ func (m *moments) all() []time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.times)
-}
-
-// Keep finished jobs for as long as they are useful.
-func ExampleRetention() {
-	ctx := context.Background()
-	store, err := memory.New(memory.Options{KeepFinished: 1000}) // in memory, a number is kept at most
-	must(err)
-	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
-		Driver:     store,
-		NumWorkers: 1,
-		Retention: queue.Retention{
-			Succeeded: time.Hour,
-			Failed:    queue.KeepForever,
-			// Canceled and Expired: seven days
-		},
-	})
-	must(err)
-	must(q.Start(ctx))
-	defer q.Close(ctx)
-
-	must(q.PutMany(ctx, []amboy.Job{newResize("cat.png", 64), newResize("dog.doc", 64)}))
-	amboy.Wait(ctx, q)
-	for _, id := range []string{"resize.cat.png.64", "resize.dog.doc.64"} {
-		r, err := store.Get(ctx, "", id)
-		must(err)
-		if r.ForgetAt.IsZero() {
-			fmt.Println(id, "is kept")
-			continue
-		}
-		fmt.Println(id, "is kept for", r.ForgetAt.Sub(r.TimeInfo.End))
-	}
-	// Output:
-	// resize.cat.png.64 is kept for 1h0m0s
-	// resize.dog.doc.64 is kept
 }
 
 // The search for the time span in which the retention ends did not end, and held a lock.

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -13,51 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/job"
-	"github.com/mongodb/amboy/queue"
 )
-
-// reindex is a job of which at most one waits per customer.
-type reindex struct {
-	job.Base `bson:"job_base" json:"job_base"`
-	Customer string `bson:"customer" json:"customer"`
-}
-
-func newReindex(id, customer string) *reindex {
-	return &reindex{Base: job.Base{Name: id}, Customer: customer}
-}
-
-func (j *reindex) UniqueKey() (string, amboy.UniqueUntil) {
-	return "reindex " + j.Customer, amboy.UniqueUntilStarted
-}
-
-func (j *reindex) Run(context.Context) {
-	defer j.MarkComplete()
-	fmt.Println("indexing", j.Customer)
-}
-
-// Put a job for every change, and run it once for changes that come together.
-func Example_uniqueJobs() {
-	ctx := context.Background()
-	q := queue.NewLocalPriority(1, 1000)
-	must(q.Put(ctx, newReindex("change 1", "smith")))
-	err := q.Put(ctx, newReindex("change 2", "smith"))
-	fmt.Println(amboy.IsDuplicateJobError(err), err)
-	fmt.Println(amboy.EnqueueUniqueJob(ctx, q, newReindex("change 3", "smith")))
-	must(q.Put(ctx, newReindex("change 4", "jones")))
-
-	must(q.Start(ctx))
-	defer q.Close(ctx)
-	amboy.Wait(ctx, q)
-	must(q.Put(ctx, newReindex("change 5", "smith")))
-	amboy.Wait(ctx, q)
-	// Output:
-	// true putting job "change 2": unique key "reindex smith" of job "change 2" is held by job "change 1"
-	// <nil>
-	// indexing smith
-	// indexing jones
-	// indexing smith
-}
 
 // later schedules a job for a time that no test reaches.
 func later(j *labeled) *labeled {

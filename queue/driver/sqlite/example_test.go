@@ -7,37 +7,19 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
-	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
-	"github.com/mongodb/amboy/registry"
 )
 
-// Store a job in a file, and run it after the file was opened again.
-func Example() {
-	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		log.Fatal(err)
-	}
-	opts := sqlite.Options{Path: filepath.Join(dir, "jobs.db")}
-	err = errors.Join(
-		with(ctx, opts, store),
-		with(ctx, opts, run),
-		os.RemoveAll(dir),
-	)
-	if err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// running send-1
-	// 1 completed
-}
+var greet = job.Define("example.sqlite.greet", 1, func(_ context.Context, name string) error {
+	_, err := fmt.Println("hello,", name)
+	return err
+})
 
-// with opens a driver, calls a function with it, and closes it.
+// with opens a file, calls a function with it, and closes it.
 func with(ctx context.Context, opts sqlite.Options, use func(context.Context, *sqlite.Driver) error) error {
 	d, err := sqlite.Open(ctx, opts)
 	if err != nil {
@@ -46,46 +28,54 @@ func with(ctx context.Context, opts sqlite.Options, use func(context.Context, *s
 	return errors.Join(use(ctx, d), d.Close(ctx))
 }
 
-func store(ctx context.Context, d *sqlite.Driver) error {
-	j := job.NewShellJob("true", "")
-	j.SetID("send-1")
-	r, err := registry.MakeJobInterchange(j, amboy.BSON2)
+// putJob puts a job, which does not run before a queue is started.
+func putJob(ctx context.Context, d *sqlite.Driver) error {
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: d, NumWorkers: 4})
 	if err != nil {
 		return err
 	}
-	r.Group = "mail"
-	r.Name = driver.RecordName(r.Group, j.ID(), r.RetryInfo)
-	errs, err := d.Insert(ctx, []*driver.Record{r})
-	return errors.Join(append(errs, err)...)
-}
-
-func run(ctx context.Context, d *sqlite.Driver) error {
-	claimed, err := d.Claim(ctx, driver.ClaimRequest{
-		Owner:     "example",
-		Queues:    []driver.Demand{{Queue: "mail", Limit: 1}},
-		Limit:     1,
-		Now:       time.Now(),
-		LeaseTime: time.Minute,
-	})
-	if err != nil {
-		return err
-	}
-	r := claimed.Records[0]
-	fmt.Println("running", r.JobID())
-	completion := driver.Completion{Lease: driver.LeaseOf(r), Record: r}
-	r.Status.Completed = true
-	errs, err := d.Complete(ctx, []driver.Completion{completion})
-	err = errors.Join(append(errs, err)...)
-	if err != nil {
-		return err
-	}
-	stats, err := d.Stats(ctx, "mail")
-	fmt.Println(stats.Completed, "completed")
+	defer q.Close(ctx)
+	_, err = greet.Put(ctx, q, "world")
 	return err
 }
 
-// Copy the file of a running queue. To restore, stop all processes that use the file, and put the
-// copy in its place.
+// runUntilDone runs the jobs of a file until all have ended.
+func runUntilDone(ctx context.Context, d *sqlite.Driver) error {
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: d, NumWorkers: 4})
+	if err != nil {
+		return err
+	}
+	defer q.Close(ctx)
+	if err := q.Start(ctx); err != nil {
+		return err
+	}
+	if !amboy.Wait(ctx, q) {
+		return errors.New("not all jobs have ended")
+	}
+	return nil
+}
+
+// Put a job in a file, and run it after the file was opened again, as by another process.
+func ExampleOpen() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	opts := sqlite.Options{Path: filepath.Join(dir, "jobs.db")}
+	err = errors.Join(
+		with(ctx, opts, putJob),
+		with(ctx, opts, runUntilDone),
+		os.RemoveAll(dir),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: hello, world
+}
+
+// Copy a file that is in use. To restore, stop all processes that use the file, and put the copy in
+// its place.
 func ExampleDriver_Backup() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "")
@@ -95,15 +85,13 @@ func ExampleDriver_Backup() {
 	opts, copied := sqlite.Options{Path: filepath.Join(dir, "jobs.db")}, sqlite.Options{Path: filepath.Join(dir, "backup.db")}
 	err = errors.Join(
 		with(ctx, opts, func(ctx context.Context, d *sqlite.Driver) error {
-			return errors.Join(store(ctx, d), d.Backup(ctx, copied.Path))
+			return errors.Join(putJob(ctx, d), d.Backup(ctx, copied.Path))
 		}),
-		with(ctx, copied, run),
+		with(ctx, copied, runUntilDone),
 		os.RemoveAll(dir),
 	)
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Output:
-	// running send-1
-	// 1 completed
+	// Output: hello, world
 }
