@@ -18,7 +18,7 @@ type QueueOperation func(context.Context, Queue) error
 
 // QueueOperationConfig configures how a periodic operation runs.
 type QueueOperationConfig struct {
-	// ContinueOnError goes on after an error. Otherwise the first error stops the
+	// ContinueOnError continues after an error. Otherwise the first error stops the
 	// operation for good.
 	ContinueOnError bool `bson:"continue_on_error" json:"continue_on_error" yaml:"continue_on_error"`
 	// LogErrors logs every error at error level. Otherwise only an error that stops the
@@ -187,7 +187,7 @@ func (c QueueOperationConfig) waitUntil(ctx context.Context, at time.Time) bool 
 }
 
 // run runs a step of a periodic operation, handles its error, and reports whether the
-// operation goes on.
+// operation continues.
 func (c QueueOperationConfig) run(ctx context.Context, queue string, step func() error) bool {
 	err := recoverPanic(step)
 	if !c.EnableDuplicateJobReporting {

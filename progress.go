@@ -31,7 +31,7 @@ type JobProgress struct {
 	Log []LogLine `bson:"log,omitempty" json:"log,omitempty" yaml:"log,omitempty"`
 	// DroppedLines counts the lines that were dropped to keep the bounds.
 	DroppedLines int `bson:"dropped_lines,omitempty" json:"dropped_lines,omitempty" yaml:"dropped_lines,omitempty"`
-	// Stuck is set if the run goes on although it should have ended. It stays set even
+	// Stuck is set if the run continues although it should have ended. It stays set even
 	// if the run returns later.
 	Stuck *StuckRun `bson:"stuck,omitempty" json:"stuck,omitempty" yaml:"stuck,omitempty"`
 }
@@ -116,7 +116,7 @@ type ProgressSetter interface {
 	SetProgress(ctx context.Context, j Job, progress JobProgress) error
 }
 
-// StuckRun describes a run of a job that goes on although its context has ended or its
+// StuckRun describes a run of a job that continues although its context has ended or its
 // maximum time is used up.
 type StuckRun struct {
 	// Since is when the run should have returned.

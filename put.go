@@ -29,7 +29,7 @@ func EnqueueManyUniqueJobs(ctx context.Context, q Queue, jobs []Job) error {
 
 // PopulateQueue puts every job that it receives from the channel. It blocks until the
 // channel is closed or ctx ends. After ctx has ended nothing reads the channel, so a
-// sender must stop when ctx ends too. If a job can't be put, PopulateQueue goes on with
+// sender must stop when ctx ends too. If a job can't be put, PopulateQueue continues with
 // the next. It returns the result of CollateWriteErrors for all jobs that were not put: it
 // keeps the first 100 errors, and the number and the worst of the others. If ctx ended
 // first, the error also wraps the cause.

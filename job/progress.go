@@ -15,7 +15,7 @@ const (
 	// logInterval is the minimum time between two writes of lines that a job logs.
 	logInterval = time.Second
 	// logTime is how long a write of lines may take. The store may be kept from it by a transaction
-	// of the job itself, which goes on only when the write has ended.
+	// of the job itself, which continues only when the write has ended.
 	logTime = time.Second
 )
 

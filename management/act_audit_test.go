@@ -61,7 +61,7 @@ func TestAnActionHadAnEntryForEachOfItsPages(t *testing.T) {
 	assert.Equal(t, 7, found.Entries[0].Skipped)
 }
 
-// An actor who goes on with the action of another has entries of their own.
+// An actor who continues the action of another actor gets a separate entry.
 func TestAnActionThatTwoActorsDid(t *testing.T) {
 	i := newTwoTenants(t, newMemory(t), 3)
 	parkAll(t, i, "theirs", "ada", "bob", "ada")

@@ -29,7 +29,7 @@ type cursor struct {
 	List string `json:"l"`
 	// After is the place.
 	After string `json:"a"`
-	// Entry is the key of the audit entry of the action that goes on at the place.
+	// Entry is the key of the audit entry of the action that continues at the place.
 	Entry string `json:"e,omitempty"`
 }
 

@@ -157,7 +157,7 @@ func numberLength(text string) int {
 var units = []string{"ns", "us", "µs", "ms", "s", "m", "h", "Z"}
 
 // unitLength returns the length of the unit that a text begins with; 0 if it has none, or if
-// the word goes on with a letter.
+// the word continues with a letter.
 func unitLength(text string) int {
 	for _, unit := range units {
 		if after, ok := strings.CutPrefix(text, unit); ok && (after == "" || !isLetter(after[0])) {

@@ -16,7 +16,7 @@ import (
 // A stored schedule consists of notes:
 //
 //   - its definition, which only operators change;
-//   - hints, whose keys begin with a time: "look at this schedule then". Together they are the
+//   - hints, whose keys begin with the time at which to read a schedule next. Together they are the
 //     index of the next ticks of all schedules;
 //   - its state, which the runners write, and the runs that operators triggered. They are only
 //     shown: which ticks were put is a mark of the queue, as for the schedules of package

@@ -59,7 +59,7 @@ func (d *Dispatcher) Acknowledge(ctx context.Context, acks ...Ack) []error {
 	return errs
 }
 
-// endOf returns how an acknowledgement ends its run; nil if the run goes on.
+// endOf returns how an acknowledgement ends its run; nil if the run continues.
 func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (*queue.LeaseEnd, error) {
 	if err := ack.validate(d.opts.MaxPayload); err != nil {
 		return nil, err

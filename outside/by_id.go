@@ -20,8 +20,8 @@ var ErrEnded = queue.ErrJobEnded
 // its lease from ending the job, and the worker that has the lease then loses it. The job may
 // wait, run or be parked. A failure that is not permanent is retried if the job allows it.
 //
-// The error wraps ErrEnded if the job has ended before, and is a job not found if it does
-// not exist (see amboy.IsJobNotFoundError). Otherwise it is as for Acknowledge. End blocks
+// The error wraps ErrEnded if the job has ended before. amboy.IsJobNotFoundError is true for it
+// if the job does not exist. Otherwise it is as for Acknowledge. End blocks
 // until the store has answered, or ctx ends.
 func (d *Dispatcher) End(ctx context.Context, queueName, id string, ack Ack) error {
 	if err := d.endByID(ctx, queueName, id, ack); err != nil {

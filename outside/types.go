@@ -217,7 +217,7 @@ type Checkpoint struct {
 	Payload *job.Payload
 	// MaxAttempts is the new total number of attempts; 0 leaves it.
 	MaxAttempts int
-	// Again hands the job back, to run again later; nil if the worker goes on.
+	// Again hands the job back, to run again later; nil if the worker continues.
 	Again *Release
 }
 

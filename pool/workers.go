@@ -340,7 +340,7 @@ func (w *worker) work() {
 	returned = true
 }
 
-// unwritten is the end of a job that the queue writes while the worker goes on.
+// unwritten is the end of a job that the queue writes while the worker continues.
 type unwritten struct {
 	since time.Time
 	wait  func()

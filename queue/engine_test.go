@@ -605,7 +605,7 @@ func TestWaitJobGaveUpAfterAFailureOfTheStore(t *testing.T) {
 	})
 }
 
-// The store is asked for a job that is not there only once.
+// The store is asked only once for a job that does not exist.
 func TestWaitJobReturnsFalseForAMissingJob(t *testing.T) {
 	store := newSpy(newStore(t))
 	q := startEngine(t, store, 1)

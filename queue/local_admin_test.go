@@ -143,7 +143,7 @@ func TestRestartOfJobsThatFailAgain(t *testing.T) {
 	})
 }
 
-// TestCancelMakesRoomInALocalQueue checks that a Put that waits for room goes on when an
+// TestCancelMakesRoomInALocalQueue checks that a Put that waits for room returns when an
 // operator cancels a waiting job.
 func TestCancelMakesRoomInALocalQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ func parameter(r *http.Request, name string) (string, error) {
 	return text(r, name, maxParameterBytes)
 }
 
-// text returns a parameter of the path with at most so many bytes.
+// text returns a parameter of the path, and an error if it has more than most bytes.
 func text(r *http.Request, name string, most int) (string, error) {
 	value := r.PathValue(name)
 	if !utf8.ValidString(value) {

@@ -53,7 +53,7 @@ func (e *entry) settle(p progress, err error, now time.Time) {
 		return
 	}
 	e.retryAt = now.Add(backoff(e.failures))
-	// Once more before the tick counts as missed.
+	// Try once more before the tick counts as missed.
 	if last := e.next.Add(lateness - lastTry); last.After(now) {
 		e.retryAt = earlier(e.retryAt, last)
 	}
@@ -62,7 +62,8 @@ func (e *entry) settle(p progress, err error, now time.Time) {
 
 const longestBackoff = time.Minute
 
-// lastTry is how long before a tick counts as missed its job is tried to be put for the last time.
+// lastTry is the time between the last attempt to put the job of a tick and the moment when the tick
+// counts as missed.
 const lastTry = 5 * time.Second
 
 // backoff returns how long a schedule waits after one more failure than the given number:

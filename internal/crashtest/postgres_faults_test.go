@@ -26,7 +26,8 @@ func TestPostgresServerDies(t *testing.T) {
 		return
 	}
 	pgtest.URL(t) // skips the test if there is no server
-	// What it has written is safe with the system, which goes on. It need not wait for the disk.
+	// What it has written is safe with the operating system, which keeps running: it does not have to
+	// wait for the disk.
 	server, err := pgtest.Start(pgtest.Options{Durable: true, Settings: []string{"fsync=off"}})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, server.Stop()) }()

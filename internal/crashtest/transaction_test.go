@@ -190,7 +190,7 @@ func newTransactionQueue(t *testing.T, s store, workers int) amboy.RetryableQueu
 }
 
 // TestEndsInTransactions lets jobs end in transactions of their own, in processes that are
-// killed around the commit. A job must have succeeded if, and only if, its row is there, once.
+// killed around the commit. A job must have succeeded if, and only if, its row exists, once.
 func TestEndsInTransactions(t *testing.T) {
 	onEachStore(t, func(t *testing.T, newStore func(*testing.T) store) {
 		s := newStore(t)

@@ -21,8 +21,8 @@ type Calls struct {
 }
 
 // ForEach makes a call for each item, several at once. It returns when all have returned, except
-// for calls that take long: they go on by themselves, so that an item that is stuck does not keep
-// the others waiting. An item is left out while an earlier call for its key goes on.
+// for calls that take long: these continue by themselves, so that a stuck item does not delay
+// the others. An item is left out while an earlier call for its key continues.
 func ForEach[T any](c *Calls, atOnce int, items []T, key func(T) string, call func(T)) {
 	waiting := make(chan T)
 	var workers sync.WaitGroup
@@ -40,7 +40,7 @@ func ForEach[T any](c *Calls, atOnce int, items []T, key func(T) string, call fu
 	workers.Wait()
 }
 
-// begin makes a call, unless one for the key goes on. It returns early if the call takes long.
+// begin makes a call, unless one for the key is under way. It returns early if the call takes long.
 func (c *Calls) begin(key string, call func()) {
 	c.mu.Lock()
 	if c.running[key] != nil {
@@ -72,14 +72,14 @@ func (c *Calls) end(key string) {
 	delete(c.running, key)
 }
 
-// Wait waits until no call goes on.
+// Wait waits until no call is under way.
 func (c *Calls) Wait() {
 	for done := c.one(); done != nil; done = c.one() {
 		<-done
 	}
 }
 
-// one returns the channel of a call that goes on, or nil if there is none.
+// one returns the channel of a call that is under way, or nil if there is none.
 func (c *Calls) one() chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -68,7 +68,7 @@ func TestChangeEvents(t *testing.T) {
 	assert.NoError(t, stream.Err())
 }
 
-// A stream on a database shows the events of all of its collections, and goes on when one is
+// A stream on a database shows the events of all of its collections, and continues when one is
 // dropped. https://www.mongodb.com/docs/manual/changeStreams/#watch-collection--database--or-deployment
 func TestStreamsOfADatabase(t *testing.T) {
 	c := jobs(t)

@@ -5,7 +5,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
-// The wire version of MongoDB 7.0, as which the server presents itself.
+// The server presents itself as MongoDB 7.0.
 const (
 	serverVersion  = "7.0.0"
 	maxWireVersion = 21

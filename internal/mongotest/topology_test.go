@@ -141,7 +141,7 @@ func TestStepDownAndUp(t *testing.T) {
 	})
 }
 
-// A command sent to a former primary fails with an error about its role and is not
+// A command sent to a previous primary fails with an error about its role and is not
 // executed. The driver sends it again.
 // https://www.mongodb.com/docs/manual/core/retryable-writes/
 func TestCommandsSentToASecondary(t *testing.T) {

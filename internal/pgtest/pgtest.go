@@ -174,7 +174,7 @@ const emptyTables = `DO $$ DECLARE name text; BEGIN
 END $$`
 
 // dropKept closes the shared connections, and drops the schemas of EmptySchema if the server
-// goes on.
+// keeps running.
 func dropKept() (err error) {
 	kept.mu.Lock()
 	defer kept.mu.Unlock()

@@ -46,7 +46,7 @@ type Admin interface {
 	Queues(ctx context.Context, req QueueRequest) ([]QueueInfo, error)
 
 	// SumQueues adds up all queues in one read of the store, and describes the busiest of
-	// them: at most so many, and none if busiest is 0. Queues that change meanwhile may be
+	// them: at most the given number, and none if busiest is 0. Queues that change meanwhile may be
 	// counted before or after the change.
 	SumQueues(ctx context.Context, busiest int) (QueueTotals, error)
 

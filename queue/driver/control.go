@@ -157,7 +157,7 @@ type QueueTotals struct {
 	Busiest []QueueInfo
 }
 
-// Add adds a queue. It keeps at most so many of the busiest queues.
+// Add adds a queue. It keeps at most the given number of the busiest queues.
 func (t *QueueTotals) Add(info QueueInfo, busiest int) {
 	t.Queues++
 	t.Stats.Total += info.Stats.Total

@@ -444,7 +444,7 @@ func watched(t *testing.T, s *mongotest.Deployment, monitor *event.CommandMonito
 }
 
 // A process that was busy makes a claim that finds nothing. A job is put after its query, and the
-// change stream goes on after that before the process wants to hear of jobs again.
+// change stream continues after that before the process wants to hear of jobs again.
 func TestAJobPutDuringTheClaimThatMadeAProcessIdleWasNotHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.Open(t, mongotest.InMemory())

@@ -108,7 +108,7 @@ func feedOf(db *mongo.Database) *feed {
 	return f
 }
 
-// release removes a driver. The last one ends the stream, which otherwise goes on as it is.
+// release removes a driver. The last one ends the stream, which otherwise continues unchanged.
 func (f *feed) release(d *Driver) {
 	feeds.mu.Lock()
 	f.drivers--

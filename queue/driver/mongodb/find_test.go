@@ -380,7 +380,7 @@ func TestADryRunOfARestartExaminedAllJobs(t *testing.T) {
 	})
 }
 
-// A job is found by its ID without a look at the other jobs of its queue, however many there are.
+// A job is found by its ID without reading the other jobs of its queue, however many there are.
 func TestFindingAJobByItsIDExaminedTheWholeQueue(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
 		d := openOn(t, s)

@@ -61,7 +61,7 @@ var schedulePlaces = map[place]schedule.Place{
 	inHandover:  schedule.Scheduled,
 }
 
-// enter puts a document in the line, or moves it if it is there already. It waits for its
+// enter puts a document in the line, or moves it if it is already in it. It waits for its
 // edges, then for its time, and is ready otherwise. Held scopes are left to the claim to
 // find.
 func (doc *document) enter(edges []string, now time.Time) {

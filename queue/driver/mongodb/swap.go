@@ -18,8 +18,8 @@ import (
 )
 
 // swap ends attempts and lets the next ones take their places, with the statements of one
-// command: first those that end attempts, then those that let the next ones take over. If the
-// former do not end an attempt, because it has changed, a unique index refuses to let its
+// command: first the statements that end attempts, then the ones that let the next attempts take over. If
+// the first do not end an attempt, because it has changed, a unique index refuses to let its
 // successor take over, because the job's ID is taken. That attempt can't be gone: it awaited its
 // retry after its successor was stored, and while that waits, no attempt of the job is removed
 // (see removeAll). If the command is interrupted between its statements, the sweep completes it,

@@ -16,7 +16,7 @@ import (
 )
 
 // interruptedSwap returns a driver of a store in which an attempt has ended for good, and the next one has not
-// taken its place yet: a transaction of somebody is in its way until release is called.
+// taken its place yet: another client's transaction blocks it until release is called.
 func interruptedSwap(t *testing.T, change ...func(*driver.Record)) (d *mongodb.Driver, next *driver.Record, release func()) {
 	t.Helper()
 	s := mongotest.Open(t, mongotest.InMemory())

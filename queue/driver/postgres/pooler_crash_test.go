@@ -26,7 +26,7 @@ type crashingPooler struct {
 	crashed bool
 }
 
-// Write looks for the statement, and not for the name of a setting.
+// Write checks for the statement, and not for the name of a setting.
 func (c *crashingPooler) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte("commit\x00")) && c.armed.CompareAndSwap(true, false) {
 		c.crashes.Store(true)

@@ -29,7 +29,7 @@ func insertOne(ctx context.Context, d *postgres.Driver, id string) error {
 
 func TestConcurrentInsertsShareTransactions(t *testing.T) {
 	d, sent := openTraced(t)
-	insert(t.Context(), t, d, newRecord("the first")) // looks for the queue and the line
+	insert(t.Context(), t, d, newRecord("the first")) // reads the queue and the line
 	const all = 400
 	before := sent.Load()
 	var calls sync.WaitGroup
@@ -40,26 +40,26 @@ func TestConcurrentInsertsShareTransactions(t *testing.T) {
 	assert.Less(t, sent.Load()-before, int64(all/4))
 }
 
-// stuck keeps as many batches from being sent as tokens contains, until goOn is closed.
+// stuck keeps as many batches from being sent as tokens contains, until resume is closed.
 type stuck struct {
 	roundTrips
-	tokens, batches, goOn chan struct{}
-	inserts               sync.WaitGroup
+	tokens, batches, resume chan struct{}
+	inserts                 sync.WaitGroup
 }
 
 func (s *stuck) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	select {
 	case <-s.tokens:
 		s.batches <- struct{}{}
-		<-s.goOn
+		<-s.resume
 	default:
 	}
 	return s.roundTrips.TraceBatchStart(ctx, conn, data)
 }
 
-// release lets the batches go on, and waits until the inserts that openStuck began have ended.
+// release lets the batches continue, and waits until the inserts that openStuck began have ended.
 func (s *stuck) release() {
-	close(s.goOn)
+	close(s.resume)
 	s.inserts.Wait()
 }
 
@@ -70,9 +70,9 @@ const stuckInserts = 2
 // they are released.
 func openStuck(t *testing.T) (*postgres.Driver, *stuck) {
 	t.Helper()
-	s := &stuck{tokens: make(chan struct{}, stuckInserts), batches: make(chan struct{}), goOn: make(chan struct{})}
+	s := &stuck{tokens: make(chan struct{}, stuckInserts), batches: make(chan struct{}), resume: make(chan struct{})}
 	d := openWith(t, s)
-	insert(t.Context(), t, d, newRecord("the first")) // looks for the queue and the line
+	insert(t.Context(), t, d, newRecord("the first")) // reads the queue and the line
 	require.Len(t, claim(t, d, 1), 1)
 	for i := range stuckInserts {
 		s.tokens <- struct{}{}
@@ -94,7 +94,7 @@ func TestInsertsGoOnBesideStuckConnections(t *testing.T) {
 	assert.Len(t, claim(t, d, 10), stuckInserts+1)
 }
 
-// A record with an ID that someone else's open transaction also inserts would keep those waiting
+// A record whose ID is also inserted by another client's open transaction would delay the inserts
 // that share its transaction.
 func TestAnInsertThatWaitsForATransactionKeepsNoOthersWaiting(t *testing.T) {
 	d, s := openStuck(t)

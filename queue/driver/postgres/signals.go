@@ -214,10 +214,10 @@ func news(mayClaim bool, m moments) string {
 	return text + "/" + m.due.format() + "/" + m.expires.format()
 }
 
-// anyTime makes claims look for all records.
+// anyTime makes claims search all times.
 var anyTime = moments{spans{{always, never}}, spans{{always, never}}}
 
-// parseMoments reads the times of a notification. All records are looked for if they can't be read.
+// parseMoments reads the times of a notification. If they can't be read, all times are searched.
 func parseMoments(text string) (m moments) {
 	due, expires, _ := strings.Cut(text, "/")
 	var err, other error

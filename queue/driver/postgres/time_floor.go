@@ -13,7 +13,7 @@ const (
 	// dueMargin is how far the floor of due records stays behind the time of a claim. The clocks of two
 	// processes may differ by as much, and a record may become visible as late after its insert began.
 	dueMargin = 2 * time.Second
-	// wholeLookInterval is how often a claim looks for all records, for what no announcement named.
+	// wholeLookInterval is how often a claim searches all times, for records that no announcement named.
 	wholeLookInterval = 30 * time.Second
 )
 
@@ -22,9 +22,9 @@ const (
 	never  = math.MaxInt64
 )
 
-// timeFloor is what this driver knows about the times at which records are due, or expire. Claims look for no records
-// of other times: while a snapshot is held, the indexes keep the entries of all records that have been due, and of all
-// that have started before they expired. To look from the beginning, or from now on, reads them all.
+// timeFloor is what this driver knows about the times at which records are due, or expire. Claims do not search
+// other times: while a snapshot is held, the indexes keep the entries of all records that have been due, and of all
+// that have started before they expired. A search from the beginning, or from now on, reads them all.
 type timeFloor struct {
 	mu sync.Mutex
 	at int64 // no record has an earlier time
@@ -228,13 +228,13 @@ func (m moments) and(other moments) moments {
 	return moments{m.due.with(other.due...), m.expires.with(other.expires...)}
 }
 
-// lower makes claims of this process look for records that have become visible.
+// lower makes claims of this process search for records that have become visible.
 func (d *Driver) lower(m moments) {
 	d.due.lower(m.due)
 	d.expires.lower(m.expires)
 }
 
-// noteWritten makes claims of all processes look for records that were written. The clocks of others may be ahead, so
+// noteWritten makes claims of all processes search for records that were written. The clocks of others may be ahead, so
 // times to come are announced too.
 func (d *Driver) noteWritten(m moments) {
 	d.lower(m)

@@ -52,7 +52,7 @@ func (l *lateCommit) claim(t *testing.T, d *Driver) []*driver.Record {
 	return claimed.Records
 }
 
-// isFoundAtOnce waits until claims no longer look at a time, and tests that they find a job of that time once it
+// isFoundAtOnce waits until claims no longer search a time, and tests that they find a job of that time once it
 // is committed.
 func (l *lateCommit) isFoundAtOnce(t *testing.T, due time.Time, commit func()) {
 	t.Helper()
@@ -134,7 +134,7 @@ func TestAJobThatWasHandedBackIsFoundAtOnceIfTheCommitTookUntilAfterItsTime(t *t
 	})
 }
 
-// Claims of a process whose clock is ahead no longer look at the time when the job is put, although it is to come for
+// Claims of a process whose clock is ahead no longer search the time when the job is put, although it is to come for
 // the process that puts it.
 func TestATimeToComeIsAnnouncedToProcessesWhoseClocksAreAhead(t *testing.T) {
 	d := newDriver(Options{})

@@ -21,7 +21,7 @@ type transaction struct{ tx any }
 //
 // While the transaction is open, records in it that take scopes or depend on other jobs block
 // other changes of their queue, but not claims, and not the ends of jobs without scopes and
-// dependents. It should be short: after a second, the queue goes on with the jobs that the transaction
+// dependents. It should be short: after a second, the queue continues with the jobs that the transaction
 // does not block. A running job on which a record of it depends loses its lease if the transaction
 // stays open until the lease is over.
 //

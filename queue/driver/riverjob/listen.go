@@ -39,7 +39,7 @@ type control struct {
 const allQueues = "*"
 
 const (
-	// pollEvery is how often the driver makes due jobs available, and has queues look for jobs and
+	// pollEvery is how often the driver makes due jobs available, and has queues check for jobs and
 	// cancellations that no notification announced: Python's and Ruby's clients send none.
 	pollEvery = time.Second
 	// touchEvery is how often the driver shows that it works its queues.

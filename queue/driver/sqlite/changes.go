@@ -44,7 +44,7 @@ type counts struct {
 	overdue int
 	ended   int
 	// forgotten is the number of records that were removed because their retention was over,
-	// which is no use of the queue.
+	// which does not count as a use of the queue.
 	forgotten int
 }
 

@@ -156,8 +156,8 @@ func (h *holders) close() error {
 	return h.file.Close()
 }
 
-// leasesOfDead returns the leases of dead owners, and the rows that are of no use when these are
-// handed back: those of the dead owners, and those that prove nothing.
+// leasesOfDead returns the leases of dead owners, and the rows to remove when these are
+// handed back: the rows of dead owners, and rows that prove nothing.
 func (d *Driver) leasesOfDead(ctx context.Context) (over []lease, outdated []holder, err error) {
 	var rows []holder
 	err = d.reads.query(ctx, readHolders, func(r *row) error {

@@ -12,7 +12,7 @@ import (
 // CloseIfIdle implements amboy.IdleCloser. Jobs that another process puts meanwhile stay
 // in the store.
 func (q *Queue) CloseIfIdle(ctx context.Context) (closed bool, err error) {
-	// Put must not wait for a store that looks for jobs of the queue.
+	// Put must not wait while the store is searched for jobs of the queue.
 	if !q.puts.TryLock() {
 		return false, nil
 	}

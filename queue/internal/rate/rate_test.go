@@ -28,7 +28,7 @@ var rates = []amboy.Rate{
 
 const start = int64(1_700_000_000_000_000_000)
 
-// TestNoPeriodHasMoreStartsThanTheRateAllows takes what there is at random times.
+// TestNoPeriodHasMoreStartsThanTheRateAllows takes all tokens, or some of them, at random times.
 func TestNoPeriodHasMoreStartsThanTheRateAllows(t *testing.T) {
 	for _, r := range rates {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -60,8 +60,8 @@ func TestNoPeriodHasMoreStartsThanTheRateAllows(t *testing.T) {
 	}
 }
 
-// TestClaimsThatComeWhenTheyAreToldReachTheRate claims a little late each time.
-func TestClaimsThatComeWhenTheyAreToldReachTheRate(t *testing.T) {
+// Claims that wait as long as Wait returns reach the rate, even if each is a little late.
+func TestClaimsAfterTheirWaitReachTheRate(t *testing.T) {
 	for _, r := range rates {
 		for _, late := range []time.Duration{0, 100 * time.Nanosecond, min(rate.Interval(r)/3, rate.Tolerance/2)} {
 			now, bucket, n := start, rate.Bucket(0), 0
@@ -103,8 +103,8 @@ func TestRateOfZeroHasNoTokensAndNoWait(t *testing.T) {
 	assert.Zero(t, rate.Bucket(0).Wait(amboy.Rate{}, start))
 }
 
-// TestClockThatIsSet sets the clock back and forth between claims.
-func TestClockThatIsSet(t *testing.T) {
+// The clock is set back and forward between claims.
+func TestAChangedClockStopsNoClaimsAndAllowsNoMore(t *testing.T) {
 	r := amboy.Rate{PerSecond: 10, Burst: 3}
 	for _, by := range []time.Duration{-time.Hour, -500 * time.Millisecond, time.Hour} {
 		now := start

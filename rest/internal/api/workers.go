@@ -99,7 +99,7 @@ type (
 	CheckpointBody struct {
 		Args  json.RawMessage `json:"args,omitempty" description:"The new payload, if it is JSON"`
 		Bytes *[]byte         `json:"bytes,omitempty" description:"The new payload in base64, if it is not JSON"`
-		Again *ReleaseBody    `json:"again,omitempty" description:"Hands the job back, to go on later; by default the worker goes on"`
+		Again *ReleaseBody    `json:"again,omitempty" description:"Hands the job back, to continue later; by default the worker continues"`
 	}
 )
 

@@ -29,7 +29,7 @@ type editData struct {
 // Can reports whether the form has a field.
 func (e editData) Can(name string) bool { return slices.Contains(e.Fields, name) }
 
-// editFields are the fields of the form. The former due time is sent as it was shown, because the
+// editFields are the fields of the form. The previous due time is sent as it was shown, because the
 // form has whole seconds.
 var editFields = []string{"revision", "args", "priority", "due", "due_was"}
 

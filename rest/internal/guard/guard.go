@@ -245,7 +245,7 @@ func (g *guarded) allowJob(ctx context.Context, access Access) error {
 }
 
 // refuseUnauthenticated returns an *UnauthenticatedError for a request of no tenant, if that is
-// because nobody knows who sent it.
+// because its sender is unknown.
 func (g *guarded) refuseUnauthenticated(ctx context.Context, access Access) error {
 	if !g.ofTenant || g.tenant != "" {
 		return nil

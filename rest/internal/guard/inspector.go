@@ -125,7 +125,7 @@ func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 	}
 }
 
-// allowStill authorizes reading for a request that goes on. It returns an error if the request is
+// allowStill authorizes reading for a request that continues. It returns an error if the request is
 // no longer of the tenant that it began with.
 func (g *guarded) allowStill(ctx context.Context) error {
 	now := g.of(g.request)
@@ -138,7 +138,7 @@ func (g *guarded) allowStill(ctx context.Context) error {
 	return nil
 }
 
-// errOtherTenant is the reason if the tenant of a request changes while the request goes on.
+// errOtherTenant is the reason if the tenant of a request changes during the request.
 var errOtherTenant = errors.New("the request belongs to another tenant than before")
 
 // FindJobs validates the filter first, as all methods with a list of queues do: Authorize is

@@ -556,7 +556,7 @@ func TestLine21RiverWorksAnotherQueueOfTheSameDatabase(t *testing.T) {
 	w.await(id, "running")
 	begun := w.row(id).AttemptedAt
 
-	// A job that River's rescuer takes for stuck, because nobody renews it: as the long one would be.
+	// River's rescuer considers this job stuck, because no process renews it; it would treat the long one alike.
 	stuck := ask[int64](w, `INSERT INTO {s}.river_job (args, kind, max_attempts, queue, state, attempt, attempted_at)
 		VALUES ('{}', 'of_nobody', 25, 'other', 'running', 1, now()) RETURNING id`)
 	const rescueAfter = 3 * time.Second
