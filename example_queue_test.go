@@ -519,3 +519,29 @@ func ExampleIntervalGroupQueueOperation() {
 	must(group.Close(context.Background()))
 	// Output: ended clean-up
 }
+
+// split puts a job for each name. If it runs again after a crash, it puts only the missing ones.
+var split = job.Define("amboy-example.split", 1, func(ctx context.Context, names []string) error {
+	q := amboy.QueueFromContext(ctx)
+	for _, name := range names {
+		if err := putStep(ctx, q, name, job.ID(name)); err != nil && !amboy.IsDuplicateJobError(err) {
+			return err
+		}
+	}
+	return nil
+})
+
+// A job puts other jobs in its queue.
+func ExampleQueueFromContext() {
+	ctx := context.Background()
+	q := queue.NewLocalLimitedSize(1, 1000)
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+
+	_, err := split.Put(ctx, q, []string{"one", "two"})
+	must(err)
+	amboy.Wait(ctx, q)
+	// Output:
+	// running one
+	// running two
+}
