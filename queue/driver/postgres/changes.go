@@ -194,9 +194,7 @@ func jobsOf(records []*stored) []*job {
 	return jobs
 }
 
-// readCommitted is the isolation level at which a statement reads what was committed before it began, and
-// so before its transaction got the lock of a queue.
-const readCommitted = "read committed"
+const readCommitted = pgconnect.ReadCommitted
 
 // lock acquires the lock of a queue until the end of the caller's transaction.
 func (c *changes) lock(queue int32) error {
@@ -348,24 +346,10 @@ func (d *Driver) failed(ctx context.Context, err error, mayBeDone bool) error {
 	case d.isClosed():
 		return driver.ErrClosed
 	default:
-		d.leaveReadOnly(err)
+		if codeOf(err) == codeReadOnly {
+			d.failover.Leave(d.pool)
+		}
 		return explain(err)
-	}
-}
-
-// resetInterval is the minimum interval between resets of the pool.
-const resetInterval = time.Second
-
-// leaveReadOnly closes the connections of the pool if their server takes no writes: after a failover,
-// new connections may lead to the new primary, and those of the pool would stay with a standby.
-func (d *Driver) leaveReadOnly(err error) {
-	if codeOf(err) != codeReadOnly {
-		return
-	}
-	now := time.Now().UnixNano()
-	last := d.reset.Load()
-	if now-last >= int64(resetInterval) && d.reset.CompareAndSwap(last, now) {
-		d.pool.Reset()
 	}
 }
 

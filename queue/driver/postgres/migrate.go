@@ -10,11 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/mongodb/amboy/internal/sleep"
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
-
-// oldestServer is the oldest supported server version, as server_version_num: the first with
-// autovacuum_vacuum_insert_scale_factor, which the tables set.
-const oldestServer = 130000
 
 // ErrNewerSchema is wrapped by the error for a schema that was written by a newer version of this
 // library.
@@ -62,7 +59,7 @@ func Migrate(ctx context.Context, opts Options, dryRun bool) ([]Migration, error
 	}
 	defer d.free()
 	var steps []Migration
-	err = d.checkServer(ctx)
+	err = pgconnect.CheckServer(ctx, d.pool)
 	if err == nil {
 		steps, err = d.migrate(ctx, dryRun)
 	}
@@ -70,28 +67,6 @@ func Migrate(ctx context.Context, opts Options, dryRun bool) ([]Migration, error
 		return steps, fmt.Errorf("migrating schema %q: %w", opts.Schema, explain(err))
 	}
 	return steps, nil
-}
-
-// checkServer returns an error if the server can't be used.
-func (d *Driver) checkServer(ctx context.Context) error {
-	var version, isolation string
-	var number int
-	var isStandby, isReadOnly bool
-	err := d.pool.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('server_version_num')::integer, pg_is_in_recovery(),
-		current_setting('transaction_read_only')::boolean, current_setting('default_transaction_isolation')`).Scan(&version, &number, &isStandby, &isReadOnly, &isolation)
-	switch {
-	case err != nil:
-		return fmt.Errorf("connecting: %w", err)
-	case number < oldestServer:
-		return fmt.Errorf("the server has version %s; PostgreSQL %d or newer is needed", version, oldestServer/10000)
-	case isStandby:
-		return errors.New("the server is a standby, which takes no writes; connect to the primary (target_session_attrs=read-write)")
-	case isReadOnly:
-		return errors.New("the server takes no writes: default_transaction_read_only is on; turn it off for this role, or connect to another server")
-	case isolation != readCommitted:
-		return fmt.Errorf("default_transaction_isolation is %q; set it to %q for this role, or in the connection string", isolation, readCommitted)
-	}
-	return nil
 }
 
 // version returns the version of the schema; 0 if it has no tables. schemaExists is false if the

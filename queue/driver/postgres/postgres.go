@@ -102,8 +102,7 @@ type Driver struct {
 	replanInterval time.Duration // set by tests
 	workAtOnce     int           // the same
 
-	// reset is when the connections of the pool were last closed; see leaveReadOnly.
-	reset atomic.Int64
+	failover pgconnect.Failover
 
 	floors      *floors
 	promoter    *promoter
@@ -170,7 +169,7 @@ func (d *Driver) connect(ctx context.Context) (err error) {
 
 // prepare checks the server and the schema, and starts the background goroutines.
 func (d *Driver) prepare(ctx context.Context) error {
-	err := d.checkServer(ctx)
+	err := pgconnect.CheckServer(ctx, d.pool)
 	if err == nil && !d.opts.SkipMigrations {
 		_, err = d.migrate(ctx, false)
 	}

@@ -87,7 +87,14 @@ func (d *Driver) claimOf(ctx context.Context, req driver.ClaimRequest, queue str
 		where: claimable, args: []any{queue, except, d.kinds()},
 		order: "priority, scheduled_at, id", limit: limit, skip: true, withArgs: true,
 	}
-	rows, err := d.change(ctx, s, func(r *row) { r.claim(req.Owner, req.LeaseTime) }, discardForKey)
+	tried := map[int64]token{}
+	rows, err := d.change(ctx, s, func(r *row) {
+		r.claim(req.Owner, req.LeaseTime)
+		tried[r.id] = r.token()
+	}, discardForKey)
+	if errors.Is(err, driver.ErrOutcomeUnknown) {
+		rows, err = d.claimedAfterAll(ctx, rows, tried, err)
+	}
 	records := make([]*driver.Record, 0, len(rows))
 	for _, r := range rows {
 		if r.state != stateRunning {
@@ -100,6 +107,26 @@ func (d *Driver) claimOf(ctx context.Context, req driver.ClaimRequest, queue str
 		records = append(records, record)
 	}
 	return records, err
+}
+
+// claimedAfterAll adds to the rows that were claimed those of a transaction whose commit was not answered. It
+// returns the error of that commit if this remains unknown.
+func (d *Driver) claimedAfterAll(ctx context.Context, rows []*row, tried map[int64]token, unanswered error) ([]*row, error) {
+	for _, r := range rows {
+		delete(tried, r.id)
+	}
+	s := byIDs(slices.Collect(maps.Keys(tried)))
+	s.withArgs = true
+	found, err := d.read(ctx, s)
+	if err != nil {
+		return rows, unanswered
+	}
+	for _, r := range found {
+		if r.state == stateRunning && r.token() == tried[r.id] {
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
 }
 
 func (d *Driver) kinds() []string {
@@ -167,7 +194,7 @@ func (d *Driver) nextDue(ctx context.Context, queues []string) (*time.Duration, 
 		return nil, nil //nolint:nilnil // See above.
 	}
 	if err != nil {
-		return nil, failed(err, false)
+		return nil, d.failed(err, false)
 	}
 	return new(time.Duration(seconds * float64(time.Second))), nil
 }
@@ -204,7 +231,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 		}, &name, &ready, &wait)
 	}
 	if err != nil {
-		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", failed(err, false))
+		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", d.failed(err, false))
 	}
 	return work, nil
 }
@@ -225,7 +252,7 @@ func (d *Driver) namesOf(ctx context.Context, text string) ([]string, error) {
 	if err := d.usable(ctx); err != nil {
 		return nil, err
 	}
-	return collectNames(d.pool.Query(ctx, d.sql(text), d.opts.Queues))
+	return d.collectNames(d.pool.Query(ctx, d.sql(text), d.opts.Queues))
 }
 
 // idOf returns the number of the job of a lease. The name of a record ends with it.
@@ -257,7 +284,7 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 		err = scanEach(found, func() { renewed[place-1] = true }, &place)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("renewing leases: %w", failed(err, false))
+		return nil, fmt.Errorf("renewing leases: %w", d.failed(err, false))
 	}
 	for i, l := range leases {
 		if !renewed[i] {
@@ -349,7 +376,7 @@ func (d *Driver) Forget(ctx context.Context, _ time.Time, limit int) (int, error
 				AND queue = ANY($3::text[]) ORDER BY finalized_at LIMIT $4 FOR UPDATE SKIP LOCKED)`),
 			keep.state, keep.time.Microseconds(), d.opts.Queues, limit-n)
 		if err != nil {
-			return n, fmt.Errorf("removing jobs that ended: %w", failed(err, false))
+			return n, fmt.Errorf("removing jobs that ended: %w", d.failed(err, false))
 		}
 		n += int(tag.RowsAffected())
 	}

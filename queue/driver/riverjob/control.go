@@ -27,7 +27,7 @@ func (d *Driver) Control(ctx context.Context, queue string, change driver.Contro
 	}
 	var paused bool
 	if err == nil {
-		err = failed(d.pool.QueryRow(ctx, d.sql(`SELECT EXISTS (SELECT 1 FROM {s}.river_queue WHERE name = $1 AND paused_at IS NOT NULL)`), queue).Scan(&paused), false)
+		err = d.failed(d.pool.QueryRow(ctx, d.sql(`SELECT EXISTS (SELECT 1 FROM {s}.river_queue WHERE name = $1 AND paused_at IS NOT NULL)`), queue).Scan(&paused), false)
 	}
 	if err != nil {
 		return driver.Control{}, fmt.Errorf("settings of queue %q: %w", queue, err)
@@ -63,7 +63,7 @@ func (d *Driver) pause(ctx context.Context, queue string, paused bool) error {
 	batch.Queue(d.sql(`UPDATE {s}.river_queue SET paused_at = CASE WHEN $2 THEN coalesce(paused_at, now()) END, updated_at = now() WHERE name = $1`), queue, paused)
 	queueNotify(batch, d.channel(topicControl), control{Action: action, Queue: queue})
 	if err := d.pool.SendBatch(ctx, batch).Close(); err != nil {
-		return failed(err, true)
+		return d.failed(err, true)
 	}
 	d.subscribers.Notify(driver.In(queue))
 	return nil

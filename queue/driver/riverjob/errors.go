@@ -3,6 +3,7 @@ package riverjob
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -15,8 +16,10 @@ const (
 	codeReadOnly             = "25006"
 	codeSerializationFailure = "40001"
 	codeDeadlock             = "40P01"
+	codeSuspended            = "25P03" // idle_in_transaction_session_timeout
 	codeNoPrivilege          = "42501"
 	codeUndefinedTable       = "42P01"
+	classConnection          = "08"
 	classDataException       = "22"
 	codeTooLarge             = "54000"
 )
@@ -29,11 +32,15 @@ func codeOf(err error) string {
 	return ""
 }
 
-// isConflict reports whether the server rolled a transaction back because of another one.
+// isConflict reports whether the server rolled a transaction back because of another one, or because this
+// process was suspended.
 func isConflict(err error) bool {
 	code := codeOf(err)
-	return code == codeSerializationFailure || code == codeDeadlock
+	return code == codeSerializationFailure || code == codeDeadlock || code == codeSuspended
 }
+
+// isOfOneRow reports whether one of several rows is the reason why a change failed.
+func isOfOneRow(err error) bool { return isUnique(err) || isUnstorable(err) }
 
 // isUnique reports whether a change of a row violates the index of unique keys.
 func isUnique(err error) bool { return codeOf(err) == codeUniqueViolation }
@@ -59,11 +66,21 @@ func explain(err error) error {
 	}
 }
 
+// isAnswer reports whether an error is an answer of the server, which then rolled back. A pooler reports that its
+// connection to the server is broken with a code of class 08, whatever the server did.
+func isAnswer(err error) bool {
+	code := codeOf(err)
+	return code != "" && !strings.HasPrefix(code, classConnection)
+}
+
 // failed returns the error of a call. An error that is none of the server's answers leaves open
 // whether a change was made.
-func failed(err error, mayBeDone bool) error {
-	if err != nil && mayBeDone && codeOf(err) == "" && !errors.Is(err, driver.ErrClosed) {
+func (d *Driver) failed(err error, mayBeDone bool) error {
+	if err != nil && mayBeDone && !isAnswer(err) && !errors.Is(err, driver.ErrClosed) {
 		return fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, err)
+	}
+	if codeOf(err) == codeReadOnly {
+		d.failover.Leave(d.pool)
 	}
 	return explain(err)
 }

@@ -221,7 +221,7 @@ func (d *Driver) Count(ctx context.Context, q driver.Query, limit int) (n int, e
 	}
 	err = d.pool.QueryRow(ctx, d.sql(fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM {s}.river_job WHERE %s LIMIT %d) counted", s.where, limit)), s.args...).Scan(&n)
 	if err != nil {
-		return 0, fmt.Errorf("counting jobs: %w", failed(err, false))
+		return 0, fmt.Errorf("counting jobs: %w", d.failed(err, false))
 	}
 	return n, nil
 }
@@ -342,7 +342,7 @@ func (d *Driver) announce(ctx context.Context, a driver.Action, done []*row) err
 			queueNotify(batch, d.channel(topicControl), control{Action: actionCancel, JobID: r.id, Queue: r.queue})
 		}
 	}
-	return failed(d.pool.SendBatch(ctx, batch).Close(), false)
+	return d.failed(d.pool.SendBatch(ctx, batch).Close(), false)
 }
 
 // count adds the number of rows in a state to what describes a queue. due is the number of those whose
@@ -392,7 +392,7 @@ func (d *Driver) infos(ctx context.Context, names []string, states ...string) ([
 		err = scanEach(found, func() { count(of(name), state, n, due) }, &name, &state, &n, &due)
 	}
 	if err != nil {
-		return nil, failed(err, false)
+		return nil, d.failed(err, false)
 	}
 	paused, err := d.namesOf(ctx, `SELECT q.name FROM {s}.river_queue q WHERE q.name = ANY($1::text[]) AND q.paused_at IS NOT NULL`)
 	if err != nil {
@@ -414,13 +414,13 @@ func scanEach(found pgx.Rows, each func(), into ...any) error {
 	return err
 }
 
-func collectNames(found pgx.Rows, err error) ([]string, error) {
+func (d *Driver) collectNames(found pgx.Rows, err error) ([]string, error) {
 	if err != nil {
-		return nil, failed(err, false)
+		return nil, d.failed(err, false)
 	}
 	names, err := pgx.CollectRows(found, pgx.RowTo[string])
 	if err != nil {
-		return nil, failed(err, false)
+		return nil, d.failed(err, false)
 	}
 	return names, nil
 }
@@ -492,7 +492,7 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 		err = scanEach(found, func() { counts = append(counts, c) }, &c.Queue, &c.Type, &c.Ready, &c.Scheduled, &c.Parked, &c.Running)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("counting jobs by type: %w", failed(err, false))
+		return nil, fmt.Errorf("counting jobs by type: %w", d.failed(err, false))
 	}
 	return counts, nil
 }
@@ -513,7 +513,7 @@ func (d *Driver) OldestReady(ctx context.Context, queues []string, _ time.Time) 
 		err = scanEach(found, func() { oldest[name] = since.UTC() }, &name, &since)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("finding the oldest ready jobs of %d queues: %w", len(queues), failed(err, false))
+		return nil, fmt.Errorf("finding the oldest ready jobs of %d queues: %w", len(queues), d.failed(err, false))
 	}
 	return oldest, nil
 }

@@ -137,6 +137,8 @@ type Driver struct {
 	pool   *pgxpool.Pool
 	named  *strings.Replacer
 
+	failover pgconnect.Failover
+
 	// beside keeps what River's tables have no place for, in memory.
 	beside      *memory.Driver
 	subscribers driver.Subscribers
@@ -181,7 +183,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 
 // prepare checks the server and its tables, and starts the goroutines.
 func (d *Driver) prepare(ctx context.Context) error {
-	if err := d.checkServer(ctx); err != nil {
+	if err := pgconnect.CheckServer(ctx, d.pool); err != nil {
 		return err
 	}
 	if err := d.findTables(ctx); err != nil {
@@ -203,20 +205,6 @@ func (d *Driver) prepare(ctx context.Context) error {
 		d.all.Go(func() { listener.Run(running) })
 	}
 	d.all.Go(func() { d.poll(running) })
-	return nil
-}
-
-func (d *Driver) checkServer(ctx context.Context) error {
-	var isStandby, isReadOnly bool
-	err := d.pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`).Scan(&isStandby, &isReadOnly)
-	switch {
-	case err != nil:
-		return fmt.Errorf("connecting: %w", err)
-	case isStandby:
-		return errors.New("the server is a standby, which takes no writes; connect to the primary (target_session_attrs=read-write)")
-	case isReadOnly:
-		return errors.New("the server takes no writes: default_transaction_read_only is on; turn it off for this role, or connect to another server")
-	}
 	return nil
 }
 

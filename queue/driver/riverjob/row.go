@@ -420,24 +420,30 @@ func (d *Driver) change(ctx context.Context, s selection, edit func(*row), repai
 // maxTries is how often a transaction is tried that the server rolls back because of another one.
 const maxTries = 10
 
-// changeAtOnce is change without repairs. It returns the rows that it edited, even if they could not
-// be stored.
+// changeAtOnce is change without repairs. If one of the rows that it edited is the reason why none was stored, it
+// returns them with the error.
 func (d *Driver) changeAtOnce(ctx context.Context, s selection, edit func(*row)) (edited []*row, err error) {
 	for range maxTries {
 		var mayBeDone bool
 		edited, mayBeDone, err = d.transact(ctx, s, edit)
-		if isUnique(err) || isUnstorable(err) {
+		if err == nil || isOfOneRow(err) {
 			return edited, err
 		}
-		if err == nil || !isConflict(err) {
-			return edited, failed(err, mayBeDone)
+		if !isConflict(err) {
+			return nil, d.failed(err, mayBeDone)
 		}
 	}
-	return nil, failed(err, false)
+	return nil, d.failed(err, false)
+}
+
+// begin begins a transaction, in one round trip. The server ends it if the next statement does not come: this
+// process may be suspended, or its host unreachable, and holds the locks of rows.
+func (d *Driver) begin(ctx context.Context) (pgx.Tx, error) {
+	return d.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'"})
 }
 
 func (d *Driver) transact(ctx context.Context, s selection, edit func(*row)) (edited []*row, mayBeDone bool, err error) {
-	tx, err := d.pool.Begin(ctx)
+	tx, err := d.begin(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -488,7 +494,7 @@ func (d *Driver) read(ctx context.Context, s selection) ([]*row, error) {
 	}
 	rows, err := collect(d.pool.Query(ctx, d.sql(s.text()), s.args...))
 	if err != nil {
-		return nil, failed(err, false)
+		return nil, d.failed(err, false)
 	}
 	return rows, nil
 }

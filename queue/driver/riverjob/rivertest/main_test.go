@@ -26,6 +26,7 @@ import (
 	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/riverjob"
 )
 
@@ -347,4 +348,14 @@ func inSomeRound(t *testing.T, bound time.Duration, measure func() time.Duration
 		}
 	}
 	t.Errorf("took %s in the last of %d rounds (bound %s)", took, rounds, bound)
+}
+
+// claimOne claims one job, if one is ready.
+func claimOne(ctx context.Context, t *testing.T, d *riverjob.Driver) []*driver.Record {
+	t.Helper()
+	claimed, err := d.Claim(ctx, driver.ClaimRequest{
+		Owner: "me", Queues: []driver.Demand{{Queue: "default", Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Minute,
+	})
+	require.NoError(t, err)
+	return claimed.Records
 }

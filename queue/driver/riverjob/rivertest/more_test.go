@@ -443,16 +443,7 @@ func TestOpenNamesWhatToDo(t *testing.T) {
 	require.ErrorContains(t, open(riverjob.Options{URL: "postgres://:no port"}), "must be a connection string")
 	require.ErrorContains(t, open(riverjob.Options{Pool: w.pool}), "search path")
 
-	as := func(change func(*pgxpool.Config)) *pgxpool.Pool {
-		config, err := pgxpool.ParseConfig(pgtest.URL(t))
-		require.NoError(t, err)
-		change(config)
-		pool, err := pgxpool.NewWithConfig(w.ctx, config)
-		require.NoError(t, err)
-		t.Cleanup(pool.Close)
-		return pool
-	}
-	readOnly := as(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on" })
+	readOnly := poolWith(w, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on" })
 	require.ErrorContains(t, open(riverjob.Options{Pool: readOnly, Schema: w.schema}), "turn it off for this role")
 
 	role := w.schema + "_reader"
@@ -463,13 +454,13 @@ func TestOpenNamesWhatToDo(t *testing.T) {
 	})
 	w.exec(`GRANT USAGE ON SCHEMA {s} TO ` + role)
 	w.exec(`GRANT SELECT ON ALL TABLES IN SCHEMA {s} TO ` + role)
-	reader := as(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role })
+	reader := poolWith(w, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role })
 	err := open(riverjob.Options{Pool: reader, Schema: w.schema})
 	require.ErrorContains(t, err, "grant it UPDATE on")
 	require.ErrorContains(t, err, "INSERT on")
 
 	// The search path finds the schema.
-	path := as(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["search_path"] = w.schema })
+	path := poolWith(w, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["search_path"] = w.schema })
 	require.NoError(t, open(riverjob.Options{Pool: path}))
 	withPath, err := url.Parse(pgtest.URL(t))
 	if err == nil && withPath.Scheme != "" {
