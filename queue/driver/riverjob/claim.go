@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
 // Claim implements driver.Driver. It makes waiting jobs available whose time has come, and takes
@@ -157,7 +158,7 @@ func (d *Driver) promote(ctx context.Context, queues []string, now time.Time) (n
 			LATERAL (SELECT id FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
 				AND j.scheduled_at <= now() ORDER BY j.scheduled_at, j.id LIMIT ` + strconv.Itoa(promoteAtOnce) + `) due)
 			AND state IN ('scheduled', 'retryable')`,
-		args: []any{queues}, order: "priority, scheduled_at, id", limit: promoteAtOnce, skip: true,
+		args: []any{queues}, order: "priority, scheduled_at, id", limit: promoteAtOnce, skip: true, brief: true,
 	}
 	rows, err := d.change(ctx, s, func(r *row) { r.set(stateAvailable) }, discardForKey)
 	if err != nil {
@@ -262,37 +263,81 @@ func idOf(l driver.Lease) (int64, bool) {
 	return id, err == nil
 }
 
+// extension is a call of Extend.
+type extension struct {
+	ids              []int64
+	claims, prefixes []string
+	isRenewed        []bool
+}
+
 // Extend implements driver.Driver.
 func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
 	err = d.usable(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ids, claims, prefixes := make([]int64, len(leases)), make([]string, len(leases)), make([]string, len(leases))
-	for i, l := range leases {
-		ids[i], _ = idOf(l) // 0 is no job
-		claims[i] = token{l.Owner, l.Count, leaseTime}.String()
-		prefixes[i] = token{l.Owner, l.Count, 0}.prefix()
+	e := extension{isRenewed: make([]bool, len(leases))}
+	for _, l := range leases {
+		id, _ := idOf(l) // 0 is no job
+		e.ids = append(e.ids, id)
+		e.claims = append(e.claims, token{l.Owner, l.Count, leaseTime}.String())
+		e.prefixes = append(e.prefixes, token{l.Owner, l.Count, 0}.prefix())
 	}
-	renewed := map[int]bool{}
-	found, err := d.pool.Query(ctx, d.sql(`UPDATE {s}.river_job j SET attempted_at = clock_timestamp(),
-			attempted_by = j.attempted_by[:cardinality(j.attempted_by) - 1] || l.claim
-		FROM unnest($1::bigint[], $2::text[], $3::text[]) WITH ORDINALITY l(id, claim, prefix, place)
-		WHERE j.id = l.id AND j.state = 'running' AND starts_with(j.attempted_by[cardinality(j.attempted_by)], l.prefix) RETURNING l.place`), ids, claims, prefixes)
-	if err == nil {
-		var place int
-		err = scanEach(found, func() { renewed[place-1] = true }, &place)
-	}
+	locked, err := d.aroundLocked(ctx, e.ids, patience, func(ids []int64) (seen []int64, err error) { return d.extend(ctx, &e, ids) })
 	if err != nil {
-		return nil, fmt.Errorf("renewing leases: %w", d.failed(err, false))
+		return nil, fmt.Errorf("renewing leases: %w", err)
 	}
+	var blocked driver.BlockedLeasesError
 	for i, l := range leases {
-		if !renewed[i] {
+		switch {
+		case e.isRenewed[i]:
+		case slices.Contains(locked, e.ids[i]):
+			blocked.Leases = append(blocked.Leases, l)
+		default:
 			lost = append(lost, l)
 			d.claimed.Delete(l)
 		}
 	}
+	if len(blocked.Leases) > 0 {
+		return lost, &blocked
+	}
 	return lost, nil
+}
+
+// extend renews the leases of rows that no other transaction has locked, and returns the ids of these rows.
+func (d *Driver) extend(ctx context.Context, e *extension, ids []int64) (unlocked []int64, err error) {
+	tx, err := d.begin(ctx, false)
+	if err != nil {
+		return nil, d.failed(err, false)
+	}
+	defer pgconnect.Rollback(ctx, tx)
+	found, err := tx.Query(ctx, d.sql(`SELECT id FROM {s}.river_job WHERE id = ANY($1::bigint[]) ORDER BY id FOR UPDATE SKIP LOCKED`), ids)
+	var id int64
+	if err == nil {
+		err = scanEach(found, func() { unlocked = append(unlocked, id) }, &id)
+	}
+	if err != nil || len(unlocked) == 0 {
+		return nil, d.failed(err, false)
+	}
+	var renewed []int
+	found, err = tx.Query(ctx, d.sql(`UPDATE {s}.river_job j SET attempted_at = clock_timestamp(), attempted_by = j.attempted_by[:cardinality(j.attempted_by) - 1] || l.claim
+		FROM unnest($1::bigint[], $2::text[], $3::text[]) WITH ORDINALITY l(id, claim, prefix, place)
+		WHERE j.id = l.id AND j.id = ANY($4::bigint[]) AND j.state = 'running' AND starts_with(j.attempted_by[cardinality(j.attempted_by)], l.prefix)
+		RETURNING l.place`), e.ids, e.claims, e.prefixes, unlocked)
+	var place int
+	if err == nil {
+		err = scanEach(found, func() { renewed = append(renewed, place-1) }, &place)
+	}
+	if err == nil {
+		err = tx.Commit(ctx)
+	}
+	if err != nil {
+		return nil, d.failed(err, false)
+	}
+	for _, i := range renewed {
+		e.isRenewed[i] = true
+	}
+	return unlocked, nil
 }
 
 // CancelRequests implements driver.Driver.
@@ -343,7 +388,9 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	if len(stale) == 0 {
 		return 0, nil
 	}
-	recovered, err := d.change(ctx, byIDs(stale), func(r *row) {
+	selected := byIDs(stale)
+	selected.skip = true
+	recovered, err := d.change(ctx, selected, func(r *row) {
 		if !r.isStale() || slices.Contains(keep, driver.LeaseOf(r.record())) {
 			return
 		}

@@ -69,8 +69,9 @@ func releaseKey(r *row, cause error) {
 func leaveAlone(r *row, _ error) { *r = row{id: r.id} }
 
 // changeHeld changes rows under their leases. The error of an item is that of edit, or ErrLeaseLost if
-// its row does not have that lease, or ErrTooLarge if its content can't be stored.
-func changeHeld[T any](ctx context.Context, d *Driver, items []T, leaseOf func(T) driver.Lease, edit func(*row, T) error, repair func(*row, error)) ([]error, error) {
+// its row does not have that lease, or ErrTooLarge if its content can't be stored, or ErrBlocked if its row
+// stays locked until the patience is over.
+func changeHeld[T any](ctx context.Context, d *Driver, patience time.Duration, items []T, leaseOf func(T) driver.Lease, edit func(*row, T) error, repair func(*row, error)) ([]error, error) {
 	byID := map[int64][]int{} // several items may name a row, under leases of which at most one is its lease
 	ids := make([]int64, 0, len(items))
 	errs := make([]error, len(items))
@@ -91,7 +92,7 @@ func changeHeld[T any](ctx context.Context, d *Driver, items []T, leaseOf func(T
 	}
 	held := map[int64]int{}
 	tooLarge := map[int]error{}
-	_, err := d.change(ctx, byIDs(ids), func(r *row) {
+	editHeld := func(r *row) {
 		current := r.lease()
 		held[r.id] = -1
 		for _, i := range byID[r.id] {
@@ -102,11 +103,18 @@ func changeHeld[T any](ctx context.Context, d *Driver, items []T, leaseOf func(T
 				errs[i] = edit(r, items[i])
 			}
 		}
-	}, func(r *row, cause error) {
+	}
+	repairHeld := func(r *row, cause error) {
 		repair(r, cause)
 		if isUnstorable(cause) && held[r.id] >= 0 {
 			tooLarge[held[r.id]] = fmt.Errorf("%w: %w", driver.ErrTooLarge, cause)
 		}
+	}
+	locked, err := d.aroundLocked(ctx, ids, patience, func(ids []int64) (seen []int64, err error) {
+		s := byIDs(ids)
+		s.skip, s.seen = true, &seen
+		_, err = d.change(ctx, s, editHeld, repairHeld)
+		return seen, err
 	})
 	if err != nil {
 		return nil, err
@@ -114,7 +122,21 @@ func changeHeld[T any](ctx context.Context, d *Driver, items []T, leaseOf func(T
 	for i, cause := range tooLarge {
 		errs[i] = cause
 	}
+	for _, id := range locked {
+		for _, i := range byID[id] {
+			errs[i] = blockedError(leaseOf(items[i]))
+		}
+	}
 	return errs, nil
+}
+
+// dropClaimed forgets what was claimed of the metadata of jobs whose ends are not repeated.
+func dropClaimed[T any](d *Driver, items []T, leaseOf func(T) driver.Lease, errs []error) {
+	for i, item := range items {
+		if !driver.IsRepeatable(errs[i]) {
+			d.claimed.Delete(leaseOf(item))
+		}
+	}
 }
 
 // Complete implements driver.Driver. If neither the definition nor the queue has a retry policy, or
@@ -123,13 +145,12 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	if err := driver.RefuseTransaction(ctx); err != nil {
 		return nil, err
 	}
-	errs, err := changeHeld(ctx, d, completions, func(c driver.Completion) driver.Lease { return c.Lease }, d.complete, releaseKey)
+	leaseOf := func(c driver.Completion) driver.Lease { return c.Lease }
+	errs, err := changeHeld(ctx, d, patience, completions, leaseOf, d.complete, releaseKey)
 	if err != nil {
 		return nil, fmt.Errorf("ending %d attempts: %w", len(completions), err)
 	}
-	for _, c := range completions {
-		d.claimed.Delete(c.Lease)
-	}
+	dropClaimed(d, completions, leaseOf, errs)
 	d.changed(driver.InQueuesOf(completions, func(c driver.Completion) string { return c.Lease.Queue }))
 	return errs, nil
 }
@@ -208,13 +229,12 @@ func (r *row) waitOf(next amboy.JobTimeInfo, end time.Time) time.Duration {
 
 // Release implements driver.Driver. A job that is to wait until a time was snoozed, in River's words.
 func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
-	errs, err := changeHeld(ctx, d, handBacks, func(h driver.HandBack) driver.Lease { return h.Lease }, release, releaseKey)
+	leaseOf := func(h driver.HandBack) driver.Lease { return h.Lease }
+	errs, err := changeHeld(ctx, d, patience, handBacks, leaseOf, release, releaseKey)
 	if err != nil {
 		return nil, fmt.Errorf("handing back %d jobs: %w", len(handBacks), err)
 	}
-	for _, h := range handBacks {
-		d.claimed.Delete(h.Lease)
-	}
+	dropClaimed(d, handBacks, leaseOf, errs)
 	d.changed(driver.InQueuesOf(handBacks, func(h driver.HandBack) string { return h.Lease.Queue }))
 	return errs, nil
 }
@@ -331,7 +351,7 @@ func (d *Driver) Save(ctx context.Context, record *driver.Record) error {
 
 // SetProgress implements driver.Driver.
 func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress driver.Progress) error {
-	errs, err := changeHeld(ctx, d, []driver.Lease{lease}, func(l driver.Lease) driver.Lease { return l }, func(r *row, _ driver.Lease) error {
+	errs, err := changeHeld(ctx, d, endless, []driver.Lease{lease}, func(l driver.Lease) driver.Lease { return l }, func(r *row, _ driver.Lease) error {
 		if r.state != stateRunning {
 			return fmt.Errorf("job %d does not run: %w", r.id, driver.ErrLeaseLost)
 		}

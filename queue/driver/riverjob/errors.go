@@ -16,6 +16,7 @@ const (
 	codeReadOnly             = "25006"
 	codeSerializationFailure = "40001"
 	codeDeadlock             = "40P01"
+	codeLockNotAvailable     = "55P03"
 	codeSuspended            = "25P03" // idle_in_transaction_session_timeout
 	codeNoPrivilege          = "42501"
 	codeUndefinedTable       = "42P01"
@@ -39,8 +40,11 @@ func isConflict(err error) bool {
 	return code == codeSerializationFailure || code == codeDeadlock || code == codeSuspended
 }
 
+// isWaitOver reports whether a change waited for another transaction for too long.
+func isWaitOver(err error) bool { return codeOf(err) == codeLockNotAvailable }
+
 // isOfOneRow reports whether one of several rows is the reason why a change failed.
-func isOfOneRow(err error) bool { return isUnique(err) || isUnstorable(err) }
+func isOfOneRow(err error) bool { return isUnique(err) || isUnstorable(err) || isWaitOver(err) }
 
 // isUnique reports whether a change of a row violates the index of unique keys.
 func isUnique(err error) bool { return codeOf(err) == codeUniqueViolation }

@@ -247,10 +247,6 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (acted driver.A
 	if err != nil || len(chosen) == 0 {
 		return driver.Acted{}, wrapAct(err)
 	}
-	ids := make([]int64, len(chosen))
-	for i, r := range chosen {
-		ids[i] = r.id
-	}
 	if req.DryRun {
 		for _, r := range chosen {
 			if r.act(req.Action) {
@@ -260,7 +256,7 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (acted driver.A
 	} else {
 		// The rows are selected again when they are locked, because they may have changed.
 		locked := s
-		locked.args = append(slices.Clone(s.args), ids)
+		locked.args = append(slices.Clone(s.args), idsOf(chosen))
 		locked.where = fmt.Sprintf("(%s) AND id = ANY($%d::bigint[])", s.where, len(locked.args))
 		done, err := d.change(ctx, locked, func(r *row) { r.act(req.Action) }, leaveAlone)
 		if err != nil {

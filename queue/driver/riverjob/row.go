@@ -361,8 +361,10 @@ type selection struct {
 	args     []any
 	order    string // default: by id, so that calls that wait for each other's rows do not deadlock
 	limit    int    // 0 for all
-	skip     bool   // leave out rows that another transaction changes
+	skip     bool   // leave out rows that another transaction has locked
 	withArgs bool
+	brief    bool     // leave out rows whose unique key another transaction is about to take
+	seen     *[]int64 // if it is not nil, the ids of the rows that were selected and locked are added
 }
 
 func (s selection) text() string {
@@ -389,10 +391,10 @@ func (d *Driver) change(ctx context.Context, s selection, edit func(*row), repai
 		return nil, err
 	}
 	stored, err := d.changeAtOnce(ctx, s, edit)
-	if !isUnique(err) && !isUnstorable(err) {
+	if !isOfOneRow(err) || len(stored) == 0 {
 		return stored, err
 	}
-	tried := stored
+	tried, waits := stored, 0
 	stored = nil
 	for _, r := range tried {
 		one := s
@@ -409,6 +411,12 @@ func (d *Driver) change(ctx context.Context, s selection, edit func(*row), repai
 				}
 			})
 		}
+		if isWaitOver(err) {
+			if waits++; waits == maxWaits {
+				break
+			}
+			continue
+		}
 		if err != nil {
 			return stored, err
 		}
@@ -416,6 +424,9 @@ func (d *Driver) change(ctx context.Context, s selection, edit func(*row), repai
 	}
 	return stored, nil
 }
+
+// maxWaits is how many rows in a call another transaction may keep waiting.
+const maxWaits = 5
 
 // maxTries is how often a transaction is tried that the server rolls back because of another one.
 const maxTries = 10
@@ -438,12 +449,16 @@ func (d *Driver) changeAtOnce(ctx context.Context, s selection, edit func(*row))
 
 // begin begins a transaction, in one round trip. The server ends it if the next statement does not come: this
 // process may be suspended, or its host unreachable, and holds the locks of rows.
-func (d *Driver) begin(ctx context.Context) (pgx.Tx, error) {
-	return d.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'"})
+func (d *Driver) begin(ctx context.Context, brief bool) (pgx.Tx, error) {
+	text := "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'"
+	if brief {
+		text += "; SET LOCAL lock_timeout = '100ms'"
+	}
+	return d.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: text})
 }
 
 func (d *Driver) transact(ctx context.Context, s selection, edit func(*row)) (edited []*row, mayBeDone bool, err error) {
-	tx, err := d.begin(ctx)
+	tx, err := d.begin(ctx, s.brief)
 	if err != nil {
 		return nil, false, err
 	}
@@ -452,6 +467,11 @@ func (d *Driver) transact(ctx context.Context, s selection, edit func(*row)) (ed
 	if err != nil {
 		return nil, false, err
 	}
+	defer func() {
+		if err == nil && s.seen != nil {
+			*s.seen = append(*s.seen, idsOf(rows)...)
+		}
+	}()
 	batch := &pgx.Batch{}
 	for _, r := range rows {
 		edit(r)
@@ -469,7 +489,16 @@ func (d *Driver) transact(ctx context.Context, s selection, edit func(*row)) (ed
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return edited, false, err
 	}
-	return edited, true, tx.Commit(ctx)
+	err = tx.Commit(ctx)
+	return edited, true, err
+}
+
+func idsOf(rows []*row) []int64 {
+	ids := make([]int64, len(rows))
+	for i, r := range rows {
+		ids[i] = r.id
+	}
+	return ids
 }
 
 func (d *Driver) lock(ctx context.Context, tx pgx.Tx, s selection) ([]*row, error) {
