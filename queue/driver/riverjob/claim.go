@@ -186,10 +186,11 @@ func (d *Driver) nextDue(ctx context.Context, queues []string) (*time.Duration, 
 		return nil, err
 	}
 	var seconds float64
+	// Of the available jobs an index finds those that are not due yet; most are.
 	err := d.pool.QueryRow(ctx, d.sql(`SELECT extract(epoch FROM least(greatest(min(next.scheduled_at), now()), now() + interval '1 day') - now())::float8
 		FROM unnest($1::text[]) q(name), unnest(ARRAY['available', 'scheduled', 'retryable']) st(state), unnest(ARRAY[1, 2, 3, 4]) p(priority),
 			LATERAL (SELECT scheduled_at FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
-				AND (st.state <> 'available' OR j.scheduled_at > now()) ORDER BY j.scheduled_at LIMIT 1) next
+				AND j.scheduled_at >= CASE st.state WHEN 'available' THEN now() ELSE '-infinity' END ORDER BY j.scheduled_at LIMIT 1) next
 		HAVING count(*) > 0`), queues).Scan(&seconds)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // See above.

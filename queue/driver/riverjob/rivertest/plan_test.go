@@ -1,0 +1,48 @@
+package rivertest_test
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/internal/pgtest"
+	"github.com/mongodb/amboy/queue/driver/riverjob"
+)
+
+var others = flag.Int("others", 20_000, "the number of jobs beside which claims are tested")
+
+// counting opens a driver whose connections are counted apart from those of the test.
+func (w *world) counting() *riverjob.Driver {
+	w.t.Helper()
+	return w.open(func(o *riverjob.Options) { o.URL, o.Pool = pgtest.URL(w.t)+"&application_name="+w.schema, nil })
+}
+
+// tuplesRead closes a driver, and returns how many rows and index entries of river_job were read since the schema
+// was made, except by the connections of the test.
+func (w *world) tuplesRead(d *riverjob.Driver) int {
+	w.t.Helper()
+	require.NoError(w.t, d.Close(w.ctx))
+	w.eventually("the connections of the driver are closed", func() bool {
+		return ask[int](w, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1`, w.schema) == 0
+	})
+	return ask[int](w, `SELECT (t.seq_tup_read + i.read)::bigint FROM pg_stat_user_tables t,
+		(SELECT sum(idx_tup_read) AS read FROM pg_stat_user_indexes WHERE schemaname = $1 AND relname = 'river_job') i
+		WHERE schemaname = $1 AND relname = 'river_job'`, w.schema)
+}
+
+// Each claim looked for available jobs that are not due yet among all that are.
+func TestEachClaimReadAllJobsThatWereReady(t *testing.T) {
+	const claims = 20
+	w := newWorld(t)
+	w.exec(`INSERT INTO {s}.river_job (args, kind, max_attempts) SELECT '{}', 'x', 25 FROM generate_series(1, $1)`, *others)
+	before := w.tuplesRead(w.counting())
+	d := w.counting()
+	for range claims {
+		require.Len(t, claimOne(w.ctx, t, d), 1)
+	}
+	perClaim := (w.tuplesRead(d) - before) / claims
+	t.Logf("%d rows and index entries read a claim", perClaim)
+	assert.Less(t, perClaim, *others/20)
+}
