@@ -71,7 +71,7 @@ func (d *Driver) pause(ctx context.Context, queue string, paused bool) error {
 
 // touchQueue registers queues, or shows that they are being worked: River deletes queues that were not
 // touched for a day, and River UI lists only those that are registered.
-const touchQueue = `INSERT INTO {s}.river_queue AS q (name, created_at, updated_at) SELECT name, now(), now() FROM unnest($1::text[]) t(name)
+const touchQueue = `INSERT INTO {s}.river_queue AS q (name, created_at, updated_at) SELECT name, now(), now() FROM unnest($1::text[]) t(name) ORDER BY name
 	ON CONFLICT (name) DO UPDATE SET updated_at = now()`
 
 func (d *Driver) touchQueues(ctx context.Context) error {
