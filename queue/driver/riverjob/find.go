@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,7 +139,7 @@ func (d *Driver) selectionOf(q driver.Query, after driver.Cursor, newest bool) (
 // addTexts adds the conditions for IDs, types, tags and errors.
 func (d *Driver) addTexts(c *conditions, q driver.Query) {
 	if len(q.Types) > 0 {
-		c.add("kind = ANY(?::text[])", q.Types)
+		c.add("kind = ANY(?::text[])", storables(q.Types))
 	}
 	if q.ID != "" {
 		c.add("id::text LIKE ?", likePattern(q.ID))
@@ -163,13 +164,21 @@ func (d *Driver) addTexts(c *conditions, q driver.Query) {
 		}
 	}
 	if len(q.Tags) > 0 {
-		c.add("tags::text[] @> ?::text[]", q.Tags)
+		c.add("tags::text[] @> ?::text[]", storables(q.Tags))
 	}
 }
 
 // likePattern translates a pattern with * and ? for LIKE.
 func likePattern(pattern string) string {
-	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`, `?`, `_`).Replace(pattern)
+	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`, `?`, `_`).Replace(storable(pattern))
+}
+
+func storables(texts []string) []string {
+	all := make([]string, len(texts))
+	for i, text := range texts {
+		all[i] = storable(text)
+	}
+	return all
 }
 
 // Find implements driver.Driver.
@@ -311,7 +320,7 @@ func (r *row) act(a driver.Action) bool {
 		r.unset(keyProgress)
 		r.setDue(stateScheduled, a.At.Sub(r.now))
 		if r.attempt >= r.maxAttempts {
-			r.maxAttempts = r.attempt + 1
+			r.maxAttempts = min(r.attempt, math.MaxInt16-1) + 1
 		}
 	case a.Kind == driver.Delete && r.hasEnded():
 		r.deleted, r.edited = true, true

@@ -122,14 +122,14 @@ func decodeError(text *string) attemptError {
 	return e
 }
 
-// timeOf returns a time of the server, which may be infinite; zero for null.
+// timeOf returns a time of the server, which may be infinite or have no form in JSON; zero for null.
 func timeOf(t pgtype.Timestamptz) time.Time {
 	switch {
 	case !t.Valid:
 		return time.Time{}
-	case t.InfinityModifier == pgtype.Infinity:
+	case t.InfinityModifier == pgtype.Infinity || t.Time.Year() > 9999:
 		return time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
-	case t.InfinityModifier == pgtype.NegativeInfinity:
+	case t.InfinityModifier == pgtype.NegativeInfinity || t.Time.Year() < 1:
 		return time.Unix(0, 0).UTC()
 	default:
 		return t.Time.UTC()
