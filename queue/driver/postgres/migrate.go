@@ -199,13 +199,16 @@ func (d *Driver) checkVersion(ctx context.Context) error {
 	var missing []string
 	err = d.reader().query(ctx, `SELECT c.relname::text || ' (' || p.privilege || ')' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS p (privilege)
-		WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname <> 'migrations' AND NOT has_table_privilege(c.oid, p.privilege) ORDER BY 1`,
+		WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname <> 'migrations' AND NOT has_table_privilege(c.oid, p.privilege)
+		UNION ALL SELECT c.relname::text || ' (' || p.privilege || ')' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		CROSS JOIN (VALUES ('USAGE'), ('SELECT')) AS p (privilege)
+		WHERE n.nspname = $1 AND c.relkind = 'S' AND c.relname = 'arrivals' AND NOT has_sequence_privilege(c.oid, p.privilege) ORDER BY 1`,
 		func(r *row) error {
 			missing = append(missing, r.text())
 			return nil
 		}, d.opts.Schema)
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("the role lacks privileges on tables of the schema: %s; grant it SELECT, INSERT, UPDATE and DELETE on all of them, and USAGE on the sequences",
+		err = fmt.Errorf("the role lacks privileges on tables and sequences of the schema: %s; grant it SELECT, INSERT, UPDATE and DELETE on all tables, and USAGE and SELECT on the sequences",
 			strings.Join(missing, ", "))
 	}
 	return err
