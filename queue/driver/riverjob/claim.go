@@ -376,10 +376,16 @@ const rescued = "Stuck job rescued by JobRescuer"
 
 // RecoverStale implements driver.Driver. As in River, the run counts as an attempt that failed.
 func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
+	var claimed []any
+	d.claimed.Range(func(lease, _ any) bool {
+		claimed = append(claimed, lease)
+		return true
+	})
 	running, err := d.read(ctx, selection{where: `state = 'running' AND queue = ANY($1::text[])`, args: []any{d.opts.Queues}})
 	if err != nil {
 		return 0, fmt.Errorf("querying running jobs: %w", err)
 	}
+	d.dropEnded(claimed, running)
 	var stale []int64
 	for _, r := range running {
 		if r.isStale() && !slices.Contains(keep, driver.LeaseOf(r.record())) {
@@ -403,6 +409,20 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	}
 	d.changed(driver.Anywhere)
 	return len(recovered), nil
+}
+
+// dropEnded forgets what was claimed of the metadata of jobs that do not run any more, such as those that a
+// transaction of a caller has ended.
+func (d *Driver) dropEnded(claimed []any, running []*row) {
+	runs := map[driver.Lease]bool{}
+	for _, r := range running {
+		runs[driver.LeaseOf(r.record())] = true
+	}
+	for _, lease := range claimed {
+		if !runs[lease.(driver.Lease)] {
+			d.claimed.Delete(lease)
+		}
+	}
 }
 
 // Forget implements driver.Driver. It removes jobs that ended longer ago than Options.KeepCompleted

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -20,7 +22,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	if err := d.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := driver.RefuseTransaction(ctx); err != nil {
+	if _, err := d.callersTransaction(ctx); err != nil {
 		return nil, err
 	}
 	errs := make([]error, len(records))
@@ -68,10 +70,16 @@ func releaseKey(r *row, cause error) {
 // leaveAlone keeps a row from being changed.
 func leaveAlone(r *row, _ error) { *r = row{id: r.id} }
 
+// holding is how rows are changed under their leases.
+type holding struct {
+	patience time.Duration
+	in       pgx.Tx // the transaction of the caller; nil for one of their own
+}
+
 // changeHeld changes rows under their leases. The error of an item is that of edit, or ErrLeaseLost if
 // its row does not have that lease, or ErrTooLarge if its content can't be stored, or ErrBlocked if its row
 // stays locked until the patience is over.
-func changeHeld[T any](ctx context.Context, d *Driver, patience time.Duration, items []T, leaseOf func(T) driver.Lease, edit func(*row, T) error, repair func(*row, error)) ([]error, error) {
+func changeHeld[T any](ctx context.Context, d *Driver, how holding, items []T, leaseOf func(T) driver.Lease, edit func(*row, T) error, repair func(*row, error)) ([]error, error) {
 	byID := map[int64][]int{} // several items may name a row, under leases of which at most one is its lease
 	ids := make([]int64, 0, len(items))
 	errs := make([]error, len(items))
@@ -110,9 +118,9 @@ func changeHeld[T any](ctx context.Context, d *Driver, patience time.Duration, i
 			tooLarge[held[r.id]] = fmt.Errorf("%w: %w", driver.ErrTooLarge, cause)
 		}
 	}
-	locked, err := d.aroundLocked(ctx, ids, patience, func(ids []int64) (seen []int64, err error) {
+	locked, err := d.aroundLocked(ctx, ids, how.patience, func(ids []int64) (seen []int64, err error) {
 		s := byIDs(ids)
-		s.skip, s.seen = true, &seen
+		s.skip, s.seen, s.in = true, &seen, how.in
 		_, err = d.change(ctx, s, editHeld, repairHeld)
 		return seen, err
 	})
@@ -140,17 +148,21 @@ func dropClaimed[T any](d *Driver, items []T, leaseOf func(T) driver.Lease, errs
 }
 
 // Complete implements driver.Driver. If neither the definition nor the queue has a retry policy, or
-// that of the queue says not to wait, the next attempt waits as River's default policy says.
+// that of the queue says not to wait, the next attempt waits as River's default policy says. If ctx carries a
+// transaction (see WithTx), Complete writes in it.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
-	if err := driver.RefuseTransaction(ctx); err != nil {
-		return nil, err
+	theirs, err := d.callersTransaction(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ending %d attempts in the caller's transaction: %w", len(completions), err)
 	}
 	leaseOf := func(c driver.Completion) driver.Lease { return c.Lease }
-	errs, err := changeHeld(ctx, d, patience, completions, leaseOf, d.complete, releaseKey)
+	errs, err := changeHeld(ctx, d, holding{patience, theirs}, completions, leaseOf, d.complete, releaseKey)
 	if err != nil {
 		return nil, fmt.Errorf("ending %d attempts: %w", len(completions), err)
 	}
-	dropClaimed(d, completions, leaseOf, errs)
+	if theirs == nil { // or they may have to be ended again
+		dropClaimed(d, completions, leaseOf, errs)
+	}
 	d.changed(driver.InQueuesOf(completions, func(c driver.Completion) string { return c.Lease.Queue }))
 	return errs, nil
 }
@@ -230,7 +242,7 @@ func (r *row) waitOf(next amboy.JobTimeInfo, end time.Time) time.Duration {
 // Release implements driver.Driver. A job that is to wait until a time was snoozed, in River's words.
 func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
 	leaseOf := func(h driver.HandBack) driver.Lease { return h.Lease }
-	errs, err := changeHeld(ctx, d, patience, handBacks, leaseOf, release, releaseKey)
+	errs, err := changeHeld(ctx, d, holding{patience: patience}, handBacks, leaseOf, release, releaseKey)
 	if err != nil {
 		return nil, fmt.Errorf("handing back %d jobs: %w", len(handBacks), err)
 	}
@@ -351,7 +363,7 @@ func (d *Driver) Save(ctx context.Context, record *driver.Record) error {
 
 // SetProgress implements driver.Driver.
 func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress driver.Progress) error {
-	errs, err := changeHeld(ctx, d, endless, []driver.Lease{lease}, func(l driver.Lease) driver.Lease { return l }, func(r *row, _ driver.Lease) error {
+	errs, err := changeHeld(ctx, d, holding{patience: endless}, []driver.Lease{lease}, func(l driver.Lease) driver.Lease { return l }, func(r *row, _ driver.Lease) error {
 		if r.state != stateRunning {
 			return fmt.Errorf("job %d does not run: %w", r.id, driver.ErrLeaseLost)
 		}

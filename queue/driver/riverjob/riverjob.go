@@ -138,11 +138,13 @@ type Driver struct {
 	named  *strings.Replacer
 
 	failover pgconnect.Failover
+	// identity is the last known identity of the database; see callersTransaction.
+	identity atomic.Pointer[identity]
 
 	// beside keeps what River's tables have no place for, in memory.
 	beside      *memory.Driver
 	subscribers driver.Subscribers
-	// claimed holds the metadata of running jobs as it was claimed, by lease.
+	// claimed holds the metadata of running jobs as it was claimed, by lease. RecoverStale drops what was left.
 	claimed sync.Map
 
 	closed atomic.Bool
@@ -269,7 +271,7 @@ func (d *Driver) usable(ctx context.Context) error {
 
 // Features implements driver.Driver.
 func (d *Driver) Features() driver.Features {
-	return driver.Features{Notifications: true, Durable: true, NextAttempts: true, CostlyClaims: true}
+	return driver.Features{Notifications: true, TransactionalEnds: true, Durable: true, NextAttempts: true, CostlyClaims: true}
 }
 
 // Subscribe implements driver.Driver. The calls for changes by others come from notifications, and

@@ -365,6 +365,7 @@ type selection struct {
 	withArgs bool
 	brief    bool     // leave out rows whose unique key another transaction is about to take
 	seen     *[]int64 // if it is not nil, the ids of the rows that were selected and locked are added
+	in       pgx.Tx   // the transaction of the caller; nil for one of their own
 }
 
 func (s selection) text() string {
@@ -412,7 +413,8 @@ func (d *Driver) change(ctx context.Context, s selection, edit func(*row), repai
 			})
 		}
 		if isWaitOver(err) {
-			if waits++; waits == maxWaits {
+			waits++
+			if waits == maxWaits {
 				break
 			}
 			continue
@@ -457,8 +459,16 @@ func (d *Driver) begin(ctx context.Context, brief bool) (pgx.Tx, error) {
 	return d.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: text})
 }
 
+// beginIn begins a transaction, or one within that of the caller.
+func (d *Driver) beginIn(ctx context.Context, s selection) (pgx.Tx, error) {
+	if s.in != nil {
+		return s.in.Begin(ctx)
+	}
+	return d.begin(ctx, s.brief)
+}
+
 func (d *Driver) transact(ctx context.Context, s selection, edit func(*row)) (edited []*row, mayBeDone bool, err error) {
-	tx, err := d.begin(ctx, s.brief)
+	tx, err := d.beginIn(ctx, s)
 	if err != nil {
 		return nil, false, err
 	}
@@ -479,14 +489,14 @@ func (d *Driver) transact(ctx context.Context, s selection, edit func(*row)) (ed
 			continue
 		}
 		edited = append(edited, r)
-		if err := d.queueWrite(batch, r); err != nil {
+		if err = d.queueWrite(batch, r); err != nil {
 			return nil, false, fmt.Errorf("encoding job %d: %w", r.id, err)
 		}
 	}
 	if len(edited) == 0 {
 		return nil, false, nil
 	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+	if err = tx.SendBatch(ctx, batch).Close(); err != nil {
 		return edited, false, err
 	}
 	err = tx.Commit(ctx)

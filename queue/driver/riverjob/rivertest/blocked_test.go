@@ -130,7 +130,7 @@ func TestARepeatedEndOverwroteMetadataOfOthers(t *testing.T) {
 	errs, err = d.Complete(w.ctx, completion)
 	require.NoError(t, err)
 	require.NoError(t, errs[0])
-	assert.Equal(t, `{"theirs": "new"}`, ask[string](w, `SELECT metadata::text FROM {s}.river_job WHERE state = 'completed'`))
+	assert.JSONEq(t, `{"theirs": "new"}`, ask[string](w, `SELECT metadata::text FROM {s}.river_job WHERE state = 'completed'`))
 }
 
 // A retryable job whose key does not count in that state comes due while a client inserts another one with the key. As

@@ -36,7 +36,7 @@ const (
 func (c *losingAnswers) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte("commit\x00")) && c.armed.CompareAndSwap(true, false) {
 		if c.says == isRolledBack {
-			return 0, c.Conn.Close()
+			return 0, c.Close()
 		}
 		c.loses.Store(true)
 	}

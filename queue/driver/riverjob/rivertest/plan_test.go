@@ -2,6 +2,7 @@ package rivertest_test
 
 import (
 	"flag"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -45,4 +46,30 @@ func TestEachClaimReadAllJobsThatWereReady(t *testing.T) {
 	perClaim := (w.tuplesRead(d) - before) / claims
 	t.Logf("%d rows and index entries read a claim", perClaim)
 	assert.Less(t, perClaim, *others/20)
+}
+
+// The planner has its default settings, and statistics or none.
+func TestTheCostOfAClaimDoesNotDependOnScheduledAndFinishedJobs(t *testing.T) {
+	for _, analyzed := range []bool{false, true} {
+		t.Run(fmt.Sprint("analyzed ", analyzed), func(t *testing.T) {
+			const due = 200
+			w := newWorld(t)
+			w.exec(`INSERT INTO {s}.river_job (args, kind, max_attempts, state, finalized_at, scheduled_at) SELECT '{}', 'x', 25,
+				CASE WHEN n % 2 = 0 THEN 'completed' ELSE 'scheduled' END::{s}.river_job_state, CASE WHEN n % 2 = 0 THEN now() END,
+				now() + interval '1 hour' FROM generate_series(1, 2 * $1) n`, *others)
+			w.exec(`INSERT INTO {s}.river_job (args, kind, max_attempts, state, scheduled_at) SELECT '{}', 'x', 25, 'scheduled', now() - interval '1 hour'
+				FROM generate_series(1, $1)`, due)
+			if analyzed {
+				w.exec(`ANALYZE {s}.river_job`)
+			}
+			before := w.tuplesRead(w.counting())
+			d := w.counting()
+			for range due {
+				require.Len(t, claimOne(w.ctx, t, d), 1)
+			}
+			perClaim := (w.tuplesRead(d) - before) / due
+			t.Logf("%d rows and index entries read a claim", perClaim)
+			assert.Less(t, perClaim, *others/20)
+		})
+	}
 }
