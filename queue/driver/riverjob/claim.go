@@ -84,17 +84,27 @@ func (d *Driver) claimOf(ctx context.Context, req driver.ClaimRequest, queue str
 			except = append(except, kind.Type)
 		}
 	}
-	s := selection{
-		where: claimable, args: []any{queue, except, d.kinds()},
-		order: "priority, scheduled_at, id", limit: limit, skip: true, withArgs: true,
+	claim := func(s selection) ([]*row, error) {
+		tried := map[int64]token{}
+		rows, err := d.change(ctx, s, func(r *row) {
+			r.claim(req.Owner, req.LeaseTime)
+			tried[r.id] = r.token()
+		}, discardForKey)
+		if errors.Is(err, driver.ErrOutcomeUnknown) {
+			d.floors.drop()
+			return d.claimedAfterAll(ctx, rows, tried, err)
+		}
+		return rows, err
 	}
-	tried := map[int64]token{}
-	rows, err := d.change(ctx, s, func(r *row) {
-		r.claim(req.Owner, req.LeaseTime)
-		tried[r.id] = r.token()
-	}, discardForKey)
-	if errors.Is(err, driver.ErrOutcomeUnknown) {
-		rows, err = d.claimedAfterAll(ctx, rows, tried, err)
+	var rows []*row
+	var err error
+	if len(except) == 0 && d.kinds() == nil {
+		rows, err = claim(selection{
+			where: claimable, args: []any{queue, except, d.kinds()},
+			order: "priority, scheduled_at, id", limit: limit, skip: true, withArgs: true,
+		})
+	} else {
+		rows, err = d.claimAbove(ctx, queue, except, limit, claim)
 	}
 	records := make([]*driver.Record, 0, len(rows))
 	for _, r := range rows {
@@ -167,6 +177,7 @@ func (d *Driver) promote(ctx context.Context, queues []string, now time.Time) (n
 	if len(rows) == 0 {
 		return now.Add(pollEvery), nil // another process is at it
 	}
+	d.floors.drop()
 	return now, nil // there may be more
 }
 

@@ -65,6 +65,7 @@ func (d *Driver) pause(ctx context.Context, queue string, paused bool) error {
 	if err := d.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return d.failed(err, true)
 	}
+	d.floors.drop()
 	d.subscribers.Notify(driver.In(queue))
 	return nil
 }

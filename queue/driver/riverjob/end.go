@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -155,8 +156,12 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	if err != nil {
 		return nil, fmt.Errorf("ending %d attempts in the caller's transaction: %w", len(completions), err)
 	}
+	how := holding{patience, theirs}
+	if theirs != nil {
+		how.patience = endless // as a statement of the transaction
+	}
 	leaseOf := func(c driver.Completion) driver.Lease { return c.Lease }
-	errs, err := changeHeld(ctx, d, holding{patience, theirs}, completions, leaseOf, d.complete, releaseKey)
+	errs, err := changeHeld(ctx, d, how, completions, leaseOf, d.complete, releaseKey)
 	if err != nil {
 		return nil, fmt.Errorf("ending %d attempts: %w", len(completions), err)
 	}
@@ -247,6 +252,9 @@ func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]er
 		return nil, fmt.Errorf("handing back %d jobs: %w", len(handBacks), err)
 	}
 	dropClaimed(d, handBacks, leaseOf, errs)
+	if slices.ContainsFunc(handBacks, func(h driver.HandBack) bool { return h.NotBefore.IsZero() }) {
+		d.floors.drop()
+	}
 	d.changed(driver.InQueuesOf(handBacks, func(h driver.HandBack) string { return h.Lease.Queue }))
 	return errs, nil
 }

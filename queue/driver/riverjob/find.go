@@ -335,6 +335,7 @@ func (d *Driver) announce(ctx context.Context, a driver.Action, done []*row) err
 	if len(done) == 0 {
 		return nil
 	}
+	d.floors.drop()
 	change := driver.InQueuesOf(done, func(r *row) string { return r.queue })
 	change.Cancels = a.Kind == driver.Cancel
 	d.subscribers.Notify(change)

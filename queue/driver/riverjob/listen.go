@@ -84,6 +84,9 @@ func (d *Driver) notified(payload string) {
 		return
 	}
 	change.Cancels = news.Action == actionCancel
+	if news.Action == actionResume {
+		d.floors.drop()
+	}
 	d.changed(change)
 }
 

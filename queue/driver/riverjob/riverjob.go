@@ -67,7 +67,8 @@ type Options struct {
 	// any of them: it would fail the jobs whose kind it does not know.
 	Queues []string
 	// Kinds are the kinds of jobs that are run. Empty means all. Jobs of a kind without a
-	// definition stay as they are; each claim reads the index entries of those before its jobs.
+	// definition stay as they are. In a queue with jobs of such kinds, a job that gets a time more than five seconds
+	// in the past may be noticed ten seconds late.
 	Kinds []string
 	// KeepCompleted, KeepCancelled and KeepDiscarded are how long jobs of Queues are kept after
 	// they ended in a state. 0 means the default, and KeepForever that they are never removed. A
@@ -144,6 +145,7 @@ type Driver struct {
 	// beside keeps what River's tables have no place for, in memory.
 	beside      *memory.Driver
 	subscribers driver.Subscribers
+	floors      allFloors
 	// claimed holds the metadata of running jobs as it was claimed, by lease. RecoverStale drops what was left.
 	claimed sync.Map
 

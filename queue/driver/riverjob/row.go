@@ -496,7 +496,8 @@ func (d *Driver) transact(ctx context.Context, s selection, edit func(*row)) (ed
 	if len(edited) == 0 {
 		return nil, false, nil
 	}
-	if err = tx.SendBatch(ctx, batch).Close(); err != nil {
+	err = tx.SendBatch(ctx, batch).Close()
+	if err != nil {
 		return edited, false, err
 	}
 	err = tx.Commit(ctx)

@@ -2,6 +2,7 @@ package rivertest_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -54,10 +55,22 @@ func child(ctx context.Context) error {
 		if failure == nil {
 			_, failure = pool.Exec(ctx, "SELECT pg_sleep(random() / 50)")
 		}
-		if failure == nil {
-			_, failure = pool.Exec(ctx, "UPDATE "+runs+" SET ended = clock_timestamp() WHERE job = $1 AND attempt = $2", job.IDFrom(ctx), job.AttemptFrom(ctx))
+		if failure != nil {
+			return failure
 		}
-		return failure
+		tx, failure := pool.Begin(ctx)
+		if failure != nil {
+			return failure
+		}
+		inTx := rand.IntN(2) == 0
+		_, failure = tx.Exec(ctx, "UPDATE "+runs+" SET ended = clock_timestamp(), in_tx = $3 WHERE job = $1 AND attempt = $2", job.IDFrom(ctx), job.AttemptFrom(ctx), inTx)
+		if failure == nil && inTx {
+			failure = job.CompleteIn(riverjob.WithTx(ctx, tx))
+		}
+		if failure != nil {
+			return errors.Join(failure, tx.Rollback(ctx))
+		}
+		return tx.Commit(ctx)
 	})
 	if definition.Err() != nil {
 		return definition.Err()
@@ -77,11 +90,11 @@ func child(ctx context.Context) error {
 }
 
 // TestExactlyOneSystemRunsARowAcrossKills kills processes of ours at random while they and a process of
-// River work two queues. With -kills=200 it is the long form.
+// River work two queues. Half of the jobs end in transactions of their own. With -kills=200 it is the long form.
 func TestExactlyOneSystemRunsARowAcrossKills(t *testing.T) {
 	w := newWorld(t)
 	n := 200 + 40*(*kills)
-	w.exec(`CREATE TABLE {s}.runs (job bigint, attempt int, process int, ended timestamptz, PRIMARY KEY (job, attempt))`)
+	w.exec(`CREATE TABLE {s}.runs (job bigint, attempt int, process int, ended timestamptz, in_tx boolean, PRIMARY KEY (job, attempt))`)
 	w.exec(`INSERT INTO {s}.river_job (args, kind, max_attempts) SELECT '{}', $1, 25 FROM generate_series(1, $2)`, killedKind, n)
 	c := w.startRiver()
 	many := make([]river.InsertManyParams, n)
@@ -129,8 +142,10 @@ func TestExactlyOneSystemRunsARowAcrossKills(t *testing.T) {
 	w.awaitCount("river", "completed", n)
 	assert.Zero(t, ask[int](w, `SELECT count(*) FROM {s}.river_job j WHERE queue = 'default' AND NOT EXISTS (SELECT 1 FROM {s}.runs r WHERE r.job = j.id AND r.ended IS NOT NULL)`), "jobs that are completed and never ran to their end")
 	assert.Zero(t, ask[int](w, `SELECT count(*) FROM {s}.river_job j WHERE queue = 'default' AND (SELECT max(attempt) FROM {s}.runs r WHERE r.job = j.id) + 1 <> attempt`), "jobs that ended under another attempt than the last")
+	assert.Zero(t, ask[int](w, `SELECT count(*) FROM {s}.river_job j JOIN {s}.runs r ON r.job = j.id WHERE r.in_tx AND r.attempt + 1 <> j.attempt`), "jobs that ran again after their transaction was committed")
 	assert.Zero(t, ask[int](w, `SELECT count(*) FROM {s}.river_job WHERE queue = 'river' AND (attempt <> 1 OR errors IS NOT NULL)`), "jobs of River that did not run once")
-	assert.Zero(t, ask[int](w, `SELECT count(*) FROM {s}.river_job WHERE errors::text LIKE '%duplicate key%'`), "an attempt that two processes ran")
+	assert.Empty(t, ask[string](w, `SELECT coalesce(string_agg(attempted_by::text || errors::text, E'\n'), '') FROM {s}.river_job WHERE errors::text LIKE '%duplicate key%'`),
+		"an attempt that two processes ran")
 	t.Logf("%d kills, %d jobs, %d runs, %d rescues", *kills, n, runs(),
 		ask[int](w, `SELECT coalesce(sum((metadata->>'river:rescue_count')::int), 0) FROM {s}.river_job`))
 }

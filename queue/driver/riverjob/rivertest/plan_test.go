@@ -15,9 +15,10 @@ import (
 var others = flag.Int("others", 20_000, "the number of jobs beside which claims are tested")
 
 // counting opens a driver whose connections are counted apart from those of the test.
-func (w *world) counting() *riverjob.Driver {
+func (w *world) counting(change ...func(*riverjob.Options)) *riverjob.Driver {
 	w.t.Helper()
-	return w.open(func(o *riverjob.Options) { o.URL, o.Pool = pgtest.URL(w.t)+"&application_name="+w.schema, nil })
+	counted := func(o *riverjob.Options) { o.URL, o.Pool = pgtest.URL(w.t)+"&application_name="+w.schema, nil }
+	return w.open(append(change, counted)...)
 }
 
 // tuplesRead closes a driver, and returns how many rows and index entries of river_job were read since the schema
