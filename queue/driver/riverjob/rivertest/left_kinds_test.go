@@ -53,8 +53,6 @@ func TestAFloodOfAnUnknownKindSlowedEachClaim(t *testing.T) {
 func TestJobsBesideThoseOfAnUnknownKindAreFound(t *testing.T) {
 	w := newWorld(t)
 	d := w.open()
-	resumes, unsubscribe := make(chan bool, 100), func() {}
-	defer func() { unsubscribe() }()
 	w.insert(pythonJob{kind: "unknown"})
 	empty := func() { require.Empty(t, claimKnown(w, d, 10)) }
 	found := func(id int64) driver.Lease {
@@ -86,17 +84,18 @@ func TestJobsBesideThoseOfAnUnknownKindAreFound(t *testing.T) {
 	empty()
 
 	// What came while the queue was paused.
-	unsubscribe = d.Subscribe(func(c driver.Change) {
+	changes := make(chan bool, 100)
+	defer d.Subscribe(func(c driver.Change) {
 		if c.InOneQueue {
-			resumes <- true
+			changes <- true
 		}
-	})
+	})()
 	require.NoError(t, w.client().QueuePause(w.ctx, "default", nil))
-	<-resumes
+	<-changes
 	paused := old()
 	empty()
 	require.NoError(t, w.client().QueueResume(w.ctx, "default", nil))
-	<-resumes
+	<-changes
 	found(paused)
 	empty()
 

@@ -64,12 +64,10 @@ func TestAProcessThatWasSuspendedInAClaimKeptItsJobsFromOthers(t *testing.T) {
 	s.armed.Store(true)
 	claimed := make(chan driver.Claimed, 1)
 	go func() {
-		got, err := suspended.Claim(w.ctx, driver.ClaimRequest{
+		// It may find the connection closed before it reads why, and fail.
+		got, _ := suspended.Claim(w.ctx, driver.ClaimRequest{
 			Owner: "suspended", Queues: []driver.Demand{{Queue: "default", Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Minute,
 		})
-		if err != nil {
-			t.Error(err)
-		}
 		claimed <- got
 	}()
 	<-s.begun
@@ -79,5 +77,5 @@ func TestAProcessThatWasSuspendedInAClaimKeptItsJobsFromOthers(t *testing.T) {
 		require.NoError(t, bounded.Err(), "the job is not free")
 	}
 	resume()
-	require.Empty(t, (<-claimed).Records, "the transaction is repeated")
+	require.Empty(t, (<-claimed).Records)
 }
