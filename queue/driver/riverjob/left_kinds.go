@@ -11,7 +11,7 @@ import (
 // kind, so that each claim would read all jobs that it leaves. Instead a queue with such kinds is claimed by priority,
 // and each priority from a floor on: when the floor was raised, no job before it could be claimed. A job may get there
 // later, with a time in the past: the clock of its client is behind, its transaction was open for long, or another
-// process handed it back. So floors stay some time behind the clock of the server, and all are dropped from time to time.
+// process handed it back. So floors stay some time behind the clock of the server, and are dropped from time to time.
 
 const (
 	// floorLag is how far floors stay behind the clock of the server.

@@ -197,6 +197,9 @@ func (d *Driver) prepare(ctx context.Context) error {
 	if err := d.touchQueues(ctx); err != nil {
 		return fmt.Errorf("registering the queues in river_queue: %w", err)
 	}
+	if err := d.readIdentity(ctx); err != nil {
+		return err
+	}
 	listener := d.listener()
 	if !d.opts.PollOnly {
 		if err := listener.Open(ctx); err != nil {

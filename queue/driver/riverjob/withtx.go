@@ -35,18 +35,14 @@ func (d *Driver) callersTransaction(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking for its database: %w", err)
 	}
-	// The server may have been restarted since Open. Otherwise no connection is used: callers whose transactions hold all
-	// connections of the pool would wait for each other.
-	ours := d.identity.Load()
-	if ours == nil || *ours != theirs {
-		read, err := d.identityOf(ctx, d.pool)
-		if err != nil {
-			return nil, fmt.Errorf("asking for the driver's database: %w", err)
+	// The server may have been restarted since. Otherwise no connection is used: callers whose transactions hold
+	// all connections of the pool would wait for each other.
+	if *d.identity.Load() != theirs {
+		if err = d.readIdentity(ctx); err != nil {
+			return nil, err
 		}
-		ours = &read
-		d.identity.Store(ours)
 	}
-	if *ours != theirs {
+	if ours := d.identity.Load(); *ours != theirs {
 		return nil, fmt.Errorf("the transaction is on another database: it must be on %q, and is on %q: %w", ours.database, theirs.database, driver.ErrForeignTransaction)
 	}
 	return carried.tx, nil
@@ -58,6 +54,16 @@ type identity struct {
 	database string
 	table    uint32
 	started  time.Time
+}
+
+// readIdentity reads the identity of the driver's database.
+func (d *Driver) readIdentity(ctx context.Context) error {
+	id, err := d.identityOf(ctx, d.pool)
+	if err != nil {
+		return fmt.Errorf("asking for the driver's database: %w", err)
+	}
+	d.identity.Store(&id)
+	return nil
 }
 
 func (d *Driver) identityOf(ctx context.Context, on interface {

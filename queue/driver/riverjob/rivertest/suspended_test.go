@@ -49,8 +49,8 @@ func (s *suspending) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.Trace
 	}
 }
 
-// A process that was suspended in a claim, or whose host lost its network, kept the rows locked until the server noticed
-// that the connection was gone: for hours, or for ever. No other process took them.
+// A process that was suspended in a claim, or whose host lost its network, kept the rows locked until the server
+// noticed that the connection was gone: for hours, or for ever. No other process took them.
 func TestAProcessThatWasSuspendedInAClaimKeptItsJobsFromOthers(t *testing.T) {
 	w := newWorld(t)
 	s := &suspending{begun: make(chan struct{}), resume: make(chan struct{})}

@@ -97,3 +97,21 @@ func TestTransactionsThatCanNotEndAJobAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, errs[0], driver.ErrLeaseLost)
 }
+
+// The transactions of callers may hold all connections of the pool.
+func TestAJobEndsInATransactionOnTheOnlyConnection(t *testing.T) {
+	w := newWorld(t)
+	pool := poolWith(w, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	d := w.open(func(o *riverjob.Options) { o.Pool = pool })
+	id := w.insert(pythonJob{kind: "x"})
+	r := claimOne(w.ctx, t, d)[0]
+	completion := []driver.Completion{{Lease: driver.LeaseOf(r), Record: r}}
+	r.Status.InProgress, r.Status.Completed = false, true
+	tx, err := pool.Begin(w.ctx)
+	require.NoError(t, err)
+	errs, err := d.Complete(riverjob.WithTx(soon(w), tx), completion)
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+	require.NoError(t, tx.Commit(w.ctx))
+	w.await(id, "completed")
+}
