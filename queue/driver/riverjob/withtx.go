@@ -38,7 +38,8 @@ func (d *Driver) callersTransaction(ctx context.Context) (pgx.Tx, error) {
 	// The server may have been restarted since. Otherwise no connection is used: callers whose transactions hold
 	// all connections of the pool would wait for each other.
 	if *d.identity.Load() != theirs {
-		if err = d.readIdentity(ctx); err != nil {
+		err = d.readIdentity(ctx)
+		if err != nil {
 			return nil, err
 		}
 	}
