@@ -2,6 +2,7 @@ package mongodb_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -224,4 +225,39 @@ func TestControlRefusesNegativeMaxRunning(t *testing.T) {
 	infos, err := d.Queues(t.Context(), driver.QueueRequest{})
 	require.NoError(t, err)
 	assert.Empty(t, infos)
+}
+
+// A process that only puts read the settings of all queues each second, and so did each driver of a process whose change
+// stream was interrupted.
+func TestProcessesReadTheSettingsOfAllQueuesToFindThoseThatDrain(t *testing.T) {
+	const queues = 2000
+	for name, listens := range map[string]bool{"while it only puts": false, "while its change stream is interrupted": true} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+				d, other := openOn(t, s), openOn(t, s)
+				controls := make([]any, queues)
+				for i := range controls {
+					queue := fmt.Sprint("idle", i)
+					controls[i] = bson.M{"_id": "queue/" + queue, "queue": queue, "removed": 1}
+				}
+				_, err := s.Collection("work.group.control").InsertMany(t.Context(), controls)
+				require.NoError(t, err)
+				if listens {
+					claimAll(t, d, request("owner", 1, "queue"))
+				}
+				putAll(t, d, plainRecord("a"))
+				if listens {
+					s.Fail(mongotest.Failure{Commands: []string{"aggregate", "getMore"}, CloseConnection: true})
+				}
+				s.Server().ResetCosts()
+				pass(5 * time.Second)
+				assert.Less(t, s.Server().Costs().Examined.Documents, int64(queues/10))
+				_, err = other.Control(t.Context(), "queue", driver.ControlChange{Draining: new(true)})
+				require.NoError(t, err)
+				errs, err := d.Insert(t.Context(), []*driver.Record{plainRecord("b")})
+				require.NoError(t, err)
+				require.ErrorIs(t, errs[0], amboy.ErrQueueDraining)
+			})
+		})
+	}
 }

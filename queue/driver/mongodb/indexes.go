@@ -227,18 +227,48 @@ func (d *Driver) ensureIndexes(ctx context.Context) error {
 	// A build of an index that is being built waits for its end. Until then a unique index
 	// refuses nothing.
 	specs = append(specs, building...)
-	if len(specs) == 0 {
-		return nil
+	if len(specs) > 0 {
+		err = d.buildIndexes(ctx, d.jobs, specs)
+		if err != nil {
+			return err
+		}
 	}
-	build := bson.D{{Key: "createIndexes", Value: d.jobs.Name()}, {Key: "indexes", Value: specs}}
+	d.indexDraining(ctx)
+	return nil
+}
+
+// buildIndexes builds indexes and waits until they are built.
+func (d *Driver) buildIndexes(ctx context.Context, of *mongo.Collection, specs []bson.D) error {
+	build := bson.D{{Key: "createIndexes", Value: of.Name()}, {Key: "indexes", Value: specs}}
 	if d.isReplica {
 		// The default waits for all voting members, also for one that is down.
 		build = append(build, bson.E{Key: "commitQuorum", Value: "majority"}, bson.E{Key: "writeConcern", Value: field("w", "majority")})
 	}
-	if err = d.jobs.Database().RunCommand(ctx, build).Err(); err != nil {
-		return fmt.Errorf("building %d indexes: %w", len(specs), err)
+	if err := of.Database().RunCommand(ctx, build).Err(); err != nil {
+		return fmt.Errorf("building %d indexes of %s: %w", len(specs), of.Name(), err)
 	}
 	return nil
+}
+
+// draining is the index of the control documents of draining queues, which processes read often. There may be
+// documents of very many other queues.
+var draining = index{name: "draining", keys: ascending("draining"), partial: field("draining", true)}
+
+// indexDraining builds that index if it is missing. Without it, all control documents are read, so failing is
+// no error: processes of earlier versions did not need to build it.
+func (d *Driver) indexDraining(ctx context.Context) {
+	present, err := d.control.Indexes().ListSpecifications(ctx)
+	if err == nil && !slices.ContainsFunc(present, func(i *mongo.IndexSpecification) bool { return i.Name == draining.name }) {
+		err = d.buildIndexes(ctx, d.control, []bson.D{draining.spec()})
+	}
+	if err != nil {
+		logging.Warning(ctx, message.Fields{
+			"message":    "the index of draining queues could not be built; the settings of all queues are read to find them",
+			"collection": d.control.Name(),
+			"keys":       draining.keyText(),
+			"error":      err.Error(),
+		})
+	}
 }
 
 // missingIndexes returns the indexes whose keys no existing index has, and the
