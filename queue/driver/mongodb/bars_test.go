@@ -853,3 +853,28 @@ func TestTheHintOfALegacyServiceMadeClaimsReadAllWaitingJobs(t *testing.T) {
 	require.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
 	assert.LessOrEqual(t, s.Server().Costs().Examined.Documents, int64(20))
 }
+
+// When jobs of many queues ended together, their dependents were released with three commands for each queue, one after
+// the other, and the ends were not acknowledged until then.
+func TestTheDependentsInManyQueuesWereReleasedOneAfterTheOther(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d := openOn(t, s)
+		var queues []string
+		var records []*driver.Record
+		for i := range 48 {
+			queue := fmt.Sprint("queue", i)
+			queues = append(queues, queue)
+			records = append(records, plainRecord("target", inQueue(queue)), plainRecord("dependent", dependsOn("target"), inQueue(queue)))
+		}
+		putAll(t, d, records...)
+		running := claimAll(t, d, request("owner", len(queues), queues...))
+		require.Len(t, running, len(queues))
+		s.Server().Intercept(func(mongotest.Intercepted) mongotest.Fate {
+			time.Sleep(10 * time.Millisecond) // the way to the server and back
+			return mongotest.Served
+		})
+		assert.Less(t, since(func() { endAll(t, d, running...) }), 200*time.Millisecond)
+		s.Server().Intercept(nil)
+		assert.Len(t, claimAll(t, d, request("owner", len(queues), queues...)), len(queues))
+	})
+}

@@ -3,6 +3,8 @@ package mongodb
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -153,6 +155,14 @@ func eachAtOnce(n int, call func(i int)) {
 		})
 	}
 	calls.Wait()
+}
+
+// eachQueue calls a function for each queue, several at once, and joins the errors.
+func eachQueue[V any](queues map[string]V, call func(queue string, of V) error) error {
+	names := slices.Collect(maps.Keys(queues))
+	errs := make([]error, len(names))
+	eachAtOnce(len(names), func(i int) { errs[i] = call(names[i], queues[names[i]]) })
+	return errors.Join(errs...)
 }
 
 // isTimedOut reports whether a command took longer than its limit on the server before all of its

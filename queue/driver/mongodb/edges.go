@@ -24,12 +24,12 @@ func (d *Driver) settle(ctx context.Context, ended []*document) error {
 	for _, doc := range ended {
 		queues[doc.Group] = append(queues[doc.Group], doc)
 	}
-	for queue, docs := range queues {
+	return eachQueue(queues, func(queue string, docs []*document) error {
 		if err := d.settleIn(ctx, queue, docs); err != nil {
 			return fmt.Errorf("settling queue %q: %w", queue, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (d *Driver) settleIn(ctx context.Context, queue string, ended []*document) error {

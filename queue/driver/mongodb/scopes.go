@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/bson"
 )
@@ -84,15 +85,18 @@ func (doc *document) competing() []string {
 
 // arrange rearranges scopes. It reports whether that made a document ready.
 func (d *Driver) arrange(ctx context.Context, scopes scopeSet) (readied bool, err error) {
-	queues := slices.Collect(maps.Keys(scopes))
-	some, errs := make([]bool, len(queues)), make([]error, len(queues))
-	eachAtOnce(len(queues), func(i int) {
-		some[i], errs[i] = d.arrangeIn(ctx, queues[i], scopes[queues[i]])
-		if errs[i] != nil {
-			errs[i] = fmt.Errorf("arranging scopes of queue %q: %w", queues[i], errs[i])
+	var some atomic.Bool
+	err = eachQueue(scopes, func(queue string, set map[string]int) error {
+		readiedIn, failure := d.arrangeIn(ctx, queue, set)
+		if readiedIn {
+			some.Store(true)
 		}
+		if failure != nil {
+			return fmt.Errorf("arranging scopes of queue %q: %w", queue, failure)
+		}
+		return nil
 	})
-	return slices.Contains(some, true), errors.Join(errs...)
+	return some.Load(), err
 }
 
 func (d *Driver) arrangeIn(ctx context.Context, queue string, set map[string]int) (readied bool, err error) {
