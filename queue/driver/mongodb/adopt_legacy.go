@@ -32,11 +32,9 @@ func (d *Driver) adoptLegacy(ctx context.Context, docs []*document) error {
 			}
 		}
 	}
-	for queue, ids := range awaitedBy(changes) {
-		err = d.checkEdges(ctx, queue, ids)
-		if err != nil {
-			return err
-		}
+	err = eachQueue(awaitedBy(changes), func(queue string, ids map[string]bool) error { return d.checkEdges(ctx, queue, ids) })
+	if err != nil {
+		return err
 	}
 	if len(docs) == adoptBatch {
 		d.sweeper.sweepLegacy()

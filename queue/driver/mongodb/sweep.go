@@ -141,9 +141,9 @@ func (d *Driver) sweepNow(ctx context.Context, what sweepQuery) (left bool, err 
 	if what.edges {
 		note("finding the jobs that documents wait for", d.readPage(ctx, &s.awaited, lineEdges, found.someEdge, found.edges.add))
 	}
-	for queue, ids := range found.edges {
-		note("checking whether dependencies have ended", d.checkEdges(ctx, queue, ids))
-	}
+	note("checking whether dependencies have ended", eachQueue(found.edges, func(queue string, ids map[string]bool) error {
+		return d.checkEdges(ctx, queue, ids)
+	}))
 	if what.everything {
 		for _, next := range s.interrupted(found.handovers, time.Now()) {
 			if err = d.resume(ctx, next); !errors.Is(err, errMoved) && !errors.Is(err, driver.ErrLeaseLost) {

@@ -285,3 +285,42 @@ func TestASweepFindsAllAwaitedJobs(t *testing.T) {
 		})
 	}
 }
+
+// A sweep did what was left in many queues one after the other, and so did not get far in its time.
+func TestASweepOfManyQueuesTookTooLong(t *testing.T) {
+	const queues = 1000
+	for name, test := range map[string]struct {
+		put   func(queue string) []*driver.Record
+		leave bson.M // what a dead process has changed
+	}{
+		"ends without the release of dependents": {
+			put: func(queue string) []*driver.Record {
+				return []*driver.Record{plainRecord("target", inQueue(queue)), plainRecord("left", dependsOn("target"), inQueue(queue))}
+			},
+			leave: bson.M{"status.completed": true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+				d := openOn(t, s)
+				claimAll(t, d, request("owner", 1, "none"))
+				var records []*driver.Record
+				for i := range queues {
+					records = append(records, test.put(fmt.Sprint("queue", i))...)
+				}
+				putAll(t, d, records...)
+				jobs := s.Collection("work.group")
+				_, err := jobs.UpdateMany(t.Context(), bson.M{"job_id": "target"}, bson.M{"$set": test.leave, "$unset": bson.M{"line": ""}})
+				require.NoError(t, err)
+				s.Server().Intercept(func(mongotest.Intercepted) mongotest.Fate {
+					time.Sleep(20 * time.Millisecond) // the way to the server and back
+					return mongotest.Served
+				})
+				pass(30 * time.Second)
+				n, err := jobs.CountDocuments(t.Context(), bson.M{"line.in": "ready"})
+				require.NoError(t, err)
+				assert.EqualValues(t, queues, n)
+			})
+		})
+	}
+}
