@@ -325,7 +325,7 @@ func (f *feed) catchUp(ctx context.Context, members map[*Driver]interest) error 
 	var failures []error
 	for d := range members {
 		d.subscribers.Notify(driver.Change{MayClaim: true, Cancels: true})
-		failures = append(failures, d.barrier.refresh(ctx))
+		failures = append(failures, d.refreshDrains(ctx))
 		if f.watched == "" {
 			d.sweeper.sweepLegacy()                          // no claim finds what a legacy process has put
 			failures = append(failures, d.checkIndexes(ctx)) // the collection may have been dropped unnoticed

@@ -194,11 +194,13 @@ func (d *Driver) prepareIndexesAgain(ctx context.Context) error {
 	return nil
 }
 
-// checkIndexes makes a sweep build indexes if any is missing.
+// checkIndexes makes a sweep build indexes if any is missing. It is for the goroutine of the change stream.
 func (d *Driver) checkIndexes(ctx context.Context) error {
 	if d.opts.SkipIndexes {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	missing, _, err := d.missingIndexes(ctx)
 	if err != nil {
 		return fmt.Errorf("checking the indexes: %w", err)

@@ -184,6 +184,11 @@ func (d *Driver) readAnew(ctx context.Context) error {
 	d.sweeper.hurry()
 	d.sweeper.sweepLegacy()
 	d.subscribers.Notify(driver.Change{MayClaim: true, Cancels: true})
+	return d.refreshDrains(ctx)
+}
+
+// refreshDrains reads which queues are draining, for the goroutine of the change stream.
+func (d *Driver) refreshDrains(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	return d.barrier.refresh(ctx)
