@@ -30,20 +30,53 @@ type listening struct {
 	mu sync.Mutex
 	// short holds the queues whose last claim got less than it asked for.
 	short map[string]bool
-	// idle is true while short holds queues, and for busyFor longer.
-	idle      bool
+	// idle is on while short holds queues, and for busyFor longer.
+	idle      lingering
 	claims    bool // a claim was made
 	followers int  // of all changes
-	narrow    *time.Timer
-	closed    bool
+	// follows is on while there are followers, and for followFor longer.
+	follows lingering
+	closed  bool
 }
 
-// interest returns what the driver needs to hear of, and whether it listens at all.
-func (l *listening) interest(limited bool) (wanted interest, listens bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	follows := l.followers > 0
-	return interest{claimable: l.idle || follows, ends: follows || limited}, (l.claims || follows) && !l.closed
+// lingering is a state that lasts for a while longer than its reason.
+type lingering struct {
+	on   bool
+	ends *time.Timer // nil while there is a reason
+}
+
+// begin is called if there is a reason.
+func (l *lingering) begin() {
+	l.stop()
+	l.on, l.ends = true, nil
+}
+
+func (l *lingering) stop() {
+	if l.ends != nil {
+		l.ends.Stop()
+	}
+}
+
+// endIn ends a state after a time if no reason has come until then. listening.mu is locked.
+func (d *Driver) endIn(l *lingering, after time.Duration) {
+	if !l.on || l.ends != nil || d.listening.closed {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(after, func() {
+		leave, err := d.enter(context.Background())
+		if err != nil {
+			return // it is closed
+		}
+		defer leave()
+		d.listening.mu.Lock()
+		defer d.listening.mu.Unlock()
+		if l.ends == timer {
+			l.on, l.ends = false, nil
+			d.listen()
+		}
+	})
+	l.ends = timer
 }
 
 // Subscribe implements driver.Driver.
@@ -52,18 +85,8 @@ func (d *Driver) Subscribe(notify func(driver.Change)) (cancel func()) {
 	unsubscribe := d.subscribers.Subscribe(notify)
 	return sync.OnceFunc(func() {
 		unsubscribe()
-		time.AfterFunc(followFor, d.ceasesToFollow)
+		d.follows(-1)
 	})
-}
-
-// ceasesToFollow is called some time after a subscriber of all changes has left.
-func (d *Driver) ceasesToFollow() {
-	leave, err := d.enter(context.Background())
-	if err != nil {
-		return // it is closed
-	}
-	defer leave()
-	d.follows(-1)
 }
 
 // SubscribeToClaimable implements driver.ClaimSubscriber.
@@ -73,19 +96,26 @@ func (d *Driver) SubscribeToClaimable(notify func(driver.Change)) (cancel func()
 
 // follows counts the subscribers of all changes.
 func (d *Driver) follows(n int) {
-	d.listening.mu.Lock()
-	d.listening.followers += n
-	d.listening.mu.Unlock()
+	l := &d.listening
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.followers += n
+	if l.followers > 0 {
+		l.follows.begin()
+	} else {
+		d.endIn(&l.follows, followFor)
+	}
 	d.listen()
 }
 
 // listen adjusts what the feed sends to what the driver needs, and returns a function that waits
-// until the feed does.
+// until the feed does. listening.mu is locked, so that no earlier need replaces a later one.
 func (d *Driver) listen() (open func(context.Context)) {
-	wanted, listens := d.listening.interest(d.limits.anyRuns())
-	if !d.isReplica || !listens {
+	l := &d.listening
+	if !d.isReplica || l.closed || !l.claims && !l.follows.on {
 		return func(context.Context) {}
 	}
+	wanted := interest{claimable: l.idle.on || l.follows.on, ends: l.follows.on || d.limits.anyRuns()}
 	d.sweeper.setDeaf(!wanted.claimable)
 	return d.feed.want(d, wanted)
 }
@@ -93,22 +123,29 @@ func (d *Driver) listen() (open func(context.Context)) {
 // beginClaim is called before each claim. The first one waits until the change stream is open,
 // so that nothing is missed between its query and the stream.
 func (d *Driver) beginClaim(ctx context.Context) {
-	l := &d.listening
-	l.mu.Lock()
-	first := !l.claims
-	if first {
-		l.claims, l.idle = true, true
-	}
-	l.mu.Unlock()
+	open, first := d.claimBegins() //nolint:contextcheck // The change stream outlasts the claim.
 	if !first {
 		return
 	}
-	d.listen()(ctx) //nolint:contextcheck // The change stream outlasts the claim.
+	open(ctx)
 	d.barrier.listens.Store(d.isReplica)
 	if err := d.barrier.listen(ctx); err != nil { // it may have missed a drain between its last poll and the stream
 		d.reportControls(ctx, err)
 	}
 	d.sweeper.hurry() // dead processes may have left work undone
+}
+
+// claimBegins begins to listen with the first claim.
+func (d *Driver) claimBegins() (open func(context.Context), first bool) {
+	l := &d.listening
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.claims {
+		return nil, false
+	}
+	l.claims = true
+	l.idle.begin()
+	return d.listen(), true
 }
 
 // endClaim is called after each claim with the number of records that it returned for idle workers, by queue: without
@@ -120,6 +157,7 @@ func (d *Driver) endClaim(req driver.ClaimRequest, got map[string]int, err error
 	}
 	l := &d.listening
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, demand := range req.Queues {
 		switch {
 		case demand.Limit == 0: // nothing is known of its workers
@@ -133,24 +171,10 @@ func (d *Driver) endClaim(req driver.ClaimRequest, got map[string]int, err error
 		}
 	}
 	if len(l.short) > 0 {
-		l.idle = true
-		if l.narrow != nil {
-			l.narrow.Stop()
-			l.narrow = nil
-		}
-	} else if l.idle && l.narrow == nil && !l.closed {
-		l.narrow = time.AfterFunc(busyFor, d.stopHearing)
+		l.idle.begin()
+	} else {
+		d.endIn(&l.idle, busyFor)
 	}
-	l.mu.Unlock()
-	d.listen()
-}
-
-// stopHearing is called when all workers were busy for a while.
-func (d *Driver) stopHearing() {
-	l := &d.listening
-	l.mu.Lock()
-	l.idle, l.narrow = len(l.short) > 0, nil
-	l.mu.Unlock()
 	d.listen()
 }
 
@@ -159,9 +183,8 @@ func (d *Driver) stopListening() {
 	l := &d.listening
 	l.mu.Lock()
 	l.closed = true
-	if l.narrow != nil {
-		l.narrow.Stop()
-	}
+	l.idle.stop()
+	l.follows.stop()
 	l.mu.Unlock()
 	d.feed.release(d)
 }
