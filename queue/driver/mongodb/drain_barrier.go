@@ -331,6 +331,13 @@ func (g *drainBarrier) replace(doc controlDocument, seen <-chan struct{}) {
 	g.showSeen()
 }
 
+// wake makes those that wait for answers read them.
+func (g *drainBarrier) wake() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.showSeen()
+}
+
 // showSeen is called when a document was applied. The caller holds the lock.
 func (g *drainBarrier) showSeen() {
 	close(g.seen)

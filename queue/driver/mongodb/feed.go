@@ -369,6 +369,14 @@ type event struct {
 	} `bson:"updateDescription"`
 }
 
+// fields returns the known fields that the document got.
+func (e *event) fields() bson.Raw {
+	if len(e.Document) > 0 {
+		return e.Document
+	}
+	return e.Update.Fields
+}
+
 // follow passes events on until the stream is interrupted.
 func (f *feed) follow(ctx context.Context, stream *mongo.ChangeStream, members map[*Driver]interest) error {
 	news := map[*Driver]driver.Change{}
@@ -540,8 +548,12 @@ func (f *feed) pipeline(members map[*Driver]interest) mongo.Pipeline {
 			{Key: "fullDocument.group", Value: 1},
 			{Key: "fullDocument.line.edges", Value: 1},
 			{Key: "fullDocument.beat", Value: 1},
+			{Key: "fullDocument.draining", Value: 1},
+			{Key: "fullDocument.drains", Value: 1},
 			{Key: "updateDescription.updatedFields.rev", Value: 1},
 			{Key: "updateDescription.updatedFields.beat", Value: 1},
+			{Key: "updateDescription.updatedFields.draining", Value: 1},
+			{Key: "updateDescription.updatedFields.drains", Value: 1},
 		}}},
 	}
 }

@@ -219,11 +219,7 @@ func (d *Driver) refreshDrains(ctx context.Context) error {
 
 // jobChanged is called when another process has changed a job.
 func (d *Driver) jobChanged(e event) driver.Change {
-	raw := e.Update.Fields
-	if len(e.Document) > 0 {
-		raw = e.Document
-	}
-	rev, known := raw.Lookup("rev").AsInt64OK()
+	rev, known := e.fields().Lookup("rev").AsInt64OK()
 	switch {
 	case !known:
 		d.sweeper.sweepLegacy()
@@ -287,8 +283,8 @@ func (t *transacted) remove(id string) bool {
 	return t.ids[id]
 }
 
-// controlChanged is called when a document of the control collection has changed. Update
-// events do not contain the document, so it is read.
+// controlChanged is called when a document of the control collection has changed. If a drain
+// may have begun or ended, the document is read, because update events do not contain it.
 func (d *Driver) controlChanged(ctx context.Context, e event) (driver.Change, error) {
 	id, _ := e.Key.ID.(string)
 	switch id {
@@ -297,6 +293,11 @@ func (d *Driver) controlChanged(ctx context.Context, e event) (driver.Change, er
 		return driver.Change{}, nil
 	case cancelsKey:
 		return driver.Change{Cancels: true}, nil
+	}
+	set := e.fields()
+	if e.Operation != "delete" && set.Lookup("drains").IsZero() && set.Lookup("draining").IsZero() {
+		d.barrier.wake() // it may be the answer of a process to a drain
+		return driver.Anywhere, nil
 	}
 	var doc *controlDocument
 	ctx, cancel := context.WithTimeout(ctx, answerTime)

@@ -41,11 +41,7 @@ func (s *sweeper) hear(state string, interval time.Duration) {
 
 // sweepHeard is called for an event of the duty's document.
 func (d *Driver) sweepHeard(e event) {
-	raw := e.Update.Fields
-	if len(e.Document) > 0 {
-		raw = e.Document
-	}
-	text, _ := raw.Lookup("beat").StringValueOK()
+	text, _ := e.fields().Lookup("beat").StringValueOK()
 	beat := strings.Fields(text)
 	if len(beat) != 4 || beat[0] == d.barrier.id {
 		return
