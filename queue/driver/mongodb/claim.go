@@ -159,17 +159,12 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	l := &claimQuery{
-		Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, wanted: map[string]int{}, except: c.except,
-		rooms: c.typeRooms, unread: c.unread, began: c.began,
-	}
-	l.req.Limit -= c.ready
-	for _, demand := range c.req.Queues {
-		l.queues = append(l.queues, demand.Queue)
-	}
-	v, err := l.execute(ctx)
+	v, err := hedge(ctx, &c.answerTimes, func(ctx context.Context) (*view, error) { return c.newQuery(factor).execute(ctx) })
 	if err != nil {
 		return false, fmt.Errorf("querying candidates: %w", err)
+	}
+	for _, refused := range v.refused {
+		c.typeRooms[refused.queue].Refuse(refused.name)
 	}
 	expired, due := c.expirations(v), c.admissions(v)
 	isLeft := len(due) > 0 && c.admitted || len(due) >= c.timedBatch || len(expired) >= c.timedBatch
@@ -182,7 +177,7 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 		}
 	}()
 	c.others = v.others
-	resumed := c.limits.observe(v.controls, l.asked)
+	resumed := c.limits.observe(v.controls, v.asked)
 	err = c.take(ctx, expired, false)
 	if err != nil {
 		return false, err
@@ -205,6 +200,19 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	skipped, err := c.takeReady(ctx, v, factor)
 	c.noteTypeWaits()
 	return skipped+marked > 0 && c.ready < c.req.Limit, err
+}
+
+// newQuery returns the query of a round.
+func (c *claim) newQuery(factor int) *claimQuery {
+	l := &claimQuery{
+		Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, wanted: map[string]int{}, except: c.except,
+		rooms: c.typeRooms, unread: c.unread, began: c.began,
+	}
+	l.req.Limit -= c.ready
+	for _, demand := range c.req.Queues {
+		l.queues = append(l.queues, demand.Queue)
+	}
+	return l
 }
 
 // nextAfterPause lets the next claim come when the first pause of a document ends.

@@ -43,8 +43,11 @@ type view struct {
 	unmarked []*document
 	// limited holds the queues with ready documents of types that have no room.
 	limited map[string]bool
+	// refused are types with a rate that have ready documents and no room, by queue.
+	refused []key
 	// moreKinds is true if there may be more unknown kinds.
 	moreKinds bool
+	asked     []string // the queues whose candidates were queried
 }
 
 // claimQuery builds and runs the queries of a claim.
@@ -54,7 +57,6 @@ type claimQuery struct {
 	now    time.Time // as stored
 	factor int       // by which the window exceeds the number of wanted records
 	queues bson.A
-	asked  []string // the queues whose candidates are queried
 	// windows are the numbers of candidates to query, by queue.
 	windows map[string]int
 	// wanted are the numbers of records that may be claimed, by queue.
@@ -119,8 +121,8 @@ func (l *claimQuery) divide(v *view) (providers int) {
 // findReady queries the candidates of some queues together with other branches.
 func (l *claimQuery) findReady(ctx context.Context, others []branch, demands []driver.Demand, most int, v *view) error {
 	for range kindRounds {
-		l.asked = nil
-		err := l.run(ctx, append(others, l.candidates(demands, most)...), v)
+		v.asked = nil
+		err := l.run(ctx, append(others, l.candidates(demands, most, v)...), v)
 		if err != nil {
 			return err
 		}
@@ -233,7 +235,7 @@ func (l *claimQuery) unexpired(filter bson.D) bson.D {
 
 // candidates returns the branches for the ready documents of some queues, and for the
 // queues' controls.
-func (l *claimQuery) candidates(demands []driver.Demand, most int) []branch {
+func (l *claimQuery) candidates(demands []driver.Demand, most int, v *view) []branch {
 	var branches []branch
 	keys := bson.A{}
 	for _, demand := range demands {
@@ -242,7 +244,7 @@ func (l *claimQuery) candidates(demands []driver.Demand, most int) []branch {
 			continue
 		}
 		keys = append(keys, controlKey(demand.Queue))
-		l.asked = append(l.asked, demand.Queue)
+		v.asked = append(v.asked, demand.Queue)
 		if l.limits.isStopped(demand.Queue) {
 			continue
 		}
@@ -334,8 +336,8 @@ func (v *view) add(raw bson.Raw, l *claimQuery) {
 	case "refused":
 		queue, _ := value.Document().Lookup("queue").StringValueOK()
 		jobType, _ := value.Document().Lookup("type").StringValueOK()
-		if room := l.rooms[queue]; room != nil {
-			room.Refuse(jobType)
+		if l.rooms[queue] != nil {
+			v.refused = append(v.refused, key{queue, jobType})
 		}
 		v.limited[queue] = true
 	case "limited":

@@ -49,16 +49,18 @@ type Driver struct {
 	uncertain  uncertainLeases
 	avoided    avoided
 	contention contention
-	hints      hints
-	limits     limits
-	retries    retryCalls
-	kinds      kinds
-	claimed    queueSet
-	sweeper    sweeper
-	transacted transacted
-	skew       skew
-	unindexed  atomic.Bool // the collection may have been dropped, and its indexes not built again
-	announcer  announcer
+	// answerTimes are those of the queries of claims.
+	answerTimes answerTimes
+	hints       hints
+	limits      limits
+	retries     retryCalls
+	kinds       kinds
+	claimed     queueSet
+	sweeper     sweeper
+	transacted  transacted
+	skew        skew
+	unindexed   atomic.Bool // the collection may have been dropped, and its indexes not built again
+	announcer   announcer
 
 	subscribers driver.Subscribers
 
