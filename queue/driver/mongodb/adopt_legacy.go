@@ -37,7 +37,7 @@ func (d *Driver) adoptLegacy(ctx context.Context, docs []*document) error {
 		return err
 	}
 	if len(docs) == adoptBatch {
-		d.sweeper.sweepLegacy()
+		d.sweeper.sweepMoreLegacy()
 	}
 	return nil
 }

@@ -446,7 +446,7 @@ func (f *feed) end(ctx context.Context, stream *mongo.ChangeStream) {
 // pass passes an event on to the members that it concerns, and adds what it means to news.
 func (f *feed) pass(ctx context.Context, e event, members map[*Driver]interest, news map[*Driver]driver.Change) error {
 	everywhere := e.Collection.Name == ""
-	for d := range members {
+	for d, wanted := range members {
 		isJob, isControl := e.Collection.Name == d.jobs.Name(), e.Collection.Name == d.control.Name()
 		if !isJob && !isControl && !everywhere || !f.has(d) {
 			continue
@@ -460,7 +460,7 @@ func (f *feed) pass(ctx context.Context, e event, members map[*Driver]interest, 
 		case isControl:
 			change, err = d.controlChanged(ctx, e)
 		default:
-			change = d.jobChanged(e)
+			change = d.jobChanged(e, wanted)
 		}
 		if err != nil {
 			return err
@@ -524,10 +524,12 @@ func (f *feed) pipeline(members map[*Driver]interest) mongo.Pipeline {
 		)),
 	}
 	if len(claimable) > 0 {
+		// What a legacy process claims concerns no other.
+		notStartedByLegacy := all(field("fullDocument.rev", nil), field("fullDocument.status.in_prog", field("$ne", true)))
 		isClaimable := func(path string) bson.D { return f.byOthers(path, 0, leftRevision) }
 		wanted = append(wanted, of(claimable, either(
 			all(field("operationType", field("$in", []string{"insert", "replace"})),
-				either(isClaimable("fullDocument.rev"), field("fullDocument.rev", nil))),
+				either(isClaimable("fullDocument.rev"), notStartedByLegacy)),
 			all(field("operationType", "update"), isClaimable(updated+"rev")),
 			// The legacy library sets no rev. Neither do Extend and SetProgress, which
 			// are excluded.
@@ -546,6 +548,7 @@ func (f *feed) pipeline(members map[*Driver]interest) mongo.Pipeline {
 			{Key: "documentKey._id", Value: 1},
 			{Key: "fullDocument.rev", Value: 1},
 			{Key: "fullDocument.group", Value: 1},
+			{Key: "fullDocument.status.completed", Value: 1},
 			{Key: "fullDocument.line.edges", Value: 1},
 			{Key: "fullDocument.beat", Value: 1},
 			{Key: "fullDocument.draining", Value: 1},

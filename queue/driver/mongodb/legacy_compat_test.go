@@ -690,3 +690,29 @@ func TestAJobThatALegacyProcessPutBeforeTheChangeStreamBeganAnewNeverRan(t *test
 		assert.Contains(t, claimed, "legacy")
 	})
 }
+
+// The events of a busy legacy process made each idle process query legacy jobs without a pause.
+func TestABusyLegacyProcessKeptIdleProcessesBusy(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		const jobs, processes = 100, 5
+		for range processes {
+			_, err := claimAs(t.Context(), openOn(t, s, own), "new")
+			require.NoError(t, err)
+		}
+		legacy := &legacyProcess{store: &store{TB: t, client: s.Connect(), db: s.Database()}, jobs: s.Collection("work.jobs")}
+		pass(time.Minute)
+		s.Server().ResetCosts()
+		began := time.Now()
+		for i := range jobs {
+			id := fmt.Sprint(i)
+			legacy.insert(id, nil)
+			pass(20 * time.Millisecond)
+			require.True(t, legacy.claim(id))
+			pass(20 * time.Millisecond)
+			require.True(t, legacy.end(id, false))
+			pass(20 * time.Millisecond)
+		}
+		perSecond := float64(s.Server().Costs().Commands["aggregate"]) / time.Since(began).Seconds() / processes
+		assert.LessOrEqual(t, perSecond, 5.0)
+	})
+}

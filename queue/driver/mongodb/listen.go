@@ -218,12 +218,11 @@ func (d *Driver) refreshDrains(ctx context.Context) error {
 }
 
 // jobChanged is called when another process has changed a job.
-func (d *Driver) jobChanged(e event) driver.Change {
+func (d *Driver) jobChanged(e event, wanted interest) driver.Change {
 	rev, known := e.fields().Lookup("rev").AsInt64OK()
 	switch {
 	case !known:
-		d.sweeper.sweepLegacy()
-		d.sweeper.watch() // a legacy process releases neither dependents nor waiters for scopes
+		return d.legacyChanged(e, wanted)
 	case rev < ownRevisions: // committed with a caller's transaction
 		d.avoided.end(d.elapsed())
 		d.committed(e)
@@ -233,11 +232,24 @@ func (d *Driver) jobChanged(e event) driver.Change {
 	if rev >= endedRevision && !d.limits.anyRuns() {
 		return driver.Change{}
 	}
-	queue, inserted := e.Document.Lookup("group").StringValueOK()
-	if known && inserted {
+	if queue, inserted := e.Document.Lookup("group").StringValueOK(); inserted {
 		return driver.In(queue)
 	}
 	return driver.Anywhere
+}
+
+// legacyChanged is called when a legacy process, which stores whole documents, or an operator has changed a job.
+// A legacy job that waits can be claimed when it was adopted, which makes an event of its own.
+func (d *Driver) legacyChanged(e event, wanted interest) driver.Change {
+	d.sweeper.watch() // a legacy process releases neither dependents nor waiters for scopes
+	ended, isWhole := e.Document.Lookup("status", "completed").BooleanOK()
+	if !ended {
+		d.sweeper.sweepLegacy()
+	}
+	if !isWhole || ended && wanted.ends {
+		return driver.Anywhere
+	}
+	return driver.Change{}
 }
 
 // committed is called when a document was committed with a transaction of a caller of this process

@@ -9,6 +9,10 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
+// legacyEvery is the least time between two queries for legacy documents that events request: a busy legacy process
+// changes documents all the time.
+const legacyEvery = 250 * time.Millisecond
+
 // handoverTime is longer than a retry takes from its first write to its last.
 const handoverTime = 2 * time.Second
 
@@ -31,6 +35,8 @@ type sweeper struct {
 	// forced makes a sweep begin at once that does not need the duty. legacy and committedNow
 	// make one begin at once that queries only legacy documents, or what transactions put.
 	forced, legacy, committedNow bool
+	// legacyFrom is when the next query for legacy documents may begin.
+	legacyFrom time.Time
 	// notBefore is when the next sweep may begin, after one that failed.
 	notBefore time.Time
 	// deaf is true while this process does not hear of changes that others may leave undone.
@@ -126,8 +132,12 @@ func (s *sweeper) again() { s.change(func() { s.in(s.interval) }) }
 // force requests a sweep by this process at once.
 func (s *sweeper) force() { s.change(func() { s.forced = true }) }
 
-// sweepLegacy requests a query at once for legacy documents in the queues of this process.
+// sweepLegacy requests a query for legacy documents in the queues of this process: at once, or legacyEvery after the
+// last one.
 func (s *sweeper) sweepLegacy() { s.change(func() { s.legacy = true }) }
+
+// sweepMoreLegacy requests a query at once for further legacy documents.
+func (s *sweeper) sweepMoreLegacy() { s.change(func() { s.legacy, s.legacyFrom = true, time.Time{} }) }
 
 // checkCommitted requests a check at once of what transactions put.
 func (s *sweeper) checkCommitted() { s.change(func() { s.committedNow = true }) }
@@ -155,10 +165,14 @@ func (s *sweeper) setDeaf(deaf bool) {
 func (s *sweeper) next() (at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.forced || s.legacy || s.committedNow {
-		at = time.Now()
+	now, legacy := time.Now(), time.Time{}
+	if s.forced || s.committedNow {
+		at = now
 	}
-	for _, t := range []time.Time{s.due, s.takeover, s.routine} {
+	if s.legacy {
+		legacy = latest(now, s.legacyFrom)
+	}
+	for _, t := range []time.Time{s.due, s.takeover, s.routine, legacy} {
 		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
 			at = t
 		}
@@ -167,6 +181,13 @@ func (s *sweeper) next() (at time.Time) {
 		return s.notBefore
 	}
 	return at
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // begin returns what a sweep is to do, and whether it does not need the duty.
@@ -180,6 +201,9 @@ func (s *sweeper) begin() (what sweepQuery, forced bool) {
 	}
 	routine := !s.hears || !s.routine.IsZero() && !now.Before(s.routine) // there are no notifications of legacy jobs
 	forced, what.legacy = s.forced || !s.hears, s.legacy || routine
+	if what.legacy {
+		s.legacyFrom = now.Add(legacyEvery)
+	}
 	s.forced, s.legacy, s.committedNow = false, false, false
 	what.ready = s.news || !s.hears
 	if what.everything {
