@@ -92,7 +92,7 @@ type PreferredIndexOptions struct {
 }
 
 // DefaultMongoDBOptions returns options for the database amboy of a server on this
-// machine, with all indexes. The caller must set Collection.
+// machine, without LegacyIndexes. The caller must set Collection.
 func DefaultMongoDBOptions() MongoDBOptions {
 	return MongoDBOptions{
 		URI:             "mongodb://localhost:27017",

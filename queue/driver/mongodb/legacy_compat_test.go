@@ -471,6 +471,24 @@ func TestWhatALegacyProcessIgnoresAndLoses(t *testing.T) {
 			assert.Empty(s, r.Metadata)
 			assert.Zero(s, r.Priority)
 		},
+		"runs one job more than a limited scope allows": func(s *legacyTest) {
+			limited := amboy.LimitScope("scope", 1)
+			for _, id := range []string{"one", "two"} {
+				inserted(s, id, func(r *driver.Record) { r.RequiredScopes = []string{limited} })
+			}
+			require.Len(s, s.claim(), 1)
+			assert.True(s, s.legacy.claim("two", limited))
+		},
+		"takes over a job whose lease is longer than the lock timeout": func(s *legacyTest) {
+			inserted(s, "job", func(*driver.Record) {})
+			claimed, err := s.Driver.Claim(s.Context(), driver.ClaimRequest{
+				Owner: "elsewhere", Queues: []driver.Demand{{Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Hour,
+			})
+			require.NoError(s, err)
+			require.Len(s, claimed.Records, 1)
+			time.Sleep(mongodb.DefaultLockTimeout + time.Second)
+			assert.True(s, s.legacy.claim("job"))
+		},
 		"does not end a canceled job early": func(s *legacyTest) {
 			inserted(s, "job", func(*driver.Record) {})
 			require.True(s, s.legacy.claim("job"))
