@@ -145,9 +145,12 @@ func (d *Driver) sweepNow(ctx context.Context, what sweepQuery) (left bool, err 
 		return d.checkEdges(ctx, queue, ids)
 	}))
 	if what.everything {
-		for _, next := range s.interrupted(found.handovers, time.Now()) {
-			if err = d.resume(ctx, next); !errors.Is(err, errMoved) && !errors.Is(err, driver.ErrLeaseLost) {
-				note(fmt.Sprintf("finishing the retry of record %q", next.Handover.From), err)
+		next := s.interrupted(found.handovers, time.Now())
+		errs := make([]error, len(next))
+		eachAtOnce(len(next), func(i int) { errs[i] = d.resume(ctx, next[i]) })
+		for i, err := range errs {
+			if !errors.Is(err, errMoved) && !errors.Is(err, driver.ErrLeaseLost) {
+				note(fmt.Sprintf("finishing the retry of record %q", next[i].Handover.From), err)
 			}
 		}
 	}

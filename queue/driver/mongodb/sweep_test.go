@@ -324,3 +324,34 @@ func TestASweepOfManyQueuesTookTooLong(t *testing.T) {
 		})
 	}
 }
+
+// A process died when it had written the next attempts of many retries. A sweep let them take over one after the other.
+func TestASweepFinishedInterruptedRetriesOneAfterTheOther(t *testing.T) {
+	const retries = 400
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		p, dieBefore := newDying(t, s)
+		d := openOn(t, s)
+		claimAll(t, d, request("other", 1, "none"))
+		pairs := awaitingRetries(t, p, retries, fails)
+		dieBefore("update", 2) // the first is that of the first call
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		retryAll(ctx, p, pairs...)
+		require.True(t, p.isDead())
+		waiting := bson.M{"line.in": "handover"}
+		n, err := s.Collection("work.group").CountDocuments(t.Context(), waiting)
+		require.NoError(t, err)
+		require.Greater(t, n, int64(retries/2))
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.AppName == "dying" {
+				return p.fate(c)
+			}
+			time.Sleep(20 * time.Millisecond) // the way to the server and back
+			return mongotest.Served
+		})
+		pass(15 * time.Second)
+		n, err = s.Collection("work.group").CountDocuments(t.Context(), waiting)
+		require.NoError(t, err)
+		assert.Zero(t, n)
+	})
+}
