@@ -159,7 +159,7 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	v, err := hedge(ctx, &c.answerTimes, func(ctx context.Context) (*view, error) { return c.newQuery(factor).execute(ctx) })
+	v, err := hedge(ctx, &c.claimTimes, func(ctx context.Context) (*view, error) { return c.newQuery(factor).execute(ctx) })
 	if err != nil {
 		return false, fmt.Errorf("querying candidates: %w", err)
 	}

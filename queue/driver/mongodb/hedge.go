@@ -7,8 +7,8 @@ import (
 )
 
 // A server that has failed does not answer, and neither does a connection that a firewall has dropped. A client that
-// waits for the answer does not ask the server that has become primary since. So a query of a claim is sent again, beside
-// the first one, if it takes much longer than queries usually do. The first answer counts. So nothing is lost if the
+// waits for the answer does not ask the server that has become primary since. So a query of a claim, and one for work, is
+// sent again, beside the first one, if it takes much longer than queries usually do. The first answer counts. So nothing is lost if the
 // server is only slow, and its load does not grow for long: slow answers make the next queries wait for longer.
 
 const (

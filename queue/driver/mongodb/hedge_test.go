@@ -32,6 +32,22 @@ func onQueries(s *mongotest.Deployment, call func() mongotest.Fate) {
 	})
 }
 
+// stopOnce makes the next query meet a server that has failed. Another one answers the further ones.
+func stopOnce(t *testing.T, s *mongotest.Deployment) (met func() bool) {
+	t.Helper()
+	stopped := make(chan struct{})
+	t.Cleanup(func() { close(stopped) })
+	var elected atomic.Bool
+	onQueries(s, func() mongotest.Fate {
+		if elected.Swap(true) {
+			return mongotest.Served
+		}
+		<-stopped
+		return mongotest.Unserved
+	})
+	return elected.Load
+}
+
 // A claim that was sent just before an election waited for the server that had failed until its time was up. So did
 // all jobs, although another server had taken its place.
 func TestAClaimWaitedForAServerThatHadFailed(t *testing.T) {
@@ -40,21 +56,29 @@ func TestAClaimWaitedForAServerThatHadFailed(t *testing.T) {
 		claimAll(t, d, request("owner", 1, "queue"))
 		putAll(t, d, plainRecord("job"))
 		pass(time.Minute)
-		stopped := make(chan struct{})
-		var elected atomic.Bool
-		onQueries(s, func() mongotest.Fate {
-			if elected.Swap(true) {
-				return mongotest.Served
-			}
-			<-stopped
-			return mongotest.Unserved
-		})
-		t.Cleanup(func() { close(stopped) })
+		stopOnce(t, s)
 		var claimed driver.Claimed
 		var err error
 		took := since(func() { claimed, err = claimIn(t, d) })
 		require.NoError(t, err)
 		assert.Len(t, claimed.Records, 1)
+		assert.LessOrEqual(t, took, 1100*time.Millisecond)
+	})
+}
+
+// The query for queues with work, which claims from many queues wait for, waited too.
+func TestAQueryForWorkWaitedForAServerThatHadFailed(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d := openOn(t, s)
+		putAll(t, d, plainRecord("job"))
+		pass(time.Minute)
+		fails := stopOnce(t, s)
+		var work driver.Work
+		var err error
+		took := since(func() { work, err = d.Work(t.Context(), time.Now()) })
+		require.NoError(t, err)
+		require.True(t, fails())
+		assert.Equal(t, []driver.QueueWork{{Queue: "queue", Ready: true}}, work.Queues)
 		assert.LessOrEqual(t, took, 1100*time.Millisecond)
 	})
 }

@@ -49,18 +49,18 @@ type Driver struct {
 	uncertain  uncertainLeases
 	avoided    avoided
 	contention contention
-	// answerTimes are those of the queries of claims.
-	answerTimes answerTimes
-	hints       hints
-	limits      limits
-	retries     retryCalls
-	kinds       kinds
-	claimed     queueSet
-	sweeper     sweeper
-	transacted  transacted
-	skew        skew
-	unindexed   atomic.Bool // the collection may have been dropped, and its indexes not built again
-	announcer   announcer
+	// claimTimes are those of the queries of claims, and workTimes those of Work.
+	claimTimes, workTimes answerTimes
+	hints                 hints
+	limits                limits
+	retries               retryCalls
+	kinds                 kinds
+	claimed               queueSet
+	sweeper               sweeper
+	transacted            transacted
+	skew                  skew
+	unindexed             atomic.Bool // the collection may have been dropped, and its indexes not built again
+	announcer             announcer
 
 	subscribers driver.Subscribers
 

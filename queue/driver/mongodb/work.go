@@ -23,11 +23,13 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	}
 	defer leave()
 	ctx = plain(ctx)
-	found := foundWork{queues: map[string]*driver.QueueWork{}}
-	err = d.pipe(ctx, d.workPipeline(stored(now)), found.add)
-	if err == nil {
-		err = d.leaveOutStopped(ctx, found.queues)
-	}
+	found, err := hedge(ctx, &d.workTimes, func(ctx context.Context) (*foundWork, error) {
+		found := &foundWork{queues: map[string]*driver.QueueWork{}}
+		if err := d.pipe(ctx, d.workPipeline(stored(now)), found.add); err != nil {
+			return nil, err
+		}
+		return found, d.leaveOutStopped(ctx, found.queues)
+	})
 	if err != nil {
 		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
