@@ -459,7 +459,7 @@ func TestAJobPutDuringTheClaimThatMadeAProcessIdleWasNotHeardOf(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			time.Sleep(5 * time.Second)
+			time.Sleep(500 * time.Millisecond) // not so long that the query is sent again
 		}})
 		d := openOn(t, s, func(o *mongodb.Options) { o.Client = client })
 		putAll(t, other, plainRecord("long"))
@@ -496,17 +496,17 @@ func TestAnEventBeforeAnInterruptionOfTheStreamWasNotHeardOf(t *testing.T) {
 		}
 		far := s.Connect()
 		otherFirst, otherSecond := openOn(t, s, in("first", far)), openOn(t, s, in("second", far))
-		pause := func(paused bool) {
-			_, err := otherSecond.Control(t.Context(), "queue", driver.ControlChange{Paused: &paused})
+		drain := func(drains bool) {
+			_, err := otherSecond.Control(t.Context(), "queue", driver.ControlChange{Draining: &drains})
 			require.NoError(t, err)
 		}
 		pass(time.Minute)
-		pause(true)
+		drain(true)
 		time.Sleep(5 * time.Millisecond) // the stream gathers further events for 10 ms
 		count := heard([]*mongodb.Driver{first})
 		armed.Store(true)
 		putAll(t, otherFirst, plainRecord("job"))
-		pause(false)
+		drain(false)
 		pass(time.Second)
 		require.False(t, armed.Load())
 		assert.NotZero(t, count())

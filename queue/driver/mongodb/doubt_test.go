@@ -226,6 +226,7 @@ func TestARunningJobWasHandedBackByTheNextClaim(t *testing.T) {
 		client := connectWith(t, s.Server().ClientOptions().SetAppName("other"))
 		other := openOn(t, s, func(o *mongodb.Options) { o.Client = client })
 		require.Empty(t, claimAll(t, d, request("owner", 20, "queue")))
+		pass(time.Minute) // for its first sweeps
 		putAll(t, d, plainRecord("wants it", wantsScope))
 		blocking, inTx := begin(t, client)
 		insertIn(inTx, t, other, plainRecord("takes it", takesScope))
