@@ -6,10 +6,13 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
+
+	"github.com/mongodb/amboy/internal/contain"
 )
 
 // The driver sends the updates and inserts of jobs as plain commands. They have a time
@@ -143,18 +146,29 @@ func encodeStatements(statements ...bson.D) ([]bson.Raw, error) {
 	return raws, nil
 }
 
-// eachAtOnce calls a function with 0 to n-1, several at once.
+// eachAtOnce calls a function with 0 to n-1, several at once. If one of these calls panics, it panics too, so that
+// its caller may recover.
 func eachAtOnce(n int, call func(i int)) {
 	var calls sync.WaitGroup
+	var panicked atomic.Pointer[error]
 	places := make(chan struct{}, atOnce)
 	for i := range n {
 		places <- struct{}{}
 		calls.Go(func() {
-			call(i)
+			err := contain.Panic(func() error {
+				call(i)
+				return nil
+			})
+			if err != nil {
+				panicked.Store(&err)
+			}
 			<-places
 		})
 	}
 	calls.Wait()
+	if err := panicked.Load(); err != nil {
+		panic(*err)
+	}
 }
 
 // eachQueue calls a function for each queue, several at once, and joins the errors.

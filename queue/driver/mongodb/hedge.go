@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/mongodb/amboy/internal/contain"
 )
 
 // A server that has failed does not answer, and neither does a connection that a firewall has dropped. A client that
@@ -40,7 +42,7 @@ func (a *answerTimes) patience() time.Duration {
 }
 
 // hedge calls a function that reads, and calls it again, at the same time, while there is no answer. It returns the first
-// answer without an error. If all calls fail, it returns the last error. No call outlasts it.
+// answer without an error. If all calls fail, it returns the last error. A panic is an error. No call outlasts it.
 func hedge[T any](ctx context.Context, times *answerTimes, read func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -58,7 +60,11 @@ func hedge[T any](ctx context.Context, times *answerTimes, read func(context.Con
 		open++
 		began := time.Now()
 		calls.Go(func() {
-			value, err := read(ctx)
+			var value T
+			err := contain.Panic(func() (err error) {
+				value, err = read(ctx)
+				return err
+			})
 			answers <- answer{value, err, time.Since(began)}
 		})
 	}

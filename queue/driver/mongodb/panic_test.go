@@ -1,0 +1,40 @@
+package mongodb_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/event"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+// The engine recovers from a panic of a driver, such as one in a monitor of a service's client. A call of the driver that
+// sends commands from other goroutines must not let it end the process.
+func TestAPanicOfAMonitorEndedTheProcess(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		broken := ""
+		client := watched(t, s, &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if broken != "" && strings.Contains(e.Command.String(), broken) {
+				broken = ""
+				panic("broken")
+			}
+		}})
+		d := openOn(t, s, func(o *mongodb.Options) { o.Client = client })
+		putAll(t, d, plainRecord("target"), plainRecord("dependent", dependsOn("target")))
+		running := claimAll(t, d, request("owner", 1, "queue"))
+		require.Len(t, running, 1)
+		broken = `"line.edges"`
+		assert.Panics(t, func() { endAll(t, d, running...) })
+
+		broken = `"$unionWith"`
+		_, err := d.Claim(t.Context(), request("owner", 1, "queue"))
+		var panicked *amboy.PanicError
+		require.ErrorAs(t, err, &panicked)
+	})
+}
