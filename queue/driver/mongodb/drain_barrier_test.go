@@ -227,8 +227,8 @@ func TestControlRefusesNegativeMaxRunning(t *testing.T) {
 	assert.Empty(t, infos)
 }
 
-// A process that only puts read the settings of all queues each second, and so did each driver of a process whose change
-// stream was interrupted.
+// A process that only puts read the settings of all queues each second, and so did each driver of a process whose
+// change stream was interrupted.
 func TestProcessesReadTheSettingsOfAllQueuesToFindThoseThatDrain(t *testing.T) {
 	const queues = 2000
 	for name, listens := range map[string]bool{"while it only puts": false, "while its change stream is interrupted": true} {

@@ -9,9 +9,10 @@ import (
 )
 
 // A server that has failed does not answer, and neither does a connection that a firewall has dropped. A client that
-// waits for the answer does not ask the server that has become primary since. So a query of a claim, and one for work, is
-// sent again, beside the first one, if it takes much longer than queries usually do. The first answer counts. So nothing is lost if the
-// server is only slow, and its load does not grow for long: slow answers make the next queries wait for longer.
+// waits for the answer does not ask the server that has become primary since. So a query of a claim, and one for work,
+// is sent again, beside the first one, if it takes much longer than queries usually do. The first answer counts. So
+// nothing is lost if the server is only slow, and its load does not grow for long: slow answers make the next queries
+// wait for longer.
 
 const (
 	// hedgeAfter is the least time after which a query is sent again.
@@ -41,8 +42,8 @@ func (a *answerTimes) patience() time.Duration {
 	return max(hedgeAfter, hedgeFactor*a.longest)
 }
 
-// hedge calls a function that reads, and calls it again, at the same time, while there is no answer. It returns the first
-// answer without an error. If all calls fail, it returns the last error. A panic is an error. No call outlasts it.
+// hedge calls a function that reads, and calls it again, at the same time, while there is no answer. It returns the
+// first answer without an error. If all calls fail, it returns the last error. A panic is an error. No call outlasts it.
 func hedge[T any](ctx context.Context, times *answerTimes, read func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T

@@ -49,8 +49,8 @@ func TestTimersOutlivedTheirDriver(t *testing.T) {
 	})
 }
 
-// Each setting of a queue made every process read its document, one after the other, and hear of new jobs only after that:
-// thousands when a service starts and sets the limits of all tenants.
+// Each setting of a queue made every process read its document, one after the other, and hear of new jobs only after
+// that: thousands when a service starts and sets the limits of all tenants.
 func TestEverySettingOfAQueueWasReadByEveryProcess(t *testing.T) {
 	const queues = 20
 	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {

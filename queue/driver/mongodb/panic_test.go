@@ -14,8 +14,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// The engine recovers from a panic of a driver, such as one in a monitor of a service's client. A call of the driver that
-// sends commands from other goroutines must not let it end the process.
+// The engine recovers from a panic of a driver, such as one in a monitor of a service's client. A call of the driver
+// that sends commands from other goroutines must not let it end the process.
 func TestAPanicOfAMonitorEndedTheProcess(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
 		broken := ""

@@ -148,9 +148,9 @@ func (d *Driver) sweepNow(ctx context.Context, what sweepQuery) (left bool, err 
 		next := s.interrupted(found.handovers, time.Now())
 		errs := make([]error, len(next))
 		eachAtOnce(len(next), func(i int) { errs[i] = d.resume(ctx, next[i]) })
-		for i, err := range errs {
-			if !errors.Is(err, errMoved) && !errors.Is(err, driver.ErrLeaseLost) {
-				note(fmt.Sprintf("finishing the retry of record %q", next[i].Handover.From), err)
+		for i, failure := range errs {
+			if !errors.Is(failure, errMoved) && !errors.Is(failure, driver.ErrLeaseLost) {
+				note(fmt.Sprintf("finishing the retry of record %q", next[i].Handover.From), failure)
 			}
 		}
 	}

@@ -25,8 +25,8 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	ctx = plain(ctx)
 	found, err := hedge(ctx, &d.workTimes, func(ctx context.Context) (*foundWork, error) {
 		found := &foundWork{queues: map[string]*driver.QueueWork{}}
-		if err := d.pipe(ctx, d.workPipeline(stored(now)), found.add); err != nil {
-			return nil, err
+		if failure := d.pipe(ctx, d.workPipeline(stored(now)), found.add); failure != nil {
+			return nil, failure
 		}
 		return found, d.leaveOutStopped(ctx, found.queues)
 	})
