@@ -12,7 +12,8 @@ import (
 // too.
 type Admin interface {
 	// Get returns the latest attempt of a job, with the status that Find shows. The error
-	// is a job not found if there is none.
+	// is a job not found if there is none. A record that can't be decoded is returned without
+	// a type and a job, as by Find, so that an operator can end it.
 	Get(ctx context.Context, queue, id string) (*Record, error)
 
 	// Attempts returns the attempts of a retryable job, oldest first. It returns none if
@@ -22,7 +23,8 @@ type Admin interface {
 	// Find returns a page of the records that a query selects. A record that exists from
 	// the first page to the last, and is always selected, is on exactly one page; if it
 	// is restarted meanwhile, it may be on another page too. The error wraps ErrBadCursor
-	// if the driver did not issue the cursor.
+	// if the driver did not issue the cursor. A record that can't be decoded has no type and no
+	// job.
 	Find(ctx context.Context, q Query, page PageRequest) (Page, error)
 
 	// Count counts the records that a query selects, and stops at limit, which

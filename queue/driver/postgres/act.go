@@ -158,17 +158,14 @@ func (s *steps) Cancel() error {
 		s.exec(markCancel, nullable(s.Reason), table.InstantOf(s.ForgetAt), s.f.Seq)
 		return nil
 	}
-	r, err := s.f.decode()
-	if err != nil {
-		return err
-	}
-	r.Status.Reason, r.ForgetAt = s.Reason, s.ForgetAt
-	return s.endCanceled(&s.f.job, r, s.now)
+	return s.endCanceled(&s.f.job, s.f, s.Reason, s.ForgetAt)
 }
 
-// endCanceled ends a record that has the reason and the retention time of a Cancel action.
-func (c *changes) endCanceled(j *job, r *driver.Record, now int64) error {
-	e, err := table.NewCanceled(r, time.Unix(0, now))
+// endCanceled ends a record that does not run, for the reason and with the retention time of a Cancel
+// action.
+func (c *changes) endCanceled(j *job, s *stored, reason string, forgetAt time.Time) error {
+	r, damage := s.decode()
+	e, err := table.NewCanceled(&s.Content, r, damage, reason, forgetAt, time.Unix(0, c.now))
 	if err != nil {
 		return err
 	}

@@ -176,18 +176,14 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 	return nil
 }
 
-// endMarked ends a record that is to be canceled. A record that can't be decoded is handed back
-// instead: the next process that claims it parks it.
+// endMarked ends a record that is to be canceled, if it still exists.
 func (c *changes) endMarked(j *job) (done bool, err error) {
 	found, err := c.records(readBySeq, j.Seq)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
-	r, err := found[0].decode()
-	if err != nil {
-		return false, nil //nolint:nilerr // See above.
-	}
-	return true, c.endCanceled(j, r, c.now)
+	s := found[0]
+	return true, c.endCanceled(j, s, s.Reason, table.TimeOf(s.ForgetAt))
 }
 
 // leasesAtOnce is the maximum number of rows of the log of leases that are recovered at once.

@@ -19,14 +19,10 @@ func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, err
 	if err == nil && (len(found) == 0 || !isStorable(id)) {
 		err = table.NotFound(id)
 	}
-	var r *driver.Record
-	if err == nil {
-		r, err = found[0].decode()
-	}
 	if err != nil {
 		return nil, fmt.Errorf("getting job %q: %w", id, err)
 	}
-	return r, nil
+	return d.decode(ctx, found[0]), nil
 }
 
 func (d *Driver) readRecords(ctx context.Context, s statement, args ...any) (found []*stored, err error) {
@@ -45,11 +41,7 @@ func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Reco
 	}
 	var attempts []*driver.Record
 	for _, s := range found {
-		r, err := s.decode()
-		if err != nil {
-			return nil, fmt.Errorf("getting attempt %d of job %q: %w", s.Attempt.Int64, id, err)
-		}
-		if r.RetryInfo.Retryable {
+		if r := d.decode(ctx, s); r.RetryInfo.Retryable {
 			attempts = append(attempts, r)
 		}
 	}

@@ -132,17 +132,14 @@ func (s *steps) Cancel() error {
 		_, err := s.exec(markCancel, nullable(s.Reason), table.InstantOf(s.ForgetAt), s.f.Seq)
 		return err
 	}
-	r, err := s.f.decode(s.f.queueName)
-	if err != nil {
-		return err
-	}
-	r.Status.Reason, r.ForgetAt = s.Reason, s.ForgetAt
-	return s.endCanceled(&s.f.job, r, s.now)
+	return s.endCanceled(&s.f.job, &s.f.stored, s.Reason, s.ForgetAt, s.now)
 }
 
-// endCanceled ends a record that has the reason and the retention time of a Cancel action.
-func (c *changes) endCanceled(j *job, r *driver.Record, now time.Time) error {
-	e, err := table.NewCanceled(r, now)
+// endCanceled ends a record that does not run, for the reason and with the retention time of a Cancel
+// action.
+func (c *changes) endCanceled(j *job, s *stored, reason string, forgetAt, now time.Time) error {
+	r, damage := s.decode("") // the queue's name is not written
+	e, err := table.NewCanceled(&s.Content, r, damage, reason, forgetAt, now)
 	if err != nil {
 		return err
 	}

@@ -104,7 +104,6 @@ func (w *writer) reportDamage(c *changes) {
 // parkDamaged parks a running record.
 func (c *changes) parkDamaged(j *job, damage error) error {
 	c.damaged = append(c.damaged, damagedRow{seq: j.Seq, name: j.Name, err: damage})
-	j.Cancel = false // it can't be ended as canceled
 	return c.handBack(j, driver.HandBack{Park: true, Reason: fmt.Sprintf("%v: %v", errDamagedRow, damage)})
 }
 

@@ -13,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
+	"github.com/mongodb/amboy/registry"
 )
 
 // columnsOfJobs returns the columns of the table jobs that a test damages.
@@ -175,8 +177,10 @@ func TestADamagedRowIsParkedWithItsReason(t *testing.T) {
 	require.Len(t, parked, 1)
 	assert.Equal(t, "one", parked[0].JobID())
 	assert.Contains(t, parked[0].Status.Reason, "stored record is damaged: column")
-	_, err = d.Get(t.Context(), queueName, "one")
-	require.ErrorContains(t, err, `"queue.one": stored record is damaged`)
+	one, err := d.Get(t.Context(), queueName, "one")
+	require.NoError(t, err)
+	_, err = one.Resolve(amboy.BSON2)
+	require.ErrorIs(t, err, registry.ErrUnknownType)
 	assert.Equal(t, 1, stats(t, d).Running)
 	assert.Equal(t, 1, stats(t, d).Pending)
 	execute(t, path, "UPDATE jobs SET version = 0 WHERE job_id = 'one'")
@@ -280,26 +284,57 @@ func FuzzADamagedRowIsRead(f *testing.F) {
 // An action on a page of jobs failed as a whole if one of them could not be read, and again at each try, so that it
 // never came to the jobs behind it.
 func TestAnActionOnADamagedJobStoppedThatOnTheOthers(t *testing.T) {
-	for kind, prepare := range map[driver.ActionKind]func(t *testing.T, d *sqlite.Driver){
-		driver.Cancel: func(*testing.T, *sqlite.Driver) {},
-		driver.Restart: func(t *testing.T, d *sqlite.Driver) {
-			for _, r := range claim(t, d, 3) {
-				r.Status.Errors, r.Status.ErrorCount = []string{"failed"}, 1
-				complete(t, d, r)
-			}
-		},
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path})
+	insert(t, d, newRecord(t, "one"), newRecord(t, "two"), newRecord(t, "three"))
+	for _, r := range claim(t, d, 3) {
+		r.Status.Errors, r.Status.ErrorCount = []string{"failed"}, 1
+		complete(t, d, r)
+	}
+	execute(t, path, "UPDATE jobs SET extra = x'ff' WHERE job_id = 'two'")
+	for _, dryRun := range []bool{true, false} {
+		restart := driver.ActRequest{Action: driver.Action{Kind: driver.Restart}, Limit: 10, DryRun: dryRun}
+		acted, err := d.Act(t.Context(), restart)
+		require.NoError(t, err)
+		assert.Equal(t, driver.Acted{Done: 2, Skipped: 1}, acted)
+	}
+}
+
+// A job that could not be read could not be canceled, neither alone nor among others, and so it could not be deleted.
+func TestADamagedJobCouldNotBeCanceledOrDeleted(t *testing.T) {
+	for name, damage := range map[string]string{
+		"content":  "UPDATE jobs SET extra = x'ff' WHERE job_id = 'bad'",
+		"a column": "UPDATE jobs SET max_time = 'long' WHERE job_id = 'bad'",
 	} {
-		t.Run(string(kind), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			path := newPath(t)
 			d := open(t, sqlite.Options{Path: path})
-			insert(t, d, newRecord(t, "one"), newRecord(t, "two"), newRecord(t, "three"))
-			prepare(t, d)
-			execute(t, path, "UPDATE jobs SET extra = x'ff' WHERE job_id = 'two'")
-			for _, dryRun := range []bool{true, false} {
-				acted, err := d.Act(t.Context(), driver.ActRequest{Query: driver.Query{}, Action: driver.Action{Kind: kind}, Limit: 10, DryRun: dryRun})
-				require.NoError(t, err)
-				assert.Equal(t, driver.Acted{Done: 2, Skipped: 1}, acted)
-			}
+			bad := rich(t, "bad")
+			bad.Name, bad.RetryInfo = "queue.attempt-0.bad", amboy.JobRetryInfo{Retryable: true, BaseJobID: "bad", MaxAttempts: 3}
+			after := newRecord(t, "after")
+			after.Dependency = &registry.DependencyInterchange{Type: "always", Edges: []string{"bad"}}
+			insert(t, d, bad, after)
+			execute(t, path, damage)
+			inspector, err := management.NewStoreInspector(d)
+			require.NoError(t, err)
+
+			acted, err := inspector.ActOn(t.Context(), queueName, "bad", management.Action{Kind: management.Cancel, Reason: "can't be read"})
+			require.NoError(t, err)
+			assert.Equal(t, 1, acted.Done)
+			shown, err := inspector.Job(t.Context(), queueName, "bad")
+			require.NoError(t, err)
+			assert.Equal(t, []any{amboy.StateCanceled, "can't be read"}, []any{shown.State, shown.Reason})
+			checkCounts(t, openRaw(t, path))
+			again := rich(t, "again") // which takes the scopes and the key
+			again.UniqueKey, again.EnqueueScopes, again.RequiredScopes = bad.UniqueKey, bad.EnqueueScopes, bad.RequiredScopes
+			insert(t, d, again)
+			assert.ElementsMatch(t, []string{"after", "again"}, []string{claim(t, d, 1)[0].JobID(), claim(t, d, 1)[0].JobID()})
+
+			acted, err = inspector.ActOn(t.Context(), queueName, "bad", management.Action{Kind: management.Delete})
+			require.NoError(t, err)
+			assert.Equal(t, 1, acted.Done)
+			_, err = d.Get(t.Context(), queueName, "bad")
+			require.True(t, amboy.IsJobNotFoundError(err))
 		})
 	}
 }

@@ -149,18 +149,15 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 	}
 }
 
-// endMarked ends a record that is to be canceled. A record that can't be decoded is handed
-// back instead: the next process that claims it parks it.
+// endMarked ends a record that is to be canceled. A record whose name is damaged is not found, and is
+// handed back instead: the next process that claims it parks it.
 func (c *changes) endMarked(j *job) (done bool, err error) {
 	found, err := c.records(readByName, j.queue, j.Name)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
-	r, err := found[0].decode("") // the queue's name is not written
-	if err != nil {
-		return false, nil //nolint:nilerr // See above.
-	}
-	return true, c.endCanceled(j, r, time.Now())
+	s := found[0]
+	return true, c.endCanceled(j, s, s.Reason, table.TimeOf(s.ForgetAt), time.Now())
 }
 
 // lease identifies a lease as it was taken or last renewed. Its length is the difference of

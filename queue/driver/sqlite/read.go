@@ -175,14 +175,10 @@ func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, err
 	if err == nil && len(found) == 0 {
 		err = table.NotFound(id)
 	}
-	var r *driver.Record
-	if err == nil {
-		r, err = found[0].decode(queue)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("getting job %q: %w", id, err)
 	}
-	return r, nil
+	return d.decode(ctx, &found[0].stored, queue), nil
 }
 
 // Attempts implements driver.Driver.
@@ -194,11 +190,7 @@ func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Reco
 	}
 	var attempts []*driver.Record
 	for _, f := range found {
-		r, err := f.decode(queue)
-		if err != nil {
-			return nil, fmt.Errorf("getting attempt %d of job %q: %w", f.Attempt.Int64, id, err)
-		}
-		if r.RetryInfo.Retryable {
+		if r := d.decode(ctx, &f.stored, queue); r.RetryInfo.Retryable {
 			attempts = append(attempts, r)
 		}
 	}

@@ -58,12 +58,10 @@ func Act(req driver.ActRequest, findTime time.Duration, begin func() (ActOnSome,
 	return acted, nil
 }
 
-// needsContent reports whether an action rewrites the content of a record in a place. A record whose
-// content can't be decoded is left out, so that the others are acted on.
-func needsContent(a driver.Action, p Place) bool {
+// needsContent reports whether an action rewrites the content of a record. A record whose content can't be
+// decoded is left out, so that the others are acted on.
+func needsContent(a driver.Action) bool {
 	switch a.Kind {
-	case driver.Cancel:
-		return p != Running
 	case driver.Restart:
 		return true
 	case driver.Edit:
@@ -135,7 +133,7 @@ func ActOn(j *Job, a driver.Action, dryRun bool, now int64, steps Steps) (done b
 	case a.IsStale(j.Count):
 		allowed = false
 	}
-	if err == nil && allowed && needsContent(a, j.Place) {
+	if err == nil && allowed && needsContent(a) {
 		allowed = !steps.IsDamaged()
 	}
 	if err != nil || !allowed || dryRun {

@@ -181,10 +181,27 @@ func (c *Content) Decode(j *Job, queue string, damage error) (*driver.Record, er
 	}
 	if err != nil {
 		r.Type, r.Job = "", registry.Body{}
+		describeDamaged(r, j)
 		return r, fmt.Errorf("reading record %q: %w", j.Name, err)
 	}
 	c.addExtra(r, j.Place, &x)
 	return r, nil
+}
+
+// describeDamaged sets what operators need to know of a record that can't be decoded: which attempt it is,
+// and how it ended.
+func describeDamaged(r *driver.Record, j *Job) {
+	if j.Attempt.Valid {
+		r.RetryInfo = amboy.JobRetryInfo{
+			Retryable: true, BaseJobID: j.ID, CurrentAttempt: int(j.Attempt.Int64), NeedsRetry: j.Place == Retrying,
+		}
+	}
+	switch j.Place {
+	case Canceled:
+		r.Status.Outcome = amboy.OutcomeCanceled
+	case Expired:
+		r.Status.Outcome = amboy.OutcomeExpired
+	}
 }
 
 // decodeInto decodes BSON. A panic of its package, for damaged data, is an error.

@@ -38,15 +38,21 @@ func NewFinalEnding(r *driver.Record) (*Ending, error) {
 	return e, err
 }
 
-// NewCanceled changes and encodes a record that did not run, and has the reason and the retention
-// time of a Cancel action.
-func NewCanceled(r *driver.Record, now time.Time) (*Ending, error) {
+// NewCanceled returns the ending of a stored record that did not run, for the reason and with the
+// retention time of a Cancel action. r is what Decode returned for it, with damage as its error; what
+// can't be decoded stays as it is stored.
+func NewCanceled(stored *Content, r *driver.Record, damage error, reason string, forgetAt, now time.Time) (*Ending, error) {
 	r.Status.Completed, r.Status.InProgress, r.Status.Hold = true, false, ""
-	r.Status.Outcome = amboy.OutcomeCanceled
+	r.Status.Outcome, r.Status.Reason, r.ForgetAt = amboy.OutcomeCanceled, reason, forgetAt
 	r.Status.ModificationCount++
 	r.RetryInfo.NeedsRetry = false
 	r.TimeInfo.End = now
-	return NewEnding(r.Name, r)
+	e, err := NewEnding(r.Name, r)
+	if err == nil && damage != nil {
+		e.Type, e.Version, e.Format, e.Dependency = stored.Type, stored.Version, stored.Format, stored.Dependency
+		e.Extra, e.Body = stored.Extra, stored.Body
+	}
+	return e, err
 }
 
 // Canceled returns the ending of an attempt that was to be canceled.
