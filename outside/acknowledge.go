@@ -49,7 +49,7 @@ func (d *Dispatcher) Acknowledge(ctx context.Context, acks ...Ack) []error {
 		}
 	}
 	for n, err := range d.leases.End(ctx, ends) {
-		if ends[n].HandBack == nil || err == nil {
+		if isOver(err) {
 			d.held.forget(ends[n].Lease)
 		}
 		if err != nil {
@@ -57,6 +57,12 @@ func (d *Dispatcher) Acknowledge(ctx context.Context, acks ...Ack) []error {
 		}
 	}
 	return errs
+}
+
+// isOver reports whether a run is over after the end that returned an error. After other errors it continues.
+func isOver(err error) bool {
+	var tooLong *amboy.MaxTimeError
+	return err == nil || errors.Is(err, ErrLeaseLost) || errors.As(err, &tooLong)
 }
 
 // endOf returns how an acknowledgement ends its run; nil if the run continues.
@@ -215,7 +221,9 @@ func (r *renewal) endOver(ctx context.Context, places []int) {
 		ends[n] = queue.LeaseEnd{JobID: r.leases[i].jobID, Lease: r.leases[i].Lease, Over: true}
 	}
 	for n, err := range r.Dispatcher.leases.End(ctx, ends) {
-		r.held.forget(ends[n].Lease)
+		if isOver(err) {
+			r.held.forget(ends[n].Lease)
+		}
 		r.answers[places[n]].Err = err
 	}
 }

@@ -2,12 +2,10 @@ package outside
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
@@ -137,9 +135,8 @@ func (h *held) tick() {
 	}
 }
 
-// due returns the leases whose time to run is over, and forgets them and leases that ran out
-// long ago. lost are leases that have run out and end the attempt if they are lost. It sets
-// the next tick.
+// due returns the leases whose time to run is over, and forgets leases that ran out long ago.
+// lost are leases that have run out and end the attempt if they are lost. It sets the next tick.
 func (h *held) due() (over, lost []lease, mayRecover bool) {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
@@ -153,7 +150,8 @@ func (h *held) due() (over, lost []lease, mayRecover bool) {
 		switch {
 		case !l.overAt.IsZero() && !l.overAt.After(now):
 			over = append(over, l.lease)
-			delete(h.leases, key)
+			l.overAt = now.Add(tickOf(l.length)) // if the attempt can't be ended now
+			h.schedule(l)
 		case l.ends.Add(forgetAfter).Before(now):
 			delete(h.leases, key)
 		default:
@@ -191,11 +189,11 @@ func (h *held) endOver(over []lease) {
 		ends[i] = queue.LeaseEnd{JobID: l.jobID, Lease: l.Lease, Over: true}
 	}
 	for i, err := range h.d.leases.End(ctx, ends) {
-		var tooLong *amboy.MaxTimeError
-		if err == nil || errors.Is(err, ErrLeaseLost) || errors.As(err, &tooLong) {
+		if isOver(err) {
+			h.forget(over[i].Lease)
 			continue
 		}
-		// The next lease of the job ends the attempt.
+		// A later tick tries again, and so does the next lease of the job.
 		logging.Error(ctx, h.d.failure("could not end an attempt whose time to run is over", over[i].Queue, over[i].jobID, err))
 	}
 }
