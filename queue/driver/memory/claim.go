@@ -89,7 +89,8 @@ func (q *queue) mayRun() bool {
 }
 
 // Claim implements driver.Driver. If it skips more than 1,000 records of excluded kinds that
-// were not skipped before, the rest is left for another claim, which Next requests at once.
+// were not skipped before, or if more than 1,000 records of a queue are due or expired at a time,
+// the rest is left for another claim, which Next requests at once.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	for {
 		if err := d.lock(ctx); err != nil {
@@ -131,7 +132,7 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 		if wait := d.settle(t); wait > 0 {
 			claimed.Waits = append(claimed.Waits, driver.RateWait{Queue: t.queue.name, For: wait})
 		}
-		more = more || t.except != nil && t.except.More || t.queue.schedule.Unsettled()
+		more = more || t.except != nil && t.except.More || t.queue.schedule.IsBehind(req.Now)
 		d.wakeOne(t.queue)
 	}
 	d.index.arrange(d.opts.Now)

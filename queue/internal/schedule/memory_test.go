@@ -103,7 +103,9 @@ func TestHeapsShrink(t *testing.T) {
 	const entries, bytesEach = 10_000, 64
 	for name, end := range map[string]func(*fixture){
 		"when entries are taken out from the top": func(f *fixture) {
-			assert.Empty(f.t, f.advance(after(5)))
+			for f.IsBehind(after(5)) {
+				assert.Empty(f.t, f.advance(after(5)))
+			}
 			assert.Len(f.t, f.drain(), entries)
 		},
 		"when entries leave": func(f *fixture) {

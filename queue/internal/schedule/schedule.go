@@ -321,11 +321,16 @@ func (s *Schedule[J]) start(e *Entry[J]) {
 	s.fulfill(e)
 }
 
+// advanceAtOnce is the maximum number of due entries, and of expired ones, that one call of Advance
+// moves, so that others do not wait long for the lock of the owner.
+const advanceAtOnce = 1000
+
 // Advance makes due entries ready, and returns the entries that expired before they started:
-// they are Running, and the caller must finish them.
+// they are Running, and the caller must finish them. If IsBehind is true then, there are too many of
+// them for one call.
 func (s *Schedule[J]) Advance(now time.Time) (expired []*Entry[J]) {
 	key := timeKey(now)
-	for {
+	for range advanceAtOnce {
 		slot, ok := s.expiring.peek()
 		if !ok || slot.key >= key {
 			break
@@ -337,7 +342,7 @@ func (s *Schedule[J]) Advance(now time.Time) (expired []*Entry[J]) {
 		s.freeKeyAtStart(e)
 		expired = append(expired, e)
 	}
-	for {
+	for range advanceAtOnce {
 		slot, ok := s.timers.peek()
 		if !ok || slot.key > key {
 			break
@@ -370,6 +375,12 @@ func (s *Schedule[J]) NextTime() (time.Time, bool) {
 	default:
 		return time.Unix(0, timer.key), true
 	}
+}
+
+// IsBehind reports whether Advance should be called now.
+func (s *Schedule[J]) IsBehind(now time.Time) bool {
+	next, ok := s.NextTime()
+	return ok && !next.After(now)
 }
 
 // Finish ends an entry for good, from any place: its scopes are freed, and its dependents are
