@@ -13,8 +13,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
-// insertAtOnce is the maximum number of records that are inserted in one transaction, so
-// that other callers do not wait long.
+// insertAtOnce is the maximum size (see newRecord.size) of the records that are inserted in one
+// transaction, unless a single one is larger, so that other callers do not wait long.
 const insertAtOnce = 1000
 
 // newRecord is a record that is to be inserted.
@@ -74,9 +74,24 @@ func encodeNext(r *driver.Record) (*newRecord, error) {
 	return n, err
 }
 
+// size is how many small records a record costs as much as.
+func (n *newRecord) size() int { return 1 + (len(n.Body)+len(n.Extra))/recordBytes }
+
+// firstPart returns the first records that are inserted in one transaction.
+func firstPart(all []*newRecord) []*newRecord {
+	size := 0
+	for i, n := range all {
+		size += n.size()
+		if i > 0 && size > insertAtOnce {
+			return all[:i]
+		}
+	}
+	return all
+}
+
 // Insert implements driver.Driver. If ctx carries a transaction (see WithTx), Insert writes
-// in it. Otherwise it writes transactions of at most 1,000 records. If a transaction fails,
-// its records and all after them get the error.
+// in it. Otherwise it writes transactions of at most 1,000 records or some 4 MiB. If a transaction
+// fails, its records and all after them get the error.
 func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
 	tx, err := transactionOf(ctx)
 	if err != nil {
@@ -87,20 +102,21 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	if tx != nil {
 		insert = func(ctx context.Context, some []*newRecord) error { return d.insertIn(ctx, tx, some) }
 	}
-	for start := 0; start < len(sorted); start += insertAtOnce {
-		some := sorted[start:min(start+insertAtOnce, len(sorted))]
+	for left := sorted; len(left) > 0; {
+		some := firstPart(left)
 		err = insert(ctx, some)
 		if err == nil {
 			for _, n := range some {
 				errs[n.index] = n.refusal
 			}
+			left = left[len(some):]
 			continue
 		}
 		err = fmt.Errorf("inserting %d records: %w", len(some), err)
-		if start == 0 {
+		if len(left) == len(sorted) {
 			return nil, err
 		}
-		for _, n := range sorted[start:] {
+		for _, n := range left {
 			errs[n.index] = err
 		}
 		break
@@ -110,7 +126,11 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 
 func (d *Driver) insertSome(ctx context.Context, some []*newRecord) error {
 	news := driver.InQueuesOf(some, func(n *newRecord) string { return n.queueName })
-	return d.writer.write(ctx, &change{news: news, size: len(some), run: func(c *changes) error {
+	size := 0
+	for _, n := range some {
+		size += n.size()
+	}
+	return d.writer.write(ctx, &change{news: news, size: size, run: func(c *changes) error {
 		d.mayHaveMore.Store(true)
 		return c.insertAll(some)
 	}})

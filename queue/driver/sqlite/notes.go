@@ -23,7 +23,7 @@ func (d *Driver) Keep(ctx context.Context, kept ...driver.Note) error {
 		if err := note.Validate(); err != nil {
 			return err
 		}
-		size += 1 + len(note.Value)/noteBytes
+		size += 1 + len(note.Value)/recordBytes
 	}
 	err := d.writer.write(ctx, &change{size: size, run: func(c *changes) error {
 		for _, note := range kept {
@@ -39,9 +39,6 @@ func (d *Driver) Keep(ctx context.Context, kept ...driver.Note) error {
 	return nil
 }
 
-// noteBytes is the size of a note that counts as much as a record.
-const noteBytes = 1 << 12
-
 // KeepNew implements driver.Driver.
 func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (kept driver.Note, isNew bool, err error) {
 	err = note.Validate()
@@ -51,7 +48,7 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 	note.Until = note.Until.UTC().Truncate(time.Millisecond)
 	var there driver.Note
 	var found bool
-	err = d.writer.write(ctx, &change{size: 1 + len(note.Value)/noteBytes, run: func(c *changes) (err error) {
+	err = d.writer.write(ctx, &change{size: 1 + len(note.Value)/recordBytes, run: func(c *changes) (err error) {
 		there = note
 		found, err = c.one(findNote, func(r *row) { there.Value, there.Until = r.bytes(), table.TimeOf(r.time()) },
 			[]byte(note.Kind), []byte(note.Key), table.InstantOf(now))

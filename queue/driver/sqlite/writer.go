@@ -25,6 +25,8 @@ const (
 	// transactionSize is the approximate maximum number of records that a transaction
 	// changes, unless a single change is larger. It bounds how long later callers wait.
 	transactionSize = 2000
+	// recordBytes is how many bytes of a record or a note count as much as another record.
+	recordBytes = 1 << 12
 )
 
 // settleTime is how long a call whose context has ended waits for a change that is being
