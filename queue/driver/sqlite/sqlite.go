@@ -78,10 +78,9 @@ func (o Options) withDefaults() (Options, error) {
 // Driver keeps the records of queues in a file. It is safe for concurrent use.
 // Concurrent changes are written in one transaction. While another process has the right
 // to write, a change waits until its context ends, and that of a running job for at most ten
-// seconds (see WithTx). If the context ends before the change
-// is being written, the error is the context's error and nothing has changed. If it ends
-// during the write, the call waits for at most one more second, and then returns an error
-// that wraps driver.ErrOutcomeUnknown.
+// seconds (see WithTx). If the context ends before the change is being written, the error is
+// the context's error and nothing has changed. If it ends during the write, the call waits for
+// at most one more second, and then returns an error that wraps driver.ErrOutcomeUnknown.
 //
 // Changes fail with an error that wraps ErrFileLost after the file was deleted, moved or
 // replaced, ErrNewerSchema after a newer version of this library has migrated it, and
