@@ -70,7 +70,7 @@ func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (*queue.LeaseEnd, error
 	if err := ack.validate(d.opts.MaxPayload); err != nil {
 		return nil, err
 	}
-	l, err := d.leaseOf(ack.Token)
+	l, err := d.leaseOf(ctx, ack.Token)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +114,12 @@ func (a *Ack) edit(l lease) queue.LeaseEdit {
 	}
 }
 
-func (d *Dispatcher) leaseOf(t Token) (lease, error) {
-	l, err := t.decode()
+func (d *Dispatcher) leaseOf(ctx context.Context, t Token) (lease, error) {
+	sign, err := d.signer(ctx)
+	if err != nil {
+		return lease{}, err
+	}
+	l, err := sign.lease(t)
 	if err == nil {
 		err = d.serves(l.Queue)
 	}
@@ -182,7 +186,7 @@ func (r *renewal) run(ctx context.Context) {
 	for i := range r.beats {
 		err := r.beats[i].validate()
 		if err == nil {
-			r.leases[i], err = r.leaseOf(r.beats[i].Token)
+			r.leases[i], err = r.leaseOf(ctx, r.beats[i].Token)
 		}
 		l := r.leases[i]
 		switch {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -89,6 +90,8 @@ type Dispatcher struct {
 	// owner is the part of the owner of all leases that identifies this Dispatcher.
 	owner       string
 	unsubscribe func()
+	// key is that of the tokens; nil until it is needed.
+	key atomic.Pointer[signer]
 	// open ends with the Dispatcher.
 	open context.Context
 	end  context.CancelFunc
@@ -243,6 +246,10 @@ func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, 
 	}
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
 	defer cancel()
+	sign, err := d.signer(call)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
 	owner := d.owner
 	if req.LostFails {
 		owner = queue.AttemptOwner + strings.TrimPrefix(owner, queue.OutsideOwner)
@@ -266,7 +273,7 @@ func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, 
 				back = append(back, queue.LeaseEnd{JobID: given.Job.ID(), Lease: given.Lease, HandBack: &driver.HandBack{}})
 				continue
 			}
-			jobs = append(jobs, d.given(given, payload, req.Lease, taken))
+			jobs = append(jobs, d.given(sign, given, payload, req.Lease, taken))
 		}
 		if len(leased) < n || len(back) > 0 {
 			break
@@ -277,7 +284,7 @@ func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, 
 	}
 	d.handBack(ctx, back)
 	d.cover(call, jobs)
-	jobs, err = d.lengthen(call, req, jobs)
+	jobs, err = d.lengthen(call, sign, req, jobs)
 	if ctx.Err() != nil {
 		d.takeBack(call, jobs)
 		return nil, time.Time{}, ctx.Err()
@@ -328,7 +335,7 @@ func (d *Dispatcher) TakeBack(ctx context.Context, jobs []Job) {
 func (d *Dispatcher) takeBack(ctx context.Context, jobs []Job) {
 	var back []queue.LeaseEnd
 	for i := range jobs {
-		l, err := jobs[i].Token.decode()
+		l, _, err := jobs[i].Token.decode()
 		if err != nil {
 			logging.Error(ctx, d.failure("could not hand back a job that no worker was given", jobs[i].Queue, jobs[i].ID, err))
 			continue
@@ -355,8 +362,8 @@ func (d *Dispatcher) failure(what, queueName, id string, err error) message.Fiel
 }
 
 // given describes a leased job to its worker, and remembers the lease.
-func (d *Dispatcher) given(g queue.LeasedJob, payload job.Payload, length time.Duration, taken time.Time) Job {
-	given := describe(g, payload, length)
+func (d *Dispatcher) given(sign signer, g queue.LeasedJob, payload job.Payload, length time.Duration, taken time.Time) Job {
+	given := describe(sign, g, payload, length)
 	given.LeaseEnds = taken.Add(length)
 	l := leaseOf(g, length)
 	d.held.add(l, taken, g.Record.TimeInfo.MaxTime)
@@ -364,7 +371,7 @@ func (d *Dispatcher) given(g queue.LeasedJob, payload job.Payload, length time.D
 }
 
 func leaseOf(g queue.LeasedJob, length time.Duration) lease {
-	l := lease{Lease: g.Lease, jobID: g.Job.ID(), length: length}
+	l := lease{Lease: g.Lease, jobID: g.Job.ID(), jobType: g.Job.Type().Name, length: length}
 	if times := g.Record.TimeInfo; times.MaxTime > 0 {
 		l.runBy = times.Start.Add(times.MaxTime)
 	}
@@ -372,7 +379,7 @@ func leaseOf(g queue.LeasedJob, length time.Duration) lease {
 }
 
 // describe describes a leased job to its worker.
-func describe(g queue.LeasedJob, payload job.Payload, length time.Duration) Job {
+func describe(sign signer, g queue.LeasedJob, payload job.Payload, length time.Duration) Job {
 	l := leaseOf(g, length)
 	retry := g.Job.RetryInfo()
 	attempts := 1
@@ -382,7 +389,7 @@ func describe(g queue.LeasedJob, payload job.Payload, length time.Duration) Job 
 	jobType := g.Job.Type()
 	_, worker, _ := strings.Cut(g.Record.Status.Owner, workerMark)
 	return Job{
-		Token: l.token(), Queue: l.Queue, ID: l.jobID, Type: jobType.Name, Version: jobType.Version,
+		Token: sign.token(l), Queue: l.Queue, ID: l.jobID, Type: jobType.Name, Version: jobType.Version,
 		Attempt: retry.CurrentAttempt, MaxAttempts: attempts, Payload: payload,
 		Interruptions: g.Record.Status.Interruptions.Total(),
 		RunBy:         l.runBy, Created: g.Record.TimeInfo.Created, Priority: amboy.PriorityOf(g.Job),
@@ -402,7 +409,7 @@ func (d *Dispatcher) cover(ctx context.Context, jobs []Job) {
 		if j.RunBy.IsZero() || j.RunBy.After(j.LeaseEnds) || j.LeaseEnds.After(j.RunBy.Add(runGrace)) {
 			continue
 		}
-		l, err := j.Token.decode()
+		l, _, err := j.Token.decode()
 		if err == nil {
 			_, err = d.leases.Extend(ctx, []driver.Lease{l.Lease}, time.Until(j.RunBy)+runGrace)
 		}
@@ -415,7 +422,7 @@ func (d *Dispatcher) cover(ctx context.Context, jobs []Job) {
 // lengthen renews the leases that must last longer than the request says. It returns the jobs
 // whose leases last long enough, and the error of the others, which it hands back: their worker
 // can't renew a lease that is too short.
-func (d *Dispatcher) lengthen(ctx context.Context, req *LeaseRequest, jobs []Job) (kept []Job, err error) {
+func (d *Dispatcher) lengthen(ctx context.Context, sign signer, req *LeaseRequest, jobs []Job) (kept []Job, err error) {
 	if req.LeaseOf == nil {
 		return jobs, nil
 	}
@@ -427,7 +434,7 @@ func (d *Dispatcher) lengthen(ctx context.Context, req *LeaseRequest, jobs []Job
 			kept = append(kept, *j)
 			continue
 		}
-		l, failure := j.Token.decode()
+		l, _, failure := j.Token.decode()
 		sent := time.Now()
 		var lost []driver.Lease
 		if failure == nil {
@@ -443,7 +450,7 @@ func (d *Dispatcher) lengthen(ctx context.Context, req *LeaseRequest, jobs []Job
 			continue
 		}
 		l.length = length
-		j.Token, j.LeaseEnds = l.token(), sent.Add(length)
+		j.Token, j.LeaseEnds = sign.token(l), sent.Add(length)
 		d.held.renew(l, j.LeaseEnds)
 		kept = append(kept, *j)
 	}

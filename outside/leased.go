@@ -43,6 +43,10 @@ func (d *Dispatcher) leased(ctx context.Context, queueName string, length time.D
 		return nil, err
 	}
 	defer leave()
+	sign, err := d.signer(ctx)
+	if err != nil {
+		return nil, err
+	}
 	records, err := d.leases.Find(ctx, queueName, ids)
 	if err != nil {
 		return nil, err
@@ -58,7 +62,7 @@ func (d *Dispatcher) leased(ctx context.Context, queueName string, length time.D
 		}
 		payload, _ := job.PayloadOf(j)
 		given := queue.LeasedJob{Job: j, Lease: driver.LeaseOf(r), Record: r}
-		described := describe(given, payload, length)
+		described := describe(sign, given, payload, length)
 		described.read = r
 		leased[j.ID()] = &described
 		d.held.watch(leaseOf(given, length), r.Status.ModificationTime.Add(length))

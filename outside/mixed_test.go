@@ -173,9 +173,9 @@ func TestRequestsAreChecked(t *testing.T) {
 func FuzzToken(f *testing.F) {
 	f.Add("AQRtYWlsB290aGVyMTE")
 	f.Fuzz(func(t *testing.T, text string) {
-		if name, err := outside.Token(text).Queue(); err != nil {
+		if name, jobType, err := outside.Token(text).Job(); err != nil {
 			require.ErrorIs(t, err, outside.ErrBadToken)
-			assert.Empty(t, name)
+			assert.Empty(t, name+jobType)
 		}
 	})
 }

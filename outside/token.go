@@ -1,15 +1,17 @@
 package outside
 
 import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -17,41 +19,54 @@ import (
 // lost: it ran out, the job has ended, or another worker has it.
 var ErrLeaseLost = amboy.ErrLeaseLost
 
-// ErrBadToken is wrapped by the errors for tokens that no Dispatcher has issued.
+// ErrBadToken is wrapped by the errors for tokens that no Dispatcher on the store has issued.
 var ErrBadToken = errors.New("invalid token: not issued by a lease")
 
 // Token identifies a lease. It is a text of letters, digits, - and _, at most MaxTokenBytes
-// long.
+// long. Dispatchers sign their tokens with a key that their store keeps.
 type Token string
 
 // MaxTokenBytes is the maximum length of a token.
-const MaxTokenBytes = 8 << 10
+const MaxTokenBytes = 10 << 10
 
-// Queue returns the queue of the leased job. The error wraps ErrBadToken.
-func (t Token) Queue() (string, error) {
-	l, err := t.decode()
-	return l.Queue, err
+// Job returns the queue and the type of the leased job. It does not find out whether a Dispatcher
+// has issued the token: Acknowledge and Heartbeat do. The error wraps ErrBadToken.
+func (t Token) Job() (queueName, jobType string, err error) {
+	l, _, err := t.decode()
+	return l.Queue, l.jobType, err
 }
 
 // lease is the content of a token.
 type lease struct {
 	driver.Lease
-	jobID string
+	jobID, jobType string
 	// length is how long the lease lasts if it is renewed.
 	length time.Duration
 	// runBy is when the job must have ended; zero for no limit.
 	runBy time.Time
 }
 
-// tokenVersion is the first byte of a token.
-const tokenVersion = 1
+const (
+	// tokenVersion is the first byte of a token.
+	tokenVersion = 2
+	// signatureBytes is the size of the signature, which ends a token.
+	signatureBytes = 16
+	// tokenBytes is the capacity that most tokens need before they are encoded as text.
+	tokenBytes = 256
+)
 
-// tokenBytes is the capacity that most tokens need before they are encoded as text.
-const tokenBytes = 256
+// signer is the key of the tokens of a store.
+type signer []byte
+
+func (s signer) signature(form []byte) []byte {
+	mac := hmac.New(sha256.New, s)
+	_, _ = mac.Write(form) // it does not fail
+	return mac.Sum(nil)[:signatureBytes]
+}
 
 // token encodes a lease.
-func (l lease) token() Token {
-	texts := [...]string{l.Queue, l.jobID, l.Name, l.Owner}
+func (s signer) token(l lease) Token {
+	texts := [...]string{l.Queue, l.jobID, l.jobType, l.Name, l.Owner}
 	form := append(make([]byte, 0, tokenBytes), tokenVersion)
 	for _, text := range texts {
 		form = binary.AppendUvarint(form, uint64(len(text)))
@@ -64,23 +79,36 @@ func (l lease) token() Token {
 	for _, number := range [...]int64{int64(l.Count), l.length.Milliseconds(), runBy} {
 		form = binary.AppendVarint(form, number)
 	}
-	return Token(base64.RawURLEncoding.EncodeToString(form))
+	return Token(base64.RawURLEncoding.EncodeToString(append(form, s.signature(form)...)))
 }
 
-// decode returns the lease of a token.
-func (t Token) decode() (l lease, err error) {
-	if len(t) > MaxTokenBytes {
-		return lease{}, fmt.Errorf("%w: it has %d bytes", ErrBadToken, len(t))
+// lease returns the lease of a token that was signed with the key.
+func (s signer) lease(t Token) (lease, error) {
+	l, form, err := t.decode()
+	if err != nil {
+		return lease{}, err
 	}
-	form, err := base64.RawURLEncoding.Strict().DecodeString(string(t))
-	if err != nil || len(form) == 0 || form[0] != tokenVersion {
+	content := len(form) - signatureBytes
+	if !hmac.Equal(form[content:], s.signature(form[:content])) {
 		return lease{}, ErrBadToken
 	}
-	form = form[1:]
-	for _, into := range []*string{&l.Queue, &l.jobID, &l.Name, &l.Owner} {
+	return l, nil
+}
+
+// decode returns the lease of a token, and its bytes, which end with the signature.
+func (t Token) decode() (l lease, all []byte, err error) {
+	if len(t) > MaxTokenBytes {
+		return lease{}, nil, fmt.Errorf("%w: it has %d bytes", ErrBadToken, len(t))
+	}
+	all, err = base64.RawURLEncoding.Strict().DecodeString(string(t))
+	if err != nil || len(all) <= signatureBytes || all[0] != tokenVersion {
+		return lease{}, nil, ErrBadToken
+	}
+	form := all[1 : len(all)-signatureBytes]
+	for _, into := range []*string{&l.Queue, &l.jobID, &l.jobType, &l.Name, &l.Owner} {
 		size, n := binary.Uvarint(form)
 		if n <= 0 || size > uint64(len(form)-n) {
-			return lease{}, ErrBadToken
+			return lease{}, nil, ErrBadToken
 		}
 		form = form[n:]
 		*into, form = string(form[:size]), form[size:]
@@ -89,7 +117,7 @@ func (t Token) decode() (l lease, err error) {
 	for i := range numbers {
 		number, n := binary.Varint(form)
 		if n <= 0 {
-			return lease{}, ErrBadToken
+			return lease{}, nil, ErrBadToken
 		}
 		numbers[i], form = number, form[n:]
 	}
@@ -97,10 +125,30 @@ func (t Token) decode() (l lease, err error) {
 	if numbers[2] != 0 {
 		l.runBy = time.UnixMilli(numbers[2])
 	}
-	// Only leases of outside workers have tokens: a token for a job that runs in a Go process
-	// must not be believed.
-	if len(form) > 0 || !strings.HasPrefix(l.Owner, queue.OutsideOwner) || l.length < MinLease || l.length > MaxLease || l.jobID == "" {
-		return lease{}, ErrBadToken
+	if len(form) > 0 || l.length < MinLease || l.length > MaxLease || l.jobID == "" {
+		return lease{}, nil, ErrBadToken
 	}
-	return l, nil
+	return l, all, nil
+}
+
+// The note that keeps the key of the tokens of a store.
+const (
+	keyKind, keyName = "outside-token-key", "key"
+	keyLifetime      = 100 * 365 * 24 * time.Hour
+)
+
+// signer returns the key of the tokens, which the first Dispatcher on a store makes.
+func (d *Dispatcher) signer(ctx context.Context) (signer, error) {
+	if known := d.key.Load(); known != nil {
+		return *known, nil
+	}
+	kept, err := d.leases.KeepNew(ctx, driver.Note{
+		Kind: keyKind, Key: keyName, Value: []byte(rand.Text()), Until: d.leases.Now().Add(keyLifetime),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the key of the tokens: %w", err)
+	}
+	key := signer(kept.Value)
+	d.key.Store(&key)
+	return key, nil
 }

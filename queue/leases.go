@@ -168,6 +168,12 @@ func (l *Leases) Get(ctx context.Context, queue, id string) (*driver.Record, err
 	return l.driver.Get(ctx, queue, id)
 }
 
+// KeepNew keeps a note unless its kind and key have one, and returns the note that is kept then.
+func (l *Leases) KeepNew(ctx context.Context, note driver.Note) (kept driver.Note, err error) {
+	kept, _, err = l.driver.KeepNew(ctx, note, l.Now())
+	return kept, err
+}
+
 // SetProgress stores the progress of a leased job.
 func (l *Leases) SetProgress(ctx context.Context, lease driver.Lease, progress amboy.JobProgress) error {
 	return l.driver.SetProgress(ctx, lease, progress)

@@ -59,8 +59,9 @@ const (
 //     that a filter selects, even if the filter names IDs, and for a new job whose ID the
 //     service will generate. A function that denies access to some IDs must deny these too;
 //   - Type: the type of the job for ActionCreate, the type of the jobs of the schedule for
-//     ActionSchedule and ActionTrigger, and each type that a worker asks for. It may be any text,
-//     and is empty for other actions.
+//     ActionSchedule and ActionTrigger, and for ActionWork each type that a worker asks for, and
+//     that of each job whose lease it renews or that it acknowledges. It may be any text, and is
+//     empty for other actions.
 //
 // Its String method describes it for an error or a log.
 type Access = guard.Access

@@ -29,13 +29,14 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// forgedToken returns the token of a lease that does not exist.
+// forgedToken returns a token that nobody has signed.
 func forgedToken(queueName string) string {
-	form := []byte{1}
-	for _, text := range []string{queueName, "one", queueName + ".one", queue.OutsideOwner + "x"} {
+	form := []byte{2}
+	for _, text := range []string{queueName, "one", "scale", queueName + ".one", queue.OutsideOwner + "x"} {
 		form = append(append(form, byte(len(text))), text...)
 	}
 	form = append(form, 2, 0xc0, 0xa9, 0x07, 0)
+	form = append(form, make([]byte, 16)...) // instead of the signature
 	return base64.RawURLEncoding.EncodeToString(form)
 }
 

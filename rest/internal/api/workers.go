@@ -307,17 +307,19 @@ func (c *call) acknowledge(d *outside.Dispatcher, list []Acknowledgement) []Ackn
 	return answers
 }
 
-// allowTokens returns an error if the request may not work in the queue of one of its leases.
-// An invalid token names no queue, and gets an answer of its own.
+// allowTokens returns an error if the request may not work on the job of one of its leases.
+// An invalid token names no job, and gets an answer of its own.
 func (c *call) allowTokens(size int, token func(i int) outside.Token) error {
-	var queues []string
 	for i := range size {
-		name, err := token(i).Queue()
-		if err == nil && !slices.Contains(queues, name) {
-			queues = append(queues, name)
+		queue, jobType, err := token(i).Job()
+		if err != nil {
+			continue
+		}
+		if err = c.guard.AllowWork(c.r, []string{queue}, []string{jobType}); err != nil {
+			return err
 		}
 	}
-	return c.guard.AllowWork(c.r, queues, nil)
+	return nil
 }
 
 func (c *call) allowAcknowledgements(list []Acknowledgement) error {

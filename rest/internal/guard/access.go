@@ -58,8 +58,9 @@ type Access struct {
 	// which may concern any job of the queue, even if the filter names IDs. A function that
 	// denies access to some IDs must deny these too.
 	ID string
-	// Type is the type of the job for Create, and each type of jobs that a worker asks for
-	// in a lease. It may be any text. For Schedule and Trigger it is the type of the jobs of
+	// Type is the type of the job for Create. For Work it is each type of jobs that a worker asks
+	// for in a lease, and the type of each job whose lease it renews or that it acknowledges. It
+	// may be any text. For Schedule and Trigger it is the type of the jobs of
 	// the schedule; empty if the schedule does not exist. It is empty otherwise.
 	Type string
 }

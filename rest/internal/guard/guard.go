@@ -85,13 +85,10 @@ func (g *Guard) AllowCreate(r *http.Request, job management.NewJob) error {
 	return g.of(r).allowCreate(r.Context(), job)
 }
 
-// AllowWork returns a *DeniedError if a request may not work on jobs of some types in some
-// queues. Without types, it concerns jobs that the request has leased.
+// AllowWork returns a *DeniedError or an *UnauthenticatedError if a request may not work on jobs of
+// some types in some queues.
 func (g *Guard) AllowWork(r *http.Request, queues, types []string) error {
 	asked := g.of(r)
-	if len(types) == 0 {
-		types = []string{""}
-	}
 	for _, queue := range queues {
 		for _, jobType := range types {
 			if err := asked.allowJob(r.Context(), Access{Action: Work, Queue: queue, Type: jobType}); err != nil {

@@ -236,7 +236,7 @@ func only(tenant string) func(*http.Request) string {
 func TestNoTenantIsNotTheQueueWithoutAName(t *testing.T) {
 	g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything, Tenant: only("")})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
-	require.ErrorIs(t, g.AllowWork(r, []string{""}, nil), management.ErrUnknownQueue)
+	require.ErrorIs(t, g.AllowWork(r, []string{""}, []string{"scale"}), management.ErrUnknownQueue)
 	require.Error(t, g.Check(r, guard.Read))
 	_, err := g.Inspector(r).Job(t.Context(), "", "id")
 	require.Error(t, err)

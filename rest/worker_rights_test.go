@@ -1,0 +1,64 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/rest"
+)
+
+// leased leases the job of a queue, and returns its token.
+func (w *workers) leased(queueName, jobType string) string {
+	w.Helper()
+	status, answer := w.post("/v2/leases", fmt.Sprintf(`{"queues":[%q],"types":[%q]}`, queueName, jobType))
+	require.Equal(w, http.StatusOK, status)
+	require.Len(w, answer["jobs"], 1)
+	return answer["jobs"].([]any)[0].(map[string]any)["token"].(string)
+}
+
+// as returns the same service with other options.
+func (w *workers) as(opts ...rest.Option) *workers {
+	w.Helper()
+	inspector, err := management.NewGroupInspector(w.group)
+	require.NoError(w, err)
+	other := *w
+	other.handler = rest.Handler(inspector, append([]rest.Option{rest.CreateOutside(), rest.Workers(w.dispatcher)}, opts...)...)
+	return &other
+}
+
+func (w *workers) isRunning(queueName, id string) {
+	w.Helper()
+	r, err := w.store.Get(w.Context(), queueName, id)
+	require.NoError(w, err)
+	assert.Equal(w, amboy.StateRunning, driver.StateOf(r, time.Now()))
+}
+
+// Authorize was asked about acknowledgements and heartbeats without the type of the job.
+func TestAWorkerOfATypeEndedAJobOfAnother(t *testing.T) {
+	w := newWorkers(t)
+	w.create("images", `{"id":"secret","type":"audit","outside":true}`)
+	token := w.leased("images", "audit")
+	limited := w.as(rest.Authorize(func(_ *http.Request, access rest.Access) error {
+		if access.Action != rest.ActionWork || access.Type == "audit" {
+			return errNo
+		}
+		return nil
+	}))
+	for path, body := range map[string]string{
+		"/v2/leases/acknowledge": `{"acknowledge":[{"token":%q,"complete":{}}]}`,
+		"/v2/leases/heartbeat":   `{"heartbeats":[{"token":%q,"progress":{"fraction":0.5}}]}`,
+	} {
+		status, problem := limited.post(path, fmt.Sprintf(body, token))
+		assert.Equal(t, http.StatusForbidden, status, path)
+		assert.Equal(t, "urn:amboy:problem:denied", problem["type"], path)
+	}
+	w.isRunning("images", "secret")
+}
