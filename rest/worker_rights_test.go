@@ -60,5 +60,42 @@ func TestAWorkerOfATypeEndedAJobOfAnother(t *testing.T) {
 		assert.Equal(t, http.StatusForbidden, status, path)
 		assert.Equal(t, "urn:amboy:problem:denied", problem["type"], path)
 	}
+	_, answer := limited.post("/v2/leases", fmt.Sprintf(`{"queues":["images"],"types":["scale"],"acknowledge":[{"token":%q,"complete":{}}]}`, token))
+	assert.Equal(t, []any{"urn:amboy:problem:denied"}, typesOf(answer["acknowledged"]))
 	w.isRunning("images", "secret")
+}
+
+// typesOf returns the types of the problems of answers; nil for those without one.
+func typesOf(answers any) (types []any) {
+	list, _ := answers.([]any)
+	for _, one := range list {
+		problem, _ := one.(map[string]any)["problem"].(map[string]any)
+		types = append(types, problem["type"])
+	}
+	return types
+}
+
+// The other leases were not renewed then, and ran out.
+func TestALeaseThatIsNotAllowedRefusedTheWholeRequest(t *testing.T) {
+	w := newWorkers(t)
+	for _, queueName := range both {
+		w.create(queueName, `{"id":"one","type":"scale","outside":true}`)
+	}
+	own, other := w.leased(mine, "scale"), w.leased(theirs, "scale")
+	ofMine := w.as(everybody(), rest.Tenant(mine))
+	unknown := "urn:amboy:problem:unknown-queue"
+	status, answer := ofMine.post("/v2/leases/heartbeat", fmt.Sprintf(`{"heartbeats":[{"token":%q},{"token":%q},{"token":"x"}]}`, other, own))
+	require.Equal(t, http.StatusOK, status, "%v", answer)
+	assert.Equal(t, []any{unknown, nil, "urn:amboy:problem:invalid-token"}, typesOf(answer["heartbeats"]))
+	assert.Contains(t, answer["heartbeats"].([]any)[1], "lease_ends")
+
+	status, answer = ofMine.post("/v2/leases", fmt.Sprintf(`{"queues":["mine"],"types":["scale"],"acknowledge":[{"token":%q,"complete":{}}]}`, other))
+	require.Equal(t, http.StatusOK, status, "%v", answer)
+	assert.Equal(t, []any{unknown}, typesOf(answer["acknowledged"]))
+
+	status, answer = ofMine.post("/v2/leases/acknowledge", fmt.Sprintf(`{"acknowledge":[{"token":%q,"complete":{}},{"token":%q,"complete":{}}]}`, other, own))
+	require.Equal(t, http.StatusOK, status, "%v", answer)
+	assert.Equal(t, []any{unknown, nil}, typesOf(answer["acknowledged"]))
+	assert.Equal(t, true, answer["acknowledged"].([]any)[1].(map[string]any)["done"])
+	w.isRunning(theirs, "one")
 }

@@ -204,14 +204,14 @@ func (c *call) beginLease() (*leasing, error) {
 	if err := c.guard.AllowWork(c.r, l.req.Queues, l.req.Types); err != nil {
 		return nil, err
 	}
-	err := c.allowAcknowledgements(body.Acknowledge)
+	refused, err := c.refusals(len(body.Acknowledge), func(i int) outside.Token { return body.Acknowledge[i].Token })
 	if err == nil {
 		l.dispatcher, err = c.dispatcher()
 	}
 	if err != nil {
 		return nil, err
 	}
-	l.acknowledged = c.acknowledge(l.dispatcher, body.Acknowledge)
+	l.acknowledged = c.acknowledge(l.dispatcher, body.Acknowledge, refused)
 	if slices.ContainsFunc(l.acknowledged, Acknowledged.mayBeRepeated) {
 		l.req.Wait = 0 // the lease of that job may run out before the worker could send it again
 	}
@@ -280,50 +280,72 @@ func acknowledgeJobs(c *call) (answer, error) {
 	if err := c.input(new(none), &body); err != nil {
 		return answer{}, err
 	}
-	err := checkBatch("acknowledge", len(body.Acknowledge))
-	if err == nil {
-		err = c.allowAcknowledgements(body.Acknowledge)
-	}
+	d, refused, err := c.mayWork("acknowledge", len(body.Acknowledge), func(i int) outside.Token { return body.Acknowledge[i].Token })
 	if err != nil {
 		return answer{}, err
 	}
-	d, err := c.dispatcher()
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(AcknowledgeAnswer{c.acknowledge(d, body.Acknowledge)}), nil
+	return ok(AcknowledgeAnswer{c.acknowledge(d, body.Acknowledge, refused)}), nil
 }
 
-// acknowledge does what a list of acknowledgements says.
-func (c *call) acknowledge(d *outside.Dispatcher, list []Acknowledgement) []Acknowledged {
-	acks := make([]outside.Ack, len(list))
+// acknowledge does what a list of acknowledgements says, except for those that are refused.
+func (c *call) acknowledge(d *outside.Dispatcher, list []Acknowledgement, refused []error) []Acknowledged {
+	var acks []outside.Ack
 	for i := range list {
-		acks[i] = list[i].ack()
+		if refused[i] == nil {
+			acks = append(acks, list[i].ack())
+		}
 	}
+	errs := d.Acknowledge(c.r.Context(), acks...)
 	answers := make([]Acknowledged, len(list))
-	for i, err := range d.Acknowledge(c.r.Context(), acks...) {
+	for i, err := range refused {
+		if err == nil {
+			err, errs = errs[0], errs[1:]
+		}
 		answers[i] = Acknowledged{Done: err == nil, Problem: c.problem(err)}
 	}
 	return answers
 }
 
-// allowTokens returns an error if the request may not work on the job of one of its leases.
-// An invalid token names no job, and gets an answer of its own.
-func (c *call) allowTokens(size int, token func(i int) outside.Token) error {
-	for i := range size {
-		queue, jobType, err := token(i).Job()
-		if err != nil {
-			continue
-		}
-		if err = c.guard.AllowWork(c.r, []string{queue}, []string{jobType}); err != nil {
-			return err
-		}
+// mayWork checks a request that is only about leases, and returns why it may not work on the job of
+// each. It is refused as a whole if it may not work on any of them.
+func (c *call) mayWork(field string, size int, token func(i int) outside.Token) (d *outside.Dispatcher, refused []error, err error) {
+	if err := checkBatch(field, size); err != nil {
+		return nil, nil, err
 	}
-	return nil
+	refused, err = c.refusals(size, token)
+	if err == nil && size > 0 && !slices.Contains(refused, nil) {
+		err = refused[0]
+	}
+	if err == nil {
+		d, err = c.dispatcher()
+	}
+	return d, refused, err
 }
 
-func (c *call) allowAcknowledgements(list []Acknowledgement) error {
-	return c.allowTokens(len(list), func(i int) outside.Token { return list[i].Token })
+// refusals returns, for the token of each lease, why the request may not work on its job; nil if it
+// may. An invalid token names no job: the dispatcher refuses it. The error means that it is not known
+// who sent the request.
+func (c *call) refusals(size int, token func(i int) outside.Token) (refused []error, err error) {
+	type kind struct{ queue, jobType string }
+	asked := map[kind]error{}
+	refused = make([]error, size)
+	for i := range refused {
+		var of kind
+		if of.queue, of.jobType, err = token(i).Job(); err != nil {
+			continue
+		}
+		reason, known := asked[of]
+		if !known {
+			reason = c.guard.AllowWork(c.r, []string{of.queue}, []string{of.jobType})
+			asked[of] = reason
+		}
+		var unauthenticated *guard.UnauthenticatedError
+		if errors.As(reason, &unauthenticated) {
+			return nil, reason
+		}
+		refused[i] = reason
+	}
+	return refused, nil
 }
 
 // problem describes an error of a part of a request.
@@ -372,32 +394,38 @@ func renewLeases(c *call) (answer, error) {
 	if err := c.input(new(none), &body); err != nil {
 		return answer{}, err
 	}
-	err := checkBatch("heartbeats", len(body.Heartbeats))
-	if err == nil {
-		err = c.allowTokens(len(body.Heartbeats), func(i int) outside.Token { return body.Heartbeats[i].Token })
-	}
+	d, refused, err := c.mayWork("heartbeats", len(body.Heartbeats), func(i int) outside.Token { return body.Heartbeats[i].Token })
 	if err != nil {
 		return answer{}, err
 	}
-	d, err := c.dispatcher()
-	if err != nil {
-		return answer{}, err
-	}
-	beats := make([]outside.Beat, len(body.Heartbeats))
-	for i, h := range body.Heartbeats {
-		beats[i] = outside.Beat{Token: h.Token, Log: h.Log}
-		if h.Progress != nil {
-			beats[i].Progress = &outside.Progress{Fraction: h.Progress.Fraction, Message: h.Progress.Message}
+	var beats []outside.Beat
+	for i := range body.Heartbeats {
+		if refused[i] == nil {
+			beats = append(beats, body.Heartbeats[i].beat())
 		}
 	}
-	answers := make([]Renewed, len(beats))
-	for i, beaten := range d.Heartbeat(c.r.Context(), beats...) {
-		answers[i] = Renewed{Problem: c.problem(beaten.Err)}
-		if beaten.Err == nil {
+	renewed := d.Heartbeat(c.r.Context(), beats...)
+	answers := make([]Renewed, len(refused))
+	for i, err := range refused {
+		var beaten outside.Beaten
+		if err == nil {
+			beaten, renewed = renewed[0], renewed[1:]
+			err = beaten.Err
+		}
+		answers[i] = Renewed{Problem: c.problem(err)}
+		if err == nil {
 			answers[i].LeaseEnds, answers[i].Cancel = beaten.LeaseEnds.UTC(), beaten.Cancel
 		}
 	}
 	return ok(HeartbeatAnswer{answers}), nil
+}
+
+func (h *Heartbeat) beat() outside.Beat {
+	b := outside.Beat{Token: h.Token, Log: h.Log}
+	if h.Progress != nil {
+		b.Progress = &outside.Progress{Fraction: h.Progress.Fraction, Message: h.Progress.Message}
+	}
+	return b
 }
 
 // work are the actions of the workers' routes.
