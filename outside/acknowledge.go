@@ -17,7 +17,8 @@ import (
 // returns an error or nil for each. The error wraps ErrLeaseLost for a lease that the worker
 // no longer has, and then nothing has changed; ErrBadToken for a token that is none. It is
 // an *amboy.MaxTimeError if the time to run was over, and then the attempt has failed with
-// it; an *InvalidError or *amboy.InvalidJobError if the acknowledgement is not valid; and
+// it; an *InvalidError or *amboy.InvalidJobError if the acknowledgement is not valid, or an earlier
+// one of the call ends the run; and
 // otherwise the error of the store, after which the acknowledgement may be sent again.
 // Acknowledgements without an error are stored. Acknowledge blocks until the store has
 // answered, or ctx ends.
@@ -39,13 +40,18 @@ func (d *Dispatcher) Acknowledge(ctx context.Context, acks ...Ack) []error {
 	defer leave()
 	var ends []queue.LeaseEnd
 	var places []int
+	ended := make(map[driver.Lease]bool, len(acks))
 	for i, ack := range acks {
 		end, err := d.endOf(ctx, ack)
+		if end != nil && ended[end.Lease] {
+			err = invalid("token", end.JobID, "must not be that of a job whose run another acknowledgement of the call ends")
+		}
 		switch {
 		case err != nil:
 			errs[i] = fmt.Errorf("acknowledging a job: %w", err)
 		case end != nil:
 			ends, places = append(ends, *end), append(places, i)
+			ended[end.Lease] = true
 		}
 	}
 	for n, err := range d.leases.End(ctx, ends) {
