@@ -82,12 +82,12 @@ func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (*queue.LeaseEnd, error
 	}
 	end := &queue.LeaseEnd{JobID: l.jobID, Lease: l.Lease, Metadata: ack.Metadata, Record: ack.read}
 	switch {
+	case isOver(d.held.runBy(l), time.Now()):
+		end.Metadata, end.Over = nil, true
 	case ack.Complete != nil || ack.Fail != nil:
 		ack.end(end)
 	case ack.Release != nil:
 		end.HandBack = d.handBackOf(ack.Release)
-	case !l.runBy.IsZero() && !l.runBy.After(time.Now()):
-		end.Metadata, end.Over = nil, true
 	default:
 		err = d.leases.Edit(ctx, ack.edit(l))
 		if err != nil || ack.Checkpoint.Again == nil {
@@ -194,15 +194,17 @@ func (r *renewal) run(ctx context.Context) {
 		if err == nil {
 			r.leases[i], err = r.leaseOf(ctx, r.beats[i].Token)
 		}
-		l := r.leases[i]
-		switch {
-		case err != nil:
+		if err != nil {
 			r.answers[i].Err = err
-		case !l.runBy.IsZero() && !l.runBy.After(now):
-			over = append(over, i)
-		default:
-			byLength[r.lengthOf(l, now)] = append(byLength[r.lengthOf(l, now)], i)
+			continue
 		}
+		runBy := r.held.runBy(r.leases[i])
+		if isOver(runBy, now) {
+			over = append(over, i)
+			continue
+		}
+		length := lengthOf(r.leases[i], runBy, now)
+		byLength[length] = append(byLength[length], i)
 	}
 	r.endOver(ctx, over)
 	for length, places := range byLength {
@@ -214,11 +216,11 @@ func (r *renewal) run(ctx context.Context) {
 
 // lengthOf returns for how long a lease is renewed: not for longer than the time to run, and
 // a little more (see runGrace).
-func (r *renewal) lengthOf(l lease, now time.Time) time.Duration {
-	if l.runBy.IsZero() {
+func lengthOf(l lease, runBy, now time.Time) time.Duration {
+	if runBy.IsZero() {
 		return l.length
 	}
-	left := l.runBy.Sub(now)
+	left := runBy.Sub(now)
 	if l.length < left {
 		return l.length
 	}

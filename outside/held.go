@@ -85,6 +85,20 @@ func (h *held) watch(l lease, ends time.Time) {
 	}
 }
 
+// runBy returns when the job of a lease must have ended; zero for no limit. A lease that was taken here
+// is measured from then on. The token of another has a time by the wall clock of the server that took it.
+func (h *held) runBy(l lease) time.Time {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	if own := h.leases[l.Lease]; own != nil {
+		return own.overAt
+	}
+	return l.runBy
+}
+
+// isOver reports whether the time by which a job must have ended has come; zero for no limit.
+func isOver(runBy, now time.Time) bool { return !runBy.IsZero() && !runBy.After(now) }
+
 // forget removes a lease.
 func (h *held) forget(l driver.Lease) {
 	h.d.mu.Lock()
@@ -148,7 +162,7 @@ func (h *held) due() (over, lost []lease, mayRecover bool) {
 	}
 	for key, l := range h.leases {
 		switch {
-		case !l.overAt.IsZero() && !l.overAt.After(now):
+		case isOver(l.overAt, now):
 			over = append(over, l.lease)
 			l.overAt = now.Add(tickOf(l.length)) // if the attempt can't be ended now
 			h.schedule(l)

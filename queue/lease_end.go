@@ -29,7 +29,7 @@ type LeaseEnd struct {
 	Failure error
 	// RetryIn is how long the next attempt waits; nil for the job's retry policy.
 	RetryIn *time.Duration
-	// Over is true if the job's time to run is known to be over.
+	// Over is true if the job's time to run is over.
 	Over bool
 	// HandBack hands the job back instead of ending the attempt, if it is not nil.
 	HandBack *driver.HandBack
@@ -105,6 +105,7 @@ func (l *Leases) endJob(ctx context.Context, queue, id string, end LeaseEnd) (wa
 	end.JobID, end.Lease = id, driver.LeaseOf(r)
 	if r.Status.InProgress {
 		was = end.Lease
+		end.Over = r.TimeInfo.MaxTime > 0 && q.Engine.Now().Sub(r.TimeInfo.Start) > r.TimeInfo.MaxTime
 	}
 	begun, err := l.beginEndOf(ctx, q, r, end)
 	if begun != nil {
@@ -141,9 +142,8 @@ func (l *Leases) beginEndOf(ctx context.Context, q *engine.Queue, r *driver.Reco
 	setMetadata(j, end.Metadata)
 	begun = &begunEnd{engine: q.Engine, run: &core.Run{Record: r, Lease: end.Lease}, done: q.Engine.Result()}
 	then := func(err error) { begun.done <- err }
-	late := r.Status.InProgress && r.TimeInfo.MaxTime > 0 && q.Engine.Now().Sub(r.TimeInfo.Start) > r.TimeInfo.MaxTime
 	switch {
-	case late || end.Over:
+	case end.Over:
 		err = &amboy.MaxTimeError{MaxTime: r.TimeInfo.MaxTime}
 		j.AddRetryableError(err)
 	case end.HandBack != nil && !r.CancelRequested:
