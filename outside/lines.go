@@ -22,6 +22,8 @@ import (
 //   - A change that comes while a worker asks the store gives the turn again after that.
 //   - A worker that leaves with the turn passes it on.
 //   - A worker whose claim fails goes to the end of its line: its request may be the reason.
+//   - After a change that may be in any queue, the store is asked which queues it is about, if
+//     there are many lines.
 type lines struct {
 	d *Dispatcher
 	// byDemand holds the lines by what their workers ask for, and byQueue by queue. A line
@@ -31,6 +33,11 @@ type lines struct {
 	waiting  int
 	// changes counts the changes that may have brought jobs.
 	changes uint64
+	// vague is true if the store has changed since it was last asked which queues have jobs, and asking
+	// is true while it is asked, or about to be.
+	vague, asking bool
+	// askAgain fires when the time comes that the store named; nil until it has named one.
+	askAgain *time.Timer
 }
 
 // line is the workers that ask for the same.
@@ -221,13 +228,85 @@ func (ls *lines) changed(change driver.Change) {
 	defer ls.d.mu.Unlock()
 	ls.changes++
 	if change.InOneQueue {
-		for l := range ls.byQueue[change.Queue] {
-			l.mayHave = true
-			l.giveTurn()
-		}
+		ls.wakeQueue(change.Queue)
 		return
 	}
+	if len(ls.byDemand) > fewLines {
+		ls.ask()
+		return
+	}
+	ls.wakeAll()
+}
+
+func (ls *lines) wakeAll() {
 	for _, l := range ls.byDemand {
+		l.mayHave = true
+		l.giveTurn()
+	}
+}
+
+// fewLines is the number of lines that ask the store themselves after a change that may be in any queue.
+const fewLines = 8
+
+// minAskPause is the least time until the store is asked again because a time comes: the time may be that of a
+// queue for which nobody waits.
+const minAskPause = 20 * time.Millisecond
+
+// ask asks the store which queues have jobs, in the background. The caller holds the lock.
+func (ls *lines) ask() {
+	ls.vague = true
+	if ls.asking || ls.d.closed {
+		return
+	}
+	ls.asking = true
+	ls.d.background.Go(func() {
+		for ls.beginAsking() {
+			ctx, cancel := context.WithTimeout(ls.d.open, callLimit)
+			now := ls.d.leases.Now()
+			work, err := ls.d.leases.Work(ctx, now)
+			cancel()
+			ls.answered(work, now, err)
+		}
+	})
+}
+
+// beginAsking reports whether the store is to be asked.
+func (ls *lines) beginAsking() bool {
+	ls.d.mu.Lock()
+	defer ls.d.mu.Unlock()
+	ls.asking = ls.vague && !ls.d.closed
+	ls.vague = false
+	return ls.asking
+}
+
+// answered lets workers ask for the jobs of the queues that have some.
+func (ls *lines) answered(work driver.Work, now time.Time, err error) {
+	ls.d.mu.Lock()
+	defer ls.d.mu.Unlock()
+	if err != nil || !work.Next.IsZero() && !work.Next.After(now) {
+		ls.wakeAll() // They get the error, or the jobs of queues that the answer had no room for.
+		return
+	}
+	for _, q := range work.Queues {
+		if q.Ready || q.Expired {
+			ls.wakeQueue(q.Queue)
+		}
+	}
+	if ls.d.closed || work.Next.IsZero() {
+		return
+	}
+	if ls.askAgain != nil {
+		ls.askAgain.Stop()
+	}
+	ls.askAgain = time.AfterFunc(max(minAskPause, time.Until(work.Next)), func() {
+		ls.d.mu.Lock()
+		defer ls.d.mu.Unlock()
+		ls.ask()
+	})
+}
+
+func (ls *lines) wakeQueue(name string) {
+	for l := range ls.byQueue[name] {
 		l.mayHave = true
 		l.giveTurn()
 	}
@@ -278,6 +357,9 @@ func (l *line) timePassed() {
 
 // close stops the timers. The caller holds the lock.
 func (ls *lines) close() {
+	if ls.askAgain != nil {
+		ls.askAgain.Stop()
+	}
 	for _, l := range ls.byDemand {
 		if l.timer != nil {
 			l.timer.Stop()

@@ -168,6 +168,11 @@ func (l *Leases) Get(ctx context.Context, queue, id string) (*driver.Record, err
 	return l.driver.Get(ctx, queue, id)
 }
 
+// Work returns which queues of the store have something to do at a time.
+func (l *Leases) Work(ctx context.Context, now time.Time) (driver.Work, error) {
+	return l.driver.Work(ctx, now)
+}
+
 // KeepNew keeps a note unless its kind and key have one, and returns the note that is kept then.
 func (l *Leases) KeepNew(ctx context.Context, note driver.Note) (kept driver.Note, err error) {
 	kept, _, err = l.driver.KeepNew(ctx, note, l.Now())
