@@ -13,7 +13,6 @@ import (
 
 	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/logging"
-	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pinlater/wire"
 	"github.com/mongodb/amboy/queue/driver"
@@ -60,14 +59,23 @@ func (s *Server) dequeueJobs(ctx context.Context, a *wire.PinLaterDequeueJobsArg
 		}
 	}
 	found := &wire.PinLaterDequeueResponse{}
+	reply := &dequeueReply{PinLaterDequeueJobsResult: wire.PinLaterDequeueJobsResult{Success: found}}
 	switch {
 	case request.Coverage == 0:
 	case request.DryRun:
 		err = s.peek(ctx, request, found)
 	default:
-		err = s.claim(ctx, a.Context.Source, request, found)
+		reply.claimed, err = s.claim(ctx, a.Context.Source, request, found)
 	}
-	return &wire.PinLaterDequeueJobsResult{Success: found}, err
+	return reply, err
+}
+
+// dequeueReply is the reply of dequeueJobs.
+type dequeueReply struct {
+	wire.PinLaterDequeueJobsResult
+	// claimed are the jobs that were claimed, without their payloads. They are put back if the reply
+	// can't be sent.
+	claimed []outside.Job
 }
 
 // claimOf returns the claim of a new call.
@@ -79,46 +87,70 @@ func (s *Server) claimOf(source string) (string, error) {
 	return claim, nil
 }
 
-func (s *Server) claim(ctx context.Context, source string, request *wire.PinLaterDequeueRequest, into *wire.PinLaterDequeueResponse) error {
+// claim claims jobs, and adds them to a reply.
+func (s *Server) claim(ctx context.Context, source string, request *wire.PinLaterDequeueRequest, into *wire.PinLaterDequeueResponse) (claimed []outside.Job, err error) {
 	claim, err := s.claimOf(source)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for size, left := 0, int(request.Limit); left > 0 && size < maxDequeued; {
-		n := min(left, maxLeased)
+	for size := 0; len(claimed) < int(request.Limit) && size < maxDequeued; {
+		n := min(int(request.Limit)-len(claimed), maxLeased)
 		jobs, err := s.dispatcher.Lease(ctx, outside.LeaseRequest{
 			Queues: []string{s.stored(request.QueueName)}, Types: []string{s.opts.JobType},
 			Limit: n, Lease: s.opts.ClaimTimeout, Worker: claim, LostFails: true,
 		})
-		if err != nil && len(into.Jobs) > 0 {
+		if err != nil && len(claimed) > 0 {
 			break // what is claimed already must reach the client
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for i := range jobs {
-			if len(into.Jobs) > 0 && size+sizeOf(jobs[i].Payload) > s.maxReply() {
+			j := &jobs[i]
+			localID, refusal := s.dequeueable(j)
+			if refusal != "" {
+				s.refuse(ctx, j, refusal)
+				continue
+			}
+			if size += sizeOf(j.Payload.Size()); len(claimed) > 0 && size > s.maxReply() {
 				s.putBack(ctx, jobs[i:])
-				return nil
+				return claimed, nil
 			}
-			size += s.addClaimed(ctx, request.QueueName, &jobs[i], into)
-			if claimed, ok := ctx.Value(claimsKey{}).(*claims); ok {
-				claimed.jobs = append(claimed.jobs, outside.Job{Token: jobs[i].Token, Queue: jobs[i].Queue, ID: jobs[i].ID})
-			}
+			d := descriptor{queue: request.QueueName, priority: priorityOf(j.Tags), localID: localID}
+			addDequeued(into, d, bytesOf(j.Payload), attemptsOf(j.Attempt, j.MaxAttempts, j.Metadata))
+			claimed = append(claimed, outside.Job{Token: j.Token, Queue: j.Queue, ID: j.ID})
 		}
-		left -= len(jobs)
 		if len(jobs) < n {
 			break
 		}
 	}
-	return nil
+	return claimed, nil
+}
+
+// dequeueable returns the local ID of a job, or why no client can be given the job, whatever else is
+// in the reply.
+func (s *Server) dequeueable(j *outside.Job) (localID int64, refusal string) {
+	localID, ok := localIDOf(j.ID)
+	switch {
+	case !ok:
+		refusal = fmt.Sprintf("its ID must be %s and a number", idPrefix)
+	case !s.hasRoom(j.Payload.Size()):
+		refusal = fmt.Sprintf("its body must have at most %d bytes (has %d)", s.maxBody(), j.Payload.Size())
+	}
+	return localID, refusal
 }
 
 // maxReply is the size up to which a reply has room for another job.
 func (s *Server) maxReply() int { return s.opts.MaxFrame - dequeuedSize }
 
-// sizeOf returns about the size of a job in a reply.
-func sizeOf(p job.Payload) int { return p.Size() + dequeuedSize }
+// sizeOf returns about the size of a job in a reply. body is that of its body.
+func sizeOf(body int) int { return body + dequeuedSize }
+
+// hasRoom reports whether a reply has room for a job with a body of a size.
+func (s *Server) hasRoom(body int) bool { return sizeOf(body) <= s.maxReply() }
+
+// maxBody is the size of the largest body in a reply.
+func (s *Server) maxBody() int { return s.maxReply() - dequeuedSize }
 
 // putBack puts claimed jobs back that no client is given.
 func (s *Server) putBack(ctx context.Context, jobs []outside.Job) {
@@ -133,24 +165,12 @@ func (s *Server) putBack(ctx context.Context, jobs []outside.Job) {
 	}
 }
 
-// addClaimed adds a claimed job to a reply, and returns its size.
-func (s *Server) addClaimed(ctx context.Context, queueName string, j *outside.Job, into *wire.PinLaterDequeueResponse) int {
-	localID, ok := localIDOf(j.ID)
-	if !ok {
-		s.refuse(ctx, j)
-		return 0
-	}
-	d := descriptor{queue: queueName, priority: priorityOf(j.Tags), localID: localID}
-	addDequeued(into, d, bytesOf(j.Payload), attemptsOf(j.Attempt, j.MaxAttempts, j.Metadata))
-	return sizeOf(j.Payload)
-}
-
-// refuse ends a job that another protocol has put, and that has no descriptor.
-func (s *Server) refuse(ctx context.Context, j *outside.Job) {
-	text := fmt.Sprintf("a PinLater worker can't be given the job: its ID must be %s and a number", idPrefix)
+// refuse ends a claimed job that no client can be given, so that it does not keep others from them.
+func (s *Server) refuse(ctx context.Context, j *outside.Job, why string) {
+	text := "a PinLater worker can't be given the job: " + why
 	for _, err := range s.dispatcher.Acknowledge(ctx, outside.Ack{Token: j.Token, Fail: &outside.Fail{Error: text, Permanent: true}}) {
-		if err != nil {
-			logging.Error(ctx, message.Fields{"message": "could not end a job without a PinLater descriptor", "queue": j.Queue, "job_id": j.ID, "error": err.Error()})
+		if err != nil && !isLeaseLost(err) {
+			logging.Error(ctx, message.Fields{"message": "could not end a job that no PinLater worker can be given", "queue": j.Queue, "job_id": j.ID, "error": err.Error()})
 		}
 	}
 }
@@ -183,8 +203,10 @@ func (s *Server) peek(ctx context.Context, request *wire.PinLaterDequeueRequest,
 			if err != nil {
 				return false, err
 			}
-			size += len(body) + dequeuedSize
-			if len(into.Jobs) > 0 && size > s.maxReply() {
+			if !s.hasRoom(len(body)) {
+				return true, nil // it would be ended
+			}
+			if size += sizeOf(len(body)); len(into.Jobs) > 0 && size > s.maxReply() {
 				return false, errEnough
 			}
 			addDequeued(into, descriptor{queue: request.QueueName, priority: priority, localID: localID}, body, j.attempts())

@@ -76,8 +76,8 @@ func (s *Server) mayEnqueue(request *wire.PinLaterEnqueueRequest) error {
 
 // mayStore returns an exception for a body that is too large.
 func (s *Server) mayStore(body []byte) error {
-	if len(body) > s.opts.MaxBody {
-		return exception(wire.ErrorCode_ENQUEUE_REJECTED, "The body of a job must have at most %d bytes (has %d).", s.opts.MaxBody, len(body))
+	if limit := min(s.opts.MaxBody, s.maxBody()); len(body) > limit {
+		return exception(wire.ErrorCode_ENQUEUE_REJECTED, "The body of a job must have at most %d bytes (has %d).", limit, len(body))
 	}
 	return nil
 }

@@ -54,21 +54,20 @@ func (c *connection) serveCall() error {
 	if err != nil {
 		return err
 	}
-	var claimed claims
-	reply, err := func() ([]byte, error) {
+	reply, claimed, err := func() ([]byte, []outside.Job, error) {
 		defer release()
 		ctx, cancel := c.callContext()
 		defer cancel()
 		defer c.watch(cancel)()
-		return c.server.answerSafely(context.WithValue(ctx, claimsKey{}, &claimed), frame)
+		return c.server.answerSafely(ctx, frame)
 	}()
 	if err == nil {
 		err = c.writeFrame(reply)
 	}
-	if err != nil && len(claimed.jobs) > 0 {
+	if err != nil && len(claimed) > 0 {
 		ctx, cancel := c.callContext()
 		defer cancel()
-		for some := range slices.Chunk(claimed.jobs, outside.MaxBatch) {
+		for some := range slices.Chunk(claimed, outside.MaxBatch) {
 			c.server.putBack(ctx, some) // the client has no reply, or a part of it
 		}
 	}
@@ -78,12 +77,6 @@ func (c *connection) serveCall() error {
 func (c *connection) callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.server.conns.Working(), c.server.opts.CallTimeout)
 }
-
-// claims are the jobs that a call has claimed for the client of a connection, without their payloads.
-type claims struct{ jobs []outside.Job }
-
-// claimsKey is the key of the claims in the context of a call.
-type claimsKey struct{}
 
 // watch calls gone if the client closes the connection while a call takes long: jobs that were claimed
 // for it would be claimed until their time-out. unwatch must be called before the next request is read.

@@ -34,8 +34,9 @@ type Options struct {
 	// time, in bytes; those of at most 64 KiB do not count. Others wait for their turn. It
 	// must not be smaller than MaxFrame. Default: four times MaxFrame.
 	MaxBuffered int
-	// MaxBody is the maximum size of the body of a job, in bytes. A job with a larger one is
-	// refused with error 430. Default: job.MaxPayloadBytes.
+	// MaxBody is the maximum size of the body of a job, in bytes. A job with a larger one, or with
+	// one that a reply of MaxFrame has no room for, is refused with error 430; if another protocol
+	// or server has put it, it fails when it would be dequeued. Default: job.MaxPayloadBytes.
 	MaxBody int
 
 	// IdleTimeout is how long a connection may stay without a request. Default: 5 minutes.

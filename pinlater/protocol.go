@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/apache/thrift/lib/go/thrift"
+
+	"github.com/mongodb/amboy/outside"
 )
 
 // maxContainer is the maximum number of elements of a list of a request.
@@ -51,7 +53,7 @@ func configuration(maxFrame int) *thrift.TConfiguration {
 var errNoMessage = errors.New("frame is not a Thrift message")
 
 // answerSafely is answer. A panic, for instance of the encoding, is an error.
-func (s *Server) answerSafely(ctx context.Context, frame []byte) (reply []byte, err error) {
+func (s *Server) answerSafely(ctx context.Context, frame []byte) (reply []byte, claimed []outside.Job, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = panicked(ctx, "", value)
@@ -60,16 +62,16 @@ func (s *Server) answerSafely(ctx context.Context, frame []byte) (reply []byte, 
 	return s.answer(ctx, frame)
 }
 
-// answer answers a request. The answer begins with its length. An error means that the
-// request is no message.
-func (s *Server) answer(ctx context.Context, frame []byte) ([]byte, error) {
+// answer answers a request. The answer begins with its length. claimed are the jobs that were claimed
+// for the client. An error means that the request is no message.
+func (s *Server) answer(ctx context.Context, frame []byte) (answered []byte, claimed []outside.Job, err error) {
 	in := thrift.NewTMemoryBufferLen(0)
 	in.Buffer = newBuffer(frame)
 	config := configuration(s.opts.MaxFrame)
 	request := requestProtocol{thrift.NewTBinaryProtocolConf(in, config)}
 	name, kind, sequence, err := request.ReadMessageBegin(ctx)
 	if err != nil || len(name) > maxMethodName {
-		return nil, errNoMessage
+		return nil, nil, errNoMessage
 	}
 	var reply thrift.TStruct
 	var failure thrift.TApplicationException
@@ -78,15 +80,18 @@ func (s *Server) answer(ctx context.Context, frame []byte) ([]byte, error) {
 	} else {
 		reply, failure = s.call(ctx, name, request)
 	}
-	answered, err := s.encode(ctx, config, name, sequence, reply, failure)
+	if dequeued, ok := reply.(*dequeueReply); ok {
+		claimed = dequeued.claimed
+	}
+	answered, err = s.encode(ctx, config, name, sequence, reply, failure)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the reply to %s: %w", name, err)
+		return nil, claimed, fmt.Errorf("encoding the reply to %s: %w", name, err)
 	}
 	if len(answered)-frameHeader > s.opts.MaxFrame {
 		tooLarge := exceptionReply{unknown(fmt.Errorf("the reply would have %d bytes; at most %d are allowed", len(answered), s.opts.MaxFrame))}
-		return s.encode(ctx, config, name, sequence, tooLarge, nil)
+		answered, err = s.encode(ctx, config, name, sequence, tooLarge, nil)
 	}
-	return answered, nil
+	return answered, claimed, err
 }
 
 // maxMethodName is the maximum length of the name of a method.
