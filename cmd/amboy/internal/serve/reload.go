@@ -91,6 +91,10 @@ type reloading struct {
 	*server
 	files []*filewatch.Files
 	out   io.Writer
+	// content is the configuration that was read last, and applied is how many of the changes of each
+	// queue are made. The rest is tried again, without undoing what operators have changed since.
+	content []byte
+	applied map[string]int
 }
 
 // reloadEvery is how often the files are read without a signal.
@@ -138,7 +142,7 @@ func (r *reloading) run(ctx context.Context, hangUp <-chan os.Signal) {
 			changed, err := f.Check()
 			switch names := strings.Join(f.Paths, " and "); {
 			case err != nil:
-				r.say("Could not reload; the settings stay as they were: %s", err)
+				r.say("Could not reload; what is wrong stays as it was: %s", err)
 			case changed:
 				r.say("Reloaded %s", names)
 			}
@@ -158,20 +162,31 @@ func (r *reloading) apply(ctx context.Context, content []byte) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, applyTime)
-	defer cancel()
-	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
-		for _, change := range c.Queues[name].changes() {
-			if _, err = r.store.Control(ctx, name, change); err != nil {
-				return fmt.Errorf("changing the settings of queue %q: %w", name, err)
-			}
+	if r.applied == nil || !bytes.Equal(content, r.content) {
+		r.content, r.applied = content, map[string]int{}
+		if r.pinlater != nil {
+			r.pinlater.SetDequeueOnly(c.PinlaterDequeueOnly)
+		}
+		if c.Config != r.fromFile {
+			r.say("Settings besides queues and pinlater_dequeue_only have changed in %s; they apply after a restart", r.File)
 		}
 	}
-	if r.pinlater != nil {
-		r.pinlater.SetDequeueOnly(c.PinlaterDequeueOnly)
+	ctx, cancel := context.WithTimeout(ctx, applyTime)
+	defer cancel()
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
+		errs = append(errs, r.applyTo(ctx, name, c.Queues[name].changes()))
 	}
-	if c.Config != r.fromFile {
-		r.say("Settings besides queues and pinlater_dequeue_only have changed in %s; they apply after a restart", r.File)
+	return errors.Join(errs...)
+}
+
+// applyTo makes those changes of the settings of a queue that are not made yet.
+func (r *reloading) applyTo(ctx context.Context, name string, changes []driver.ControlChange) error {
+	for _, change := range changes[r.applied[name]:] {
+		if _, err := r.store.Control(ctx, name, change); err != nil {
+			return fmt.Errorf("changing the settings of queue %q: %w", name, err)
+		}
+		r.applied[name]++
 	}
 	return nil
 }

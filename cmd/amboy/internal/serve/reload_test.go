@@ -91,7 +91,7 @@ func TestConfigurationFileIsReloaded(t *testing.T) {
 	} {
 		write(t, file, content)
 		said := r.hangUp()
-		assert.Contains(t, said, "Could not reload; the settings stay as they were")
+		assert.Contains(t, said, "Could not reload; what is wrong stays as it was")
 		assert.Contains(t, said, file)
 		assert.Contains(t, said, why)
 	}
