@@ -4,15 +4,19 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/apache/thrift/lib/go/thrift"
+	"github.com/mongodb/grip"
+	"github.com/mongodb/grip/send"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -245,18 +249,17 @@ func numbersOf(m *wire.PinLaterDequeueMetadata) []int32 {
 
 func TestLine12DequeueWithAcksEndsTheJobsOfThePreviousCall(t *testing.T) {
 	onEach(t, noOptions, func(f *fixture) {
-		f.enqueue(newJob("1"), newJob("2"), newJob("3"))
+		f.enqueue(newJob("1"), newJob("2"), newJob("3"), newJob("4"), newJob("5"))
 		var before []string
-		for _, want := range [][2]int{{2, 0}, {1, 2}, {0, 3}} {
+		for _, want := range []struct{ dequeued, acked, done int }{{2, 0, 0}, {2, 2, 2}, {1, 2, 4}, {0, 1, 5}} {
 			r := dequeueRequest(2)
 			r.JobAckRequest = succeeded(before...)
+			require.Len(f, before, want.acked)
 			got, err := f.client.DequeueJobs(f.ctx, test, r)
 			require.NoError(f, err)
-			before = nil
-			for d := range got.Jobs {
-				before = append(before, d)
-			}
-			assert.Equal(f, want, [2]int{f.count(inProgress), f.count(done)})
+			before = slices.Collect(maps.Keys(got.Jobs))
+			assert.Len(f, before, want.dequeued)
+			assert.Equal(f, []int{want.dequeued, want.done}, []int{f.count(inProgress), f.count(done)})
 		}
 	})
 }
@@ -666,23 +669,33 @@ func TestLine27AChangedLimitsFileIsInForceWithin15Seconds(t *testing.T) {
 			return err == nil
 		}
 		assert.True(f, passes())
+		logs := send.MakeInternalLogger()
+		before := grip.GetSender()
+		require.NoError(f, grip.SetSender(logs))
+		defer func() { require.NoError(f, grip.SetSender(before)) }()
 		for _, step := range []struct {
 			text   string
+			isBad  bool
 			passes [2]bool
 		}{
-			{`{"queues":[{"name":"mail","queueConfig":{"maxJobsPerSecond":0}}]}`, [2]bool{false, false}},
-			{`{"queues":`, [2]bool{false, false}},
-			{`{"queues":[{"name":"mail","queueConfig":{"maxJobsPerSecond":0.5}}]}`, [2]bool{true, false}},
-			{`{"queues":[{"name":"mail","queueConfig":{}}]}`, [2]bool{false, false}},
-			{`{"queues":[{"name":"mail"}]}`, [2]bool{false, false}},
-			{`{"queues":[{"name":"mail","queueConfig":{}},{"name":"mail","queueConfig":{}}]}`, [2]bool{false, false}},
-			{`{"queues":[],"more":1}`, [2]bool{false, false}},
-			{`{"queues":[{"name":"other","queueConfig":{}}]}`, [2]bool{true, true}},
+			{`{"queues":[{"name":"mail","queueConfig":{"maxJobsPerSecond":0}}]}`, false, [2]bool{false, false}},
+			{`{"queues":`, true, [2]bool{false, false}},
+			{`{"queues":[{"name":"mail","queueConfig":{"maxJobsPerSecond":0.5}}]}`, false, [2]bool{true, false}},
+			{`{"queues":[{"name":"mail","queueConfig":{}}]}`, false, [2]bool{false, false}},
+			{`{"queues":[{"name":"mail"}]}`, true, [2]bool{false, false}},
+			{`{"queues":[{"name":"mail","queueConfig":{}},{"name":"mail","queueConfig":{}}]}`, true, [2]bool{false, false}},
+			{`{"queues":[],"more":1}`, true, [2]bool{false, false}},
+			{`{"queues":[{"name":"other","queueConfig":{}}]}`, false, [2]bool{true, true}},
 		} {
 			write(step.text)
 			time.Sleep(15 * time.Second)
 			actual := [2]bool{passes(), passes()}
 			assert.Equal(f, step.passes, actual, step.text)
+			logged, isLogged := logs.GetMessageSafe()
+			if assert.Equal(f, step.isBad, isLogged, step.text) && isLogged {
+				assert.Contains(f, logged.Message.String(), "could not reload a file; what it said before stays in force")
+				assert.Contains(f, logged.Message.String(), config)
+			}
 		}
 	})
 	for _, path := range []string{"none", config} {
@@ -718,7 +731,7 @@ func TestLine28EndedJobsAreKeptForTheirTimes(t *testing.T) {
 }
 
 func TestLine29InDequeueOnlyEnqueueIsRefusedAndOtherCallsWork(t *testing.T) {
-	onEach(t, noOptions, func(f *fixture) {
+	onEach(t, pinlater.Options{AdminPasswordHash: pinlater.PasswordHash("secret")}, func(f *fixture) {
 		d := f.put("a")
 		f.server.SetDequeueOnly(true)
 		_, err := f.tryEnqueue(mail, newJob("b"))
@@ -735,6 +748,16 @@ func TestLine29InDequeueOnlyEnqueueIsRefusedAndOtherCallsWork(t *testing.T) {
 		require.NoError(f, err)
 		assert.Equal(f, 1, f.count(pending))
 		assert.Len(f, f.scan(scanRequest(pending)), 1)
+		assert.Equal(f, pending, f.info(d).JobState)
+		names, err := f.client.GetQueueNames(f.ctx, test)
+		require.NoError(f, err)
+		assert.ElementsMatch(f, []string{mail, "more"}, names)
+		remove := wire.NewPinLaterDeleteJobsRequest()
+		remove.QueueName, remove.JobState = mail, pending
+		n, err := f.client.DeleteJobs(f.ctx, test, remove)
+		require.NoError(f, err)
+		assert.Equal(f, int32(1), n)
+		require.NoError(f, f.client.DeleteQueue(f.ctx, test, "more", "secret"))
 		f.server.SetDequeueOnly(false)
 		f.put("b")
 	})

@@ -46,6 +46,13 @@ func TestLine01SmokeScenariosOfTheGoClient(t *testing.T) {
 		a.do(result(4, 1000), missing)
 		a.do("lease q 0\r\n", timeout)
 	})
+	inFakeTime(t, noOptions, func(f *fixture) {
+		c := f.connect()
+		time.Sleep(10 * time.Millisecond) // its time is in whole seconds
+		c.do(scheduled(5, "later", 60000, time.Now().Add(2*time.Second), "x"), ok)
+		c.do("lease later 100\r\n", timeout)
+		c.do("lease later 1900\r\n", job(5, "later", 1000, "x"))
+	})
 }
 
 func TestLine02AddAndLeaseReturnThePayloadByteForByte(t *testing.T) {
@@ -124,10 +131,8 @@ func TestLine05EveryRangeHoldsAtItsEdges(t *testing.T) {
 			[]string{"-2147483649", "2147483648", "x", "1.5"},
 			"Invalid Priority", "add %s q 1000 60000 0 -priority=%s\r\n\r\n",
 		},
-		"priority of run": {nil, []string{"2147483648"}, "Invalid Priority", "run %s q 1000 0 0 -priority=%s\r\n\r\n"},
-		"max-attempts":    {[]string{"0", "255"}, []string{"256", "-1", "x"}, "Invalid Max Attempts", "add %s q 1000 60000 0 -max-attempts=%s\r\n\r\n"},
-		"max-fails":       {[]string{"0", "255"}, []string{"256", "-1", "x"}, "Invalid Max Fails", "add %s q 1000 60000 0 -max-fails=%s\r\n\r\n"},
-		"wait of run":     {nil, []string{"86400001", "-1", "x"}, "Invalid wait timeout", "run %s q 1000 %s 0\r\n\r\n"},
+		"max-attempts": {[]string{"0", "255"}, []string{"256", "-1", "x"}, "Invalid Max Attempts", "add %s q 1000 60000 0 -max-attempts=%s\r\n\r\n"},
+		"max-fails":    {[]string{"0", "255"}, []string{"256", "-1", "x"}, "Invalid Max Fails", "add %s q 1000 60000 0 -max-fails=%s\r\n\r\n"},
 	}
 	for field, test := range fields {
 		t.Run(field, func(t *testing.T) {
@@ -163,7 +168,20 @@ func TestLine05EveryRangeHoldsAtItsEdges(t *testing.T) {
 			for _, bad := range []string{"86400001", "-1", "x"} {
 				c.do("lease q "+bad+"\r\n", "-CLIENT-ERROR Invalid wait timeout\r\n")
 				c.do("result "+id(1)+" "+bad+"\r\n", "-CLIENT-ERROR Invalid wait timeout\r\n")
+				c.do("run "+id(2)+" q 1000 "+bad+" 0\r\n\r\n", "-CLIENT-ERROR Invalid wait timeout\r\n")
 			}
+			for i, priority := range []string{"-2147483648", "2147483647"} {
+				runs := f.connect()
+				runs.send("run " + id(10+i) + " run 1000 86400000 0 -priority=" + priority + "\r\n\r\n")
+				c.do("lease run 86400000\r\n", job(10+i, "run", 1000, ""))
+				c.do(complete(10+i, ""), ok)
+				runs.expect(ended(10+i, 1, ""))
+			}
+			for _, bad := range []string{"-2147483649", "2147483648"} {
+				c.do("run "+id(2)+" q 1000 0 0 -priority="+bad+"\r\n\r\n", "-CLIENT-ERROR Invalid Priority\r\n")
+			}
+			c.do("inspect scheduled-jobs q 0 1\r\n", "+OK 0\r\n")
+			c.do("inspect scheduled-jobs q 0 100\r\n", "+OK 0\r\n")
 			c.do("lease a/b 0\r\n", "-CLIENT-ERROR Invalid Name\r\n")
 			c.do("inspect queues 4294967295 100\r\n", "+OK 0\r\n")
 			c.do("inspect queues 4294967296 100\r\n", "-CLIENT-ERROR Invalid cursor offset\r\n")
