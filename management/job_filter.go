@@ -21,18 +21,19 @@ type TimeRange struct {
 	To   time.Time `json:"to,omitzero"`
 }
 
-// JobFilter selects jobs by their current values. Empty fields match everything; non-empty
-// fields are ANDed. A list matches if one of its values does; Tags must all match.
+// JobFilter selects jobs by their current values. Fields that are left out match everything; the
+// others are ANDed. A list matches if one of its values does; Tags must all match. A list has at
+// most 100 values. An empty list that is not nil is invalid, because the caller may mean none.
 type JobFilter struct {
 	// Queues are names of queues, States are states, and Types are types of jobs: one of each
-	// list must match. Each has at most 100 values; an empty list matches all.
-	Queues []string         `json:"queues,omitempty"`
-	States []amboy.JobState `json:"states,omitempty"`
-	Types  []string         `json:"types,omitempty"`
+	// list must match.
+	Queues []string         `json:"queues,omitempty" minItems:"1"`
+	States []amboy.JobState `json:"states,omitempty" minItems:"1"`
+	Types  []string         `json:"types,omitempty" minItems:"1"`
 	// Tags are tags that the job must have, all of them.
-	Tags []string `json:"tags,omitempty"`
+	Tags []string `json:"tags,omitempty" minItems:"1"`
 	// IDs are IDs of jobs.
-	IDs []string `json:"ids,omitempty"`
+	IDs []string `json:"ids,omitempty" minItems:"1"`
 	// IDPattern is a pattern for the ID: * matches any characters, ? matches one, and
 	// every other character matches itself.
 	IDPattern string `json:"id_pattern,omitempty"`
@@ -109,10 +110,7 @@ func (f JobFilter) validateStates() error {
 			return invalid("states", string(state), fmt.Sprintf("must be among %q", amboy.JobStates()))
 		}
 	}
-	if len(f.States) > MaxFilterValues {
-		return tooMany("states", len(f.States))
-	}
-	return nil
+	return validateLength("states", f.States)
 }
 
 // MaxPatternStars is the maximum number of stars in the ID pattern of a JobFilter. Adjacent
@@ -136,8 +134,8 @@ func oneStar(pattern string) string {
 
 // validateValues returns an error for a list of values. mayBeEmpty allows the empty value.
 func validateValues(field string, values []string, mayBeEmpty bool) error {
-	if len(values) > MaxFilterValues {
-		return tooMany(field, len(values))
+	if err := validateLength(field, values); err != nil {
+		return err
 	}
 	for _, value := range values {
 		if value == "" && !mayBeEmpty {
@@ -150,8 +148,17 @@ func validateValues(field string, values []string, mayBeEmpty bool) error {
 	return nil
 }
 
-func tooMany(field string, n int) error {
-	return invalid(field, fmt.Sprintf("%d values", n), fmt.Sprintf("must have at most %d values", MaxFilterValues))
+// validateLength returns an error for a list of a filter that has too many values, or none. The
+// caller of a list without values has computed it, and asks for nothing.
+func validateLength[T any](field string, values []T) error {
+	switch {
+	case len(values) > MaxFilterValues:
+		return invalid(field, fmt.Sprintf("%d values", len(values)), fmt.Sprintf("must have at most %d values", MaxFilterValues))
+	case values != nil && len(values) == 0:
+		return invalid(field, "[]", "must have a value, or be left out to select whatever it is")
+	default:
+		return nil
+	}
 }
 
 func validateText(field, text string) error {

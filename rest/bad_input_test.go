@@ -94,6 +94,8 @@ func TestInvalidRequestsChangeNothing(t *testing.T) {
 		{method: http.MethodPost, target: "/v2/jobs/actions", body: `{"action":"delete","filter":{},"all":false,"limit":1}`, field: "all"},
 		{method: http.MethodPost, target: "/v2/jobs/actions", body: `{"action":"delete","filter":{"types":["resize"]},"all":true,"limit":1}`, field: "all"},
 		{method: http.MethodPost, target: "/v2/jobs/actions", body: `{"action":"delete","filter":{"queues":[],"states":[],"types":[],"tags":[],"ids":[],"id_pattern":"","error":"","scope":"","created":{},"due":{},"ended":{}},"limit":1}`, field: "all"},
+		{method: http.MethodPost, target: "/v2/jobs/actions", body: `{"action":"delete","filter":{"queues":["orders"],"ids":[]},"limit":10}`, field: "ids"},
+		{method: http.MethodPost, target: "/v2/jobs/actions", body: `{"action":"delete","filter":{"queues":["orders"],"tags":[]},"limit":10}`, field: "tags"},
 		{method: http.MethodPost, target: "/v2/jobs/actions", body: `{"action":"delete","filter":{"id_pattern":"*"},"limit":1}`, field: "all"},
 		{method: http.MethodPost, target: "/v2/jobs/actions", body: `{"action":"delete","filter":{"id_pattern":"***"},"dry_run":true,"limit":1}`, field: "all"},
 		{target: "/v2/jobs?id_pattern=" + strings.Repeat("*a", 11), field: "id_pattern"},

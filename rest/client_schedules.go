@@ -39,6 +39,9 @@ func checkArgs(args json.RawMessage) error {
 
 // StoredSchedules returns a page of the stored schedules that a filter selects.
 func (c *Client) StoredSchedules(ctx context.Context, filter management.ScheduleFilter, page management.PageRequest) (management.StoredSchedulePage, error) {
+	if err := filter.Validate(); err != nil {
+		return management.StoredSchedulePage{}, err
+	}
 	q := query{}
 	q.texts("queues", filter.Queues)
 	q.text("name", filter.Name)

@@ -19,7 +19,8 @@ import (
 // return HTTP errors as they are, and a *ResponseError for a request that the handler
 // refuses. It wraps the error that the same call returns in that process. management.WithActor
 // has no effect: the option Actor of the handler names the actor. Client follows no redirects, which
-// could turn a POST into a GET, and send the token elsewhere. It is safe for concurrent use.
+// could turn a POST into a GET, and send the token elsewhere. It checks filters before it sends
+// them: an empty list would vanish from a request. It is safe for concurrent use.
 type Client struct{ remote remote }
 
 var (
@@ -170,6 +171,9 @@ func (c *Client) Queues(ctx context.Context) ([]management.Queue, error) {
 
 // FindQueues returns a page of the queues that a filter selects, ordered by name.
 func (c *Client) FindQueues(ctx context.Context, filter management.QueueFilter, page management.PageRequest) (management.QueuePage, error) {
+	if err := filter.Validate(); err != nil {
+		return management.QueuePage{}, err
+	}
 	q := query{}
 	q.text("name", filter.Name)
 	q.texts("queues", filter.Queues)
@@ -194,6 +198,9 @@ func (c *Client) SetControl(ctx context.Context, queue string, change management
 
 // FindJobs returns a page of the jobs that a filter selects.
 func (c *Client) FindJobs(ctx context.Context, filter management.JobFilter, page management.PageRequest) (management.JobPage, error) {
+	if err := filter.Validate(); err != nil {
+		return management.JobPage{}, err
+	}
 	q := query{}
 	q.filter(filter)
 	q.page(page)
@@ -207,6 +214,9 @@ func (c *Client) FindJobs(ctx context.Context, filter management.JobFilter, page
 
 // CountJobs counts the jobs that a filter selects, up to most.
 func (c *Client) CountJobs(ctx context.Context, filter management.JobFilter, most int) (management.Count, error) {
+	if err := filter.Validate(); err != nil {
+		return management.Count{}, err
+	}
 	q := query{"most": {strconv.Itoa(most)}}
 	q.filter(filter)
 	return get[management.Count](ctx, c, q.on("/v2/jobs/count"))
@@ -214,6 +224,9 @@ func (c *Client) CountJobs(ctx context.Context, filter management.JobFilter, mos
 
 // CountStates counts the jobs that a request's filter selects by their states.
 func (c *Client) CountStates(ctx context.Context, req management.StateCountRequest) ([]management.StateCount, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
 	q := query{}
 	q.filter(req.Filter)
 	q.number("most", req.Most)
@@ -226,6 +239,9 @@ func (c *Client) CountStates(ctx context.Context, req management.StateCountReque
 
 // ErrorGroups groups the jobs that a filter selects by their last errors.
 func (c *Client) ErrorGroups(ctx context.Context, req management.ErrorGroupRequest) (management.ErrorGroups, error) {
+	if err := req.Validate(); err != nil {
+		return management.ErrorGroups{}, err
+	}
 	q := query{}
 	q.filter(req.Filter)
 	q.page(management.PageRequest{Cursor: req.Cursor, Limit: req.Limit})
@@ -287,6 +303,9 @@ func (c *Client) ActOn(ctx context.Context, queue, id string, action management.
 
 // Act performs an action on the jobs that a filter selects, or reports what it would do.
 func (c *Client) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
+	if err := req.Validate(); err != nil {
+		return management.Acted{}, err
+	}
 	return send[management.Acted](ctx, c, http.MethodPost, "/v2/jobs/actions", req)
 }
 
@@ -304,6 +323,9 @@ func (c *Client) EditJob(ctx context.Context, queue, id string, edit management.
 
 // Scopes lists the scopes that are held.
 func (c *Client) Scopes(ctx context.Context, filter management.ScopeFilter, page management.PageRequest) (management.ScopePage, error) {
+	if err := filter.Validate(); err != nil {
+		return management.ScopePage{}, err
+	}
 	q := query{}
 	q.texts("queues", filter.Queues)
 	q.text("name", filter.Name)
@@ -319,6 +341,9 @@ func (c *Client) Processes(ctx context.Context) ([]management.Process, error) {
 
 // Activity reports what the queues have done recently.
 func (c *Client) Activity(ctx context.Context, req management.ActivityRequest) (management.Activity, error) {
+	if err := req.Validate(); err != nil {
+		return management.Activity{}, err
+	}
 	q := query{}
 	q.texts("queues", req.Queues)
 	q.texts("types", req.Types)
@@ -347,6 +372,9 @@ func (c *Client) JobTypes(ctx context.Context) ([]management.JobType, error) {
 
 // Audit returns a page of the entries of the audit list that a filter selects, the latest first.
 func (c *Client) Audit(ctx context.Context, filter management.AuditFilter, page management.PageRequest) (management.AuditPage, error) {
+	if err := filter.Validate(); err != nil {
+		return management.AuditPage{}, err
+	}
 	q := query{}
 	q.texts("queues", filter.Queues)
 	q.texts("actors", filter.Actors)

@@ -55,9 +55,14 @@ func parseFilter(fields url.Values) (management.JobFilter, error) {
 	return f, nil
 }
 
-// given returns the values of a field that are not empty.
-func given(fields url.Values, name string) []string {
-	return slices.DeleteFunc(slices.Clone(fields[name]), func(value string) bool { return value == "" })
+// given returns the values of a field that are not empty; nil if there are none.
+func given(fields url.Values, name string) (values []string) {
+	for _, value := range fields[name] {
+		if value != "" {
+			values = append(values, value)
+		}
+	}
+	return values
 }
 
 // single returns the value of a field that may have only one.
