@@ -14,7 +14,7 @@ const internalError = "internal error; the log of the service has the details"
 // publicText returns the text of an error for the audit list. wasRefused is true if the
 // error means that nothing was done.
 func publicText(err error) (text string, wasRefused bool) {
-	text, known := publictext.Of(err, publictext.As[*InvalidArgumentError], publictext.As[*StateError], publictext.Is(ErrUnknownQueue, ErrUnsupported, ErrUnknownSchedule, ErrScheduleExists))
+	text, known := publictext.Of(err, publictext.As[*InvalidArgumentError], publictext.As[*StateError], publictext.Is(ErrUnknownQueue, ErrUnsupported, ErrUnknownSchedule, ErrScheduleExists, ErrScheduleChanged))
 	switch {
 	case known:
 		// A queue may have been closed while the action was performed.

@@ -82,7 +82,7 @@ func (i *inspector) createSchedule(ctx context.Context, queue, name string, spec
 		d = scheduleDefinition{Queue: queue, Name: name, Spec: spec, Created: now.UTC(), Changed: now.UTC(), Since: now.UTC()}
 		// A schedule of the same name may have existed before.
 		if err = schedule.Skip(ctx, q, name, now); err == nil {
-			isNew, err = i.keepDefinition(ctx, d, now, true)
+			isNew, err = i.keepDefinition(ctx, d, now)
 		}
 		if err == nil && !isNew {
 			d, err = i.definition(ctx, queue, name)
@@ -150,11 +150,13 @@ func (i *inspector) openScheduled(ctx context.Context, name string) (amboy.Queue
 	return q, err
 }
 
-func (i *inspector) ChangeSchedule(ctx context.Context, queue, name string, spec ScheduleSpec) (StoredSchedule, error) {
-	if err := i.check(validSchedule(queue, name), spec.Validate()); err != nil {
+func (i *inspector) ChangeSchedule(ctx context.Context, queue, name string, change ScheduleChange) (StoredSchedule, error) {
+	if err := i.check(validSchedule(queue, name), change.Validate()); err != nil {
 		return StoredSchedule{}, fmt.Errorf("changing a schedule: %w", err)
 	}
-	changed, err := i.changeSchedule(ctx, queue, name, func(old ScheduleSpec) (ScheduleSpec, error) {
+	changed, err := i.changeSchedule(ctx, queue, name, change.Revision, func(old ScheduleSpec) (ScheduleSpec, error) {
+		spec := change.ScheduleSpec
+		spec.Paused = spec.Paused || old.Paused
 		keepsArgs := spec.Type == old.Type && spec.Args == nil && spec.Bytes == nil
 		if keepsArgs {
 			spec.Args, spec.Bytes = old.Args, old.Bytes
@@ -168,14 +170,14 @@ func (i *inspector) ChangeSchedule(ctx context.Context, queue, name string, spec
 	if err != nil {
 		err = fmt.Errorf("changing schedule %q of queue %q: %w", name, queue, err)
 	}
-	return changed, i.recordSchedule(ctx, AuditEntry{What: WhatChangeSchedule, Queue: queue}, name, &spec, err)
+	return changed, i.recordSchedule(ctx, AuditEntry{What: WhatChangeSchedule, Queue: queue}, name, &change.ScheduleSpec, err)
 }
 
 func (i *inspector) PauseSchedule(ctx context.Context, queue, name string, paused bool) (StoredSchedule, error) {
 	if err := i.check(validSchedule(queue, name)); err != nil {
 		return StoredSchedule{}, fmt.Errorf("pausing or resuming a schedule: %w", err)
 	}
-	changed, err := i.changeSchedule(ctx, queue, name, func(spec ScheduleSpec) (ScheduleSpec, error) {
+	changed, err := i.changeSchedule(ctx, queue, name, "", func(spec ScheduleSpec) (ScheduleSpec, error) {
 		spec.Paused = paused
 		return spec, nil
 	})
@@ -189,41 +191,60 @@ func (i *inspector) PauseSchedule(ctx context.Context, queue, name string, pause
 	return changed, i.recordSchedule(ctx, AuditEntry{What: what, Queue: queue}, name, nil, err)
 }
 
-// changeSchedule replaces the specification of a schedule by what change returns.
-func (i *inspector) changeSchedule(ctx context.Context, queue, name string, change func(ScheduleSpec) (ScheduleSpec, error)) (StoredSchedule, error) {
-	old, err := i.definition(ctx, queue, name)
-	if err != nil {
-		return StoredSchedule{}, err
-	}
-	d := old
-	d.Spec, err = change(old.Spec)
-	if err != nil {
-		return StoredSchedule{}, err
-	}
-	if sameSpec(old.Spec, d.Spec) {
-		return i.describe(ctx, d)
-	}
-	now := i.store.Now()
-	d.Changed = now.UTC()
-	if old.Spec.Paused || old.Spec.String() != d.Spec.String() {
-		var q amboy.Queue
-		q, err = i.openScheduled(ctx, queue)
-		if err == nil {
-			err = schedule.Skip(ctx, q, name, now)
-		}
+// changeSchedule replaces the specification of a schedule, which must have a revision unless that is
+// empty, by what change returns. It calls change again if the schedule changes meanwhile.
+func (i *inspector) changeSchedule(ctx context.Context, queue, name, revision string, change func(ScheduleSpec) (ScheduleSpec, error)) (StoredSchedule, error) {
+	for range maxTries {
+		old, err := i.definition(ctx, queue, name)
 		if err != nil {
 			return StoredSchedule{}, err
 		}
+		spec, err := change(old.Spec)
+		if err != nil {
+			return StoredSchedule{}, err
+		}
+		if sameSpec(old.Spec, spec) {
+			return i.describe(ctx, old) // maybe a repetition
+		}
+		if revision != "" && revision != old.revision() {
+			return StoredSchedule{}, ErrScheduleChanged
+		}
+		changed, kept, err := i.replaceSpec(ctx, old, spec)
+		if err != nil || kept {
+			return changed, err
+		}
+	}
+	return StoredSchedule{}, fmt.Errorf("changed %d times meanwhile: %w", maxTries, ErrScheduleChanged)
+}
+
+// replaceSpec replaces the specification of a schedule, unless the schedule has changed since it was
+// read: then kept is false.
+func (i *inspector) replaceSpec(ctx context.Context, old scheduleDefinition, spec ScheduleSpec) (changed StoredSchedule, kept bool, err error) {
+	d, now := old, i.store.Now()
+	d.Spec, d.Changed = spec, now.UTC()
+	if !d.Changed.After(old.Changed) { // a clock was ahead, or the time did not pass
+		d.Changed = old.Changed.Add(1)
+	}
+	if old.Spec.Paused || old.Spec.String() != d.Spec.String() {
+		var q amboy.Queue
+		q, err = i.openScheduled(ctx, d.Queue)
+		if err == nil {
+			err = schedule.Skip(ctx, q, d.Name, now)
+		}
+		if err != nil {
+			return StoredSchedule{}, false, err
+		}
 		d.Since = now.UTC()
 	}
-	_, err = i.keepDefinition(ctx, d, now, false)
-	if err == nil {
+	kept, err = i.keepDefinition(ctx, d, now)
+	if err == nil && kept {
 		err = i.dropHintOf(ctx, old, d, now)
 	}
-	if err != nil {
-		return StoredSchedule{}, err
+	if err != nil || !kept {
+		return StoredSchedule{}, false, err
 	}
-	return i.describe(ctx, d)
+	changed, err = i.describe(ctx, d)
+	return changed, true, err
 }
 
 func (i *inspector) DeleteSchedule(ctx context.Context, queue, name string) error {
@@ -358,7 +379,7 @@ func (i *inspector) describe(ctx context.Context, d scheduleDefinition) (StoredS
 // described returns the description of a schedule, with its runs.
 func (d scheduleDefinition) described(state, triggered scheduleState, now time.Time) StoredSchedule {
 	s := StoredSchedule{
-		Queue: d.Queue, Name: d.Name, ScheduleSpec: d.Spec, Created: d.Created, Changed: d.Changed,
+		Queue: d.Queue, Name: d.Name, ScheduleSpec: d.Spec, Created: d.Created, Changed: d.Changed, Revision: d.revision(),
 		Next: d.nextTick(now), Error: state.Error,
 	}
 	s.CatchUp = catchUpOf(d.Spec)

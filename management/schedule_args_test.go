@@ -44,12 +44,12 @@ func TestErrorsOfAScheduleShowedItsArguments(t *testing.T) {
 		assert.NotContains(t, err.Error(), "secret", "of a run by hand")
 		unchanged := everyMinute()
 		unchanged.Priority = 1
-		_, err = w.inspector.ChangeSchedule(t.Context(), "acme", "report", unchanged)
+		_, err = w.inspector.ChangeSchedule(t.Context(), "acme", "report", management.ScheduleChange{ScheduleSpec: unchanged})
 		require.ErrorAs(t, err, &invalid)
 		assert.NotContains(t, err.Error(), "secret", "of a change that keeps the arguments")
 
 		spec.Args = json.RawMessage(`{"unknown":"secret"}`)
-		_, err = w.inspector.ChangeSchedule(t.Context(), "acme", "report", spec)
+		_, err = w.inspector.ChangeSchedule(t.Context(), "acme", "report", management.ScheduleChange{ScheduleSpec: spec})
 		require.ErrorAs(t, err, &invalid)
 		assert.Contains(t, err.Error(), "secret", "who sent them may see them")
 		_, err = w.inspector.CreateSchedule(t.Context(), "acme", "other", spec)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -59,7 +60,7 @@ func TestAScheduleThatWasChangedWhileItWasDueWaitedForTheNextTickOfTheOldOne(t *
 		store.mu.Lock()
 		store.isEditing = true
 		store.mu.Unlock()
-		_, err := w.inspector.ChangeSchedule(t.Context(), "acme", "report", everyMinute())
+		_, err := w.inspector.ChangeSchedule(t.Context(), "acme", "report", management.ScheduleChange{ScheduleSpec: everyMinute()})
 		require.NoError(t, err)
 		close(store.edited)
 		time.Sleep(4*time.Minute + time.Second)

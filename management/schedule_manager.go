@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/mongodb/amboy/schedule"
@@ -29,8 +30,10 @@ type ScheduleManager interface {
 	CreateSchedule(ctx context.Context, queue, name string, spec ScheduleSpec) (StoredSchedule, error)
 	// ChangeSchedule replaces the specification of a schedule. If that changes its ticks, they
 	// count from now; ticks whose jobs were not put yet are dropped. If the type stays and there
-	// are neither Args nor Bytes, the arguments stay too, because a caller may not see them.
-	ChangeSchedule(ctx context.Context, queue, name string, spec ScheduleSpec) (StoredSchedule, error)
+	// are neither Args nor Bytes, the arguments stay too, because a caller may not see them. A
+	// paused schedule stays paused: the caller may have read it before. If the change has a
+	// Revision, and the schedule has changed since, the error wraps ErrScheduleChanged.
+	ChangeSchedule(ctx context.Context, queue, name string, change ScheduleChange) (StoredSchedule, error)
 	// PauseSchedule pauses or resumes a schedule. The ticks in between are dropped, whatever the
 	// schedule does about missed ones.
 	PauseSchedule(ctx context.Context, queue, name string, paused bool) (StoredSchedule, error)
@@ -50,6 +53,9 @@ var (
 	ErrUnknownSchedule = errors.New("no such schedule")
 	// ErrScheduleExists is wrapped by the error of CreateSchedule if the name is taken.
 	ErrScheduleExists = errors.New("the schedule exists already")
+	// ErrScheduleChanged is wrapped by the error of ChangeSchedule if the schedule is not as the
+	// caller has read it.
+	ErrScheduleChanged = errors.New("the schedule has changed since it was read")
 )
 
 // The limits of stored schedules.
@@ -79,6 +85,15 @@ type ScheduleSpec struct {
 	ScheduledJob
 }
 
+// ScheduleChange is the new specification of a stored schedule.
+type ScheduleChange struct {
+	ScheduleSpec
+	// Revision is the StoredSchedule.Revision of the schedule as it was read: the change is refused
+	// if the schedule has changed since. If it is empty, the change applies to the schedule as it
+	// is.
+	Revision string `json:"revision,omitempty"`
+}
+
 // ScheduledJob describes the jobs of a schedule. Its fields are those of NewJob. A job whose
 // UniqueKey is taken when its tick comes is not put.
 type ScheduledJob struct {
@@ -97,8 +112,9 @@ type StoredSchedule struct {
 	// ArgsHidden is why the arguments are not shown; empty if they are.
 	ArgsHidden string    `json:"args_hidden,omitempty"`
 	Created    time.Time `json:"created"`
-	// Changed is when the specification last changed.
-	Changed time.Time `json:"changed"`
+	// Changed is when the specification last changed, and Revision identifies it as it is.
+	Changed  time.Time `json:"changed"`
+	Revision string    `json:"revision"`
 	// Next is the next tick; zero if the schedule is paused or has no other tick.
 	Next time.Time `json:"next,omitzero"`
 	// Last is the latest run; nil if there was none.
@@ -156,6 +172,15 @@ func (s ScheduleSpec) Validate() error {
 		errs = append(errs, invalid("max_catch_up", fmt.Sprint(s.MaxCatchUp), fmt.Sprintf("must be from 1 to %d, or 0 for %d", MaxCatchUp, MaxCatchUp)))
 	}
 	return errors.Join(errs...)
+}
+
+// Validate returns an *InvalidArgumentError for each field that is not valid, joined.
+func (c ScheduleChange) Validate() error {
+	err := c.ScheduleSpec.Validate()
+	if _, wrong := strconv.ParseInt(c.Revision, 10, 64); c.Revision != "" && wrong != nil {
+		err = errors.Join(err, invalid("revision", c.Revision, "must be the revision of a schedule"))
+	}
+	return err
 }
 
 // Ticks returns the schedule that the specification describes. The error is an

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,7 +61,12 @@ type scheduleDefinition struct {
 	Changed time.Time    `json:"changed"`
 	// Since is the time after which its ticks count.
 	Since time.Time `json:"since"`
+	// stored is the value of the note as it was read; nil if the schedule is new.
+	stored []byte
 }
+
+// revision identifies the specification of a schedule: it changes at another time each time.
+func (d scheduleDefinition) revision() string { return strconv.FormatInt(d.Changed.UnixNano(), 10) }
 
 // scheduleHint is a hint. Its value is the time of the first tick that is not handled, which is
 // earlier than the hint if the job of that tick could not be put.
@@ -156,10 +162,15 @@ func (i *inspector) readNote(ctx context.Context, kind, key string, value any) (
 	if !found {
 		return false, err
 	}
+	err = decodeNote(note, value)
+	return err == nil, err
+}
+
+func decodeNote(note driver.Note, value any) error {
 	if err := json.Unmarshal(note.Value, value); err != nil {
-		return false, fmt.Errorf("reading note %q of kind %q: %w", note.Key, note.Kind, err)
+		return fmt.Errorf("reading note %q of kind %q: %w", note.Key, note.Kind, err)
 	}
-	return true, nil
+	return nil
 }
 
 // definition returns the definition of a schedule. The error wraps ErrUnknownSchedule if it does
@@ -169,10 +180,15 @@ func (i *inspector) definition(ctx context.Context, queue, name string) (schedul
 	if !i.covers(queue) {
 		return d, unknownQueue(queue)
 	}
-	found, err := i.readNote(ctx, scheduleKind, scheduleKey(queue, name), &d)
-	if err == nil && !found {
-		err = unknownSchedule(queue, name)
+	note, found, err := i.note(ctx, scheduleKind, scheduleKey(queue, name))
+	switch {
+	case err != nil:
+		return d, err
+	case !found:
+		return d, unknownSchedule(queue, name)
 	}
+	err = decodeNote(note, &d)
+	d.stored = note.Value
 	return d, err
 }
 
@@ -196,9 +212,9 @@ func (d scheduleDefinition) nextTick(after time.Time) time.Time {
 	return ticks.Next(after)
 }
 
-// keepDefinition stores the definition of a schedule and its next hint. With mustBeNew, it stores
-// nothing if the schedule exists, and returns false.
-func (i *inspector) keepDefinition(ctx context.Context, d scheduleDefinition, now time.Time, mustBeNew bool) (isNew bool, err error) {
+// keepDefinition stores the definition of a schedule and its next hint. It returns false, and stores no
+// definition, if another was stored since it was read or, for a new schedule, if it exists.
+func (i *inspector) keepDefinition(ctx context.Context, d scheduleDefinition, now time.Time) (kept bool, err error) {
 	key := scheduleKey(d.Queue, d.Name)
 	note, err := i.storedNote(scheduleKind, key, d)
 	if err != nil {
@@ -220,14 +236,13 @@ func (i *inspector) keepDefinition(ctx context.Context, d scheduleDefinition, no
 	if err != nil {
 		return false, err
 	}
-	isNew = true
-	if mustBeNew {
-		_, isNew, err = i.store.Admin().KeepNew(ctx, note, now)
+	if d.stored == nil {
+		_, kept, err = i.store.Admin().KeepNew(ctx, note, now)
 	} else {
-		err = i.store.Admin().Keep(ctx, note)
+		kept, err = i.store.Admin().Replace(ctx, note, d.stored)
 	}
-	if err != nil || !isNew {
-		return isNew, err
+	if err != nil || !kept {
+		return false, err
 	}
 	return true, keepHint()
 }

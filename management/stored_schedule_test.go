@@ -55,9 +55,9 @@ func TestLifeOfAStoredSchedule(t *testing.T) {
 		_, err = s.CreateSchedule(f.ctx, f.name, "report", other)
 		require.ErrorIs(f, err, management.ErrScheduleExists)
 
-		_, err = s.ChangeSchedule(f.ctx, f.name, "nobody", spec)
+		_, err = s.ChangeSchedule(f.ctx, f.name, "nobody", management.ScheduleChange{ScheduleSpec: spec})
 		require.ErrorIs(f, err, management.ErrUnknownSchedule)
-		changed, err := s.ChangeSchedule(f.ctx, f.name, "report", other)
+		changed, err := s.ChangeSchedule(f.ctx, f.name, "report", management.ScheduleChange{ScheduleSpec: other})
 		require.NoError(f, err)
 		assert.Equal(f, 3, changed.Priority)
 		assert.Equal(f, made.Created, changed.Created)
@@ -328,7 +328,7 @@ func TestStoredScheduleRuns(t *testing.T) {
 
 		spec := everyMinute()
 		spec.Cron = "*/10 * * * *"
-		_, err = w.inspector.ChangeSchedule(t.Context(), "acme", "report", spec)
+		_, err = w.inspector.ChangeSchedule(t.Context(), "acme", "report", management.ScheduleChange{ScheduleSpec: spec})
 		require.NoError(t, err)
 		time.Sleep(13 * time.Minute)
 		assert.Equal(t, ticks(1, 2, 3, 7, 8, 10, 20), w.jobs())
@@ -372,7 +372,7 @@ func TestMissedTicksOfAStoredSchedule(t *testing.T) {
 				r.Close(context.Background())
 				time.Sleep(55 * time.Minute)
 				spec.Priority = 1
-				_, err := w.inspector.ChangeSchedule(t.Context(), "acme", "report", spec)
+				_, err := w.inspector.ChangeSchedule(t.Context(), "acme", "report", management.ScheduleChange{ScheduleSpec: spec})
 				require.NoError(t, err)
 				late := w.runner()
 				_, err = late.PutDue(t.Context())

@@ -375,6 +375,14 @@ func (a groupAdmin) KeepNew(ctx context.Context, note driver.Note, now time.Time
 	return a.group.notes.KeepNew(note, now)
 }
 
+// Replace implements driver.Admin.
+func (a groupAdmin) Replace(ctx context.Context, note driver.Note, old []byte) (replaced bool, err error) {
+	if err = ctx.Err(); err != nil {
+		return false, fmt.Errorf("replacing note %q of kind %q: %w", note.Key, note.Kind, err)
+	}
+	return a.group.notes.Replace(note, old)
+}
+
 // Notes implements driver.Admin.
 func (a groupAdmin) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
 	if err := ctx.Err(); err != nil {

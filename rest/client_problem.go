@@ -77,6 +77,7 @@ func sentinelOf(kind web.Kind, detail string) error {
 		web.KindUnsupported:     management.ErrUnsupported,
 		web.KindUnknownSchedule: management.ErrUnknownSchedule,
 		web.KindScheduleExists:  management.ErrScheduleExists,
+		web.KindScheduleChanged: management.ErrScheduleChanged,
 		web.KindQueueDraining:   amboy.ErrQueueDraining,
 		web.KindQueueClosed:     amboy.ErrQueueClosed,
 		web.KindNotStarted:      amboy.ErrQueueNotStarted,

@@ -68,11 +68,11 @@ func (c *Client) CreateSchedule(ctx context.Context, queue, name string, spec ma
 }
 
 // ChangeSchedule replaces the specification of a stored schedule.
-func (c *Client) ChangeSchedule(ctx context.Context, queue, name string, spec management.ScheduleSpec) (management.StoredSchedule, error) {
-	if err := checkArgs(spec.Args); err != nil {
+func (c *Client) ChangeSchedule(ctx context.Context, queue, name string, change management.ScheduleChange) (management.StoredSchedule, error) {
+	if err := checkArgs(change.Args); err != nil {
 		return management.StoredSchedule{}, err
 	}
-	return sendSchedule[management.StoredSchedule](ctx, c, http.MethodPut, queue, name, spec)
+	return sendSchedule[management.StoredSchedule](ctx, c, http.MethodPut, queue, name, change)
 }
 
 // PauseSchedule pauses or resumes a stored schedule.

@@ -39,7 +39,7 @@ func (i *tenants) CreateSchedule(ctx context.Context, queue, _ string, _ managem
 	return nightlyOf(queue), nil
 }
 
-func (i *tenants) ChangeSchedule(ctx context.Context, queue, _ string, _ management.ScheduleSpec) (management.StoredSchedule, error) {
+func (i *tenants) ChangeSchedule(ctx context.Context, queue, _ string, _ management.ScheduleChange) (management.StoredSchedule, error) {
 	i.do(ctx, "schedule", queue)
 	return nightlyOf(queue), nil
 }
@@ -117,8 +117,8 @@ type changes struct {
 	latest management.ScheduleSpec
 }
 
-func (c *changes) ChangeSchedule(_ context.Context, queue, _ string, spec management.ScheduleSpec) (management.StoredSchedule, error) {
-	c.latest = spec
+func (c *changes) ChangeSchedule(_ context.Context, queue, _ string, change management.ScheduleChange) (management.StoredSchedule, error) {
+	c.latest = change.ScheduleSpec
 	return nightlyOf(queue), nil
 }
 
@@ -134,13 +134,13 @@ func TestAChangeOfAScheduleStoredTheMasksForItsArguments(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"password":"<hidden>"}`, string(found.Args))
 	found.Cron = "@hourly"
-	_, err = client.ChangeSchedule(within(t), mine, "nightly", found.ScheduleSpec)
+	_, err = client.ChangeSchedule(within(t), mine, "nightly", management.ScheduleChange{ScheduleSpec: found.ScheduleSpec})
 	require.NoError(t, err)
 	assert.Equal(t, "@hourly", inspector.latest.Cron)
 	assert.Nil(t, inspector.latest.Args, "they stay")
 
 	found.Args = json.RawMessage(`{"password":"new"}`)
-	_, err = client.ChangeSchedule(within(t), mine, "nightly", found.ScheduleSpec)
+	_, err = client.ChangeSchedule(within(t), mine, "nightly", management.ScheduleChange{ScheduleSpec: found.ScheduleSpec})
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"password":"new"}`, string(inspector.latest.Args))
 
@@ -149,7 +149,7 @@ func TestAChangeOfAScheduleStoredTheMasksForItsArguments(t *testing.T) {
 		`{"password":"<hidden>"}`:           "mail",
 	} {
 		found.Args, found.Type = json.RawMessage(args), jobType
-		_, err = client.ChangeSchedule(within(t), mine, "nightly", found.ScheduleSpec)
+		_, err = client.ChangeSchedule(within(t), mine, "nightly", management.ScheduleChange{ScheduleSpec: found.ScheduleSpec})
 		var refused *rest.ResponseError
 		require.ErrorAs(t, err, &refused, args)
 		assert.Equal(t, http.StatusForbidden, refused.StatusCode)

@@ -192,8 +192,8 @@ func (i *Inspector) CreateSchedule(ctx context.Context, queue, name string, spec
 }
 
 // ChangeSchedule changes a schedule of the inspector.
-func (i *Inspector) ChangeSchedule(ctx context.Context, queue, name string, spec management.ScheduleSpec) (management.StoredSchedule, error) {
-	return i.schedules().ChangeSchedule(ctx, queue, name, spec)
+func (i *Inspector) ChangeSchedule(ctx context.Context, queue, name string, change management.ScheduleChange) (management.StoredSchedule, error) {
+	return i.schedules().ChangeSchedule(ctx, queue, name, change)
 }
 
 // PauseSchedule pauses or resumes a schedule of the inspector.

@@ -79,6 +79,11 @@ type Admin interface {
 	// new one. If several calls race, one of them stores its note.
 	KeepNew(ctx context.Context, note Note, now time.Time) (kept Note, isNew bool, err error)
 
+	// Replace stores a note in place of the note of its kind with its key, if that exists and has
+	// the value old. It reports whether the note has its new value then: a repetition reports true
+	// too, and callers whose calls may race must not store equal values.
+	Replace(ctx context.Context, note Note, old []byte) (replaced bool, err error)
+
 	// Notes returns notes sorted by the bytes of their keys. It may return notes whose
 	// Until has passed.
 	Notes(ctx context.Context, req NoteRequest) ([]Note, error)

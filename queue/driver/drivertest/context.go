@@ -132,6 +132,10 @@ func (f *fixture) calls() []call {
 			_, _, err := d.KeepNew(ctx, f.note("new", 1), f.start)
 			return err
 		}},
+		{"Replace", true, func(ctx context.Context) error {
+			_, err := d.Replace(ctx, f.note("replaced", 1), nil)
+			return err
+		}},
 		{"Drop", true, func(ctx context.Context) error { return d.Drop(ctx, noteKind, "drop") }},
 		{"RecoverStale", true, func(ctx context.Context) error { return some(d.RecoverStale(ctx)) }},
 		{"Notes", false, func(ctx context.Context) error {

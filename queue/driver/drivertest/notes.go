@@ -21,6 +21,7 @@ var noteRules = []rule{
 	{"a note is kept to the millisecond", notePrecision},
 	{"a value may be empty, binary, and as large as is allowed", noteValues},
 	{"a note is new if no current note exists", noteNew},
+	{"a note is replaced if it has the old value", noteSwapped},
 	{"dropped notes are gone, and unknown keys are ignored", noteDropped},
 	{"an invalid note is refused together with the others of the call", noteInvalid},
 	{"an invalid request is refused", noteInvalidRequest},
@@ -208,6 +209,39 @@ func noteNew(f *fixture) {
 	keep(first, 3, second, false)
 }
 
+func noteSwapped(f *fixture) {
+	replace := func(note driver.Note, old []byte, want bool) {
+		f.Helper()
+		replaced, err := f.driver.Replace(f.ctx, note, old)
+		require.NoError(f, err)
+		require.Equal(f, want, replaced)
+	}
+	first, other, another := f.note("key", 1), f.note("other", 1), f.note("key", 1)
+	another.Kind = "another"
+	replace(first, nil, false)
+	require.Empty(f, f.kept(noteKind), "a note that does not exist is not stored")
+	f.keep(first, other, another)
+	large := bytes.Repeat([]byte{0, 0xff}, driver.MaxNoteBytes/2)
+	old := first.Value
+	for n, value := range [][]byte{[]byte("second"), nil, {0}, large, []byte("last")} {
+		next := first
+		next.Value, next.Until = value, f.after(float64(n+2)).Add(time.Millisecond-1)
+		replace(next, []byte("stale"), false)
+		replace(next, old, true)
+		replace(next, old, true) // a repetition
+		next.Until = f.after(float64(n + 2))
+		f.sameNotes([]driver.Note{next, other}, f.kept(noteKind))
+		f.sameNotes([]driver.Note{another}, f.kept("another"))
+		old = value
+	}
+	changed := other
+	changed.Value = []byte("changed")
+	replace(changed, nil, false)
+	f.drop(noteKind, "key")
+	replace(first, old, false)
+	f.sameNotes([]driver.Note{other}, f.kept(noteKind))
+}
+
 func noteDropped(f *fixture) {
 	a, b, c := f.note("a", 1), f.note("b", 1), f.note("c", 1)
 	f.keep(a, b, c)
@@ -236,6 +270,8 @@ func noteInvalid(f *fixture) {
 		_, isNew, err := f.driver.KeepNew(f.ctx, note, f.start)
 		require.ErrorContains(f, err, field)
 		require.False(f, isNew)
+		_, err = f.driver.Replace(f.ctx, note, nil)
+		require.ErrorContains(f, err, field)
 	}
 	require.ErrorContains(f, f.driver.Keep(f.ctx, driver.Note{Kind: large, Key: "key", Until: f.after(1)}), "Kind")
 	require.ErrorContains(f, f.driver.Keep(f.ctx, driver.Note{Kind: noteKind, Key: large, Until: f.after(1)}), "Key")
@@ -301,6 +337,42 @@ func raceNotes(f *fixture) {
 		}
 		f.sameNotes(kept[winner:winner+1], f.kept(noteKind))
 	}
+}
+
+// raceReplace counts in a note, from several goroutines at once.
+func raceReplace(f *fixture) {
+	const counting, counts = 4, 5
+	f.keep(driver.Note{Kind: noteKind, Key: "sum", Value: []byte("0 by nobody"), Until: f.after(1)})
+	var racing []func() error
+	for i := range counting {
+		racing = append(racing, func() error {
+			for added := 0; added < counts; {
+				found, err := f.driver.Notes(f.ctx, driver.NoteRequest{Kind: noteKind, Limit: 1})
+				if err != nil {
+					return err
+				}
+				next := found[0]
+				var sum int
+				_, err = fmt.Sscan(string(next.Value), &sum)
+				if err != nil {
+					return err
+				}
+				next.Value = fmt.Appendf(nil, "%d by %d", sum+1, i)
+				replaced, err := f.driver.Replace(f.ctx, next, found[0].Value)
+				if err != nil {
+					return err
+				}
+				if replaced {
+					added++
+				}
+			}
+			return nil
+		})
+	}
+	for _, err := range f.together(racing...) {
+		require.NoError(f, err)
+	}
+	require.Contains(f, string(f.kept(noteKind)[0].Value), fmt.Sprint(counting*counts, " by"))
 }
 
 // raceKeep keeps several notes at once, some of them repeatedly.

@@ -42,6 +42,7 @@ var raceRules = []rule{
 	{"a mark is raised in steps", raceMark},
 	{"one of several concurrent new notes is new", raceNotes},
 	{"notes that are kept at the same time are all kept", raceKeep},
+	{"each of several concurrent replacements of a note replaces another one", raceReplace},
 	{"no record is inserted into a queue once it drains", raceDrain},
 	{"a record whose edge ends while it is inserted continues", raceInsertOrEnd},
 	{"a record whose edge ends while it is restarted continues", raceRestartOrEdgeEnds},

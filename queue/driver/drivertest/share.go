@@ -259,6 +259,10 @@ func (t *turns) KeepNew(ctx context.Context, note driver.Note, now time.Time) (d
 	return t.next().KeepNew(ctx, note, now)
 }
 
+func (t *turns) Replace(ctx context.Context, note driver.Note, old []byte) (bool, error) {
+	return t.next().Replace(ctx, note, old)
+}
+
 func (t *turns) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
 	return t.next().Notes(ctx, req)
 }

@@ -33,6 +33,14 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 	return d.notes.KeepNew(note, now)
 }
 
+// Replace implements driver.Driver.
+func (d *Driver) Replace(ctx context.Context, note driver.Note, old []byte) (replaced bool, err error) {
+	if err = d.checkOpen(ctx); err != nil {
+		return false, fmt.Errorf("replacing note %q of kind %q: %w", note.Key, note.Kind, err)
+	}
+	return d.notes.Replace(note, old)
+}
+
 // Notes implements driver.Driver.
 func (d *Driver) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
 	if err := ctx.Err(); err != nil {

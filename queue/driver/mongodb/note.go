@@ -155,6 +155,40 @@ func (d *Driver) keepNew(ctx context.Context, doc noteDocument, now time.Time) (
 	return found, failure
 }
 
+// Replace implements driver.Driver. It repeats itself if an answer is lost: a note that was replaced
+// has its new value.
+func (d *Driver) Replace(ctx context.Context, note driver.Note, old []byte) (replaced bool, err error) {
+	err = note.Validate()
+	if err != nil {
+		return false, err
+	}
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	doc := newNoteDocument(note)
+	hasEither := all(field("_id", doc.ID), field("value", field("$in", bson.A{storedValue(old), storedValue(doc.Value)})))
+	err = d.onNotes(plain(ctx), func(ctx context.Context) error {
+		result, failure := d.notes.ReplaceOne(ctx, hasEither, doc)
+		replaced = failure == nil && result.MatchedCount > 0
+		return failure
+	})
+	if err != nil {
+		return false, fmt.Errorf("replacing note %q of kind %q: %w", note.Key, note.Kind, err)
+	}
+	return replaced, nil
+}
+
+// storedValue returns the value of a note as a filter has it: nil, for a field that does not exist, if
+// it is empty.
+func storedValue(value []byte) any {
+	if len(value) == 0 {
+		return nil
+	}
+	return value
+}
+
 // Notes implements driver.Driver.
 func (d *Driver) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
 	if err := notes.CheckRequest(req); err != nil {

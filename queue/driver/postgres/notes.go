@@ -61,6 +61,19 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 	return kept, isNew, nil
 }
 
+// Replace implements driver.Driver.
+func (d *Driver) Replace(ctx context.Context, note driver.Note, old []byte) (replaced bool, err error) {
+	err = note.Validate()
+	if err != nil {
+		return false, err
+	}
+	rows, err := d.changeOnce(ctx, replaceNote, []byte(note.Kind), []byte(note.Key), note.Value, untilOf(note), old)
+	if err != nil {
+		return false, fmt.Errorf("replacing note %q of kind %q: %w", note.Key, note.Kind, err)
+	}
+	return rows > 0, nil
+}
+
 // readNotes finds notes by kind and the bounds of their keys.
 const readNotes = `SELECT key, value, until FROM {s}.notes WHERE kind = $1 AND key >= $2 AND ($3 = ''::bytea OR key < $3) ORDER BY key`
 

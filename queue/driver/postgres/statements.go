@@ -135,6 +135,7 @@ const (
 	keepNote
 	findNote
 	keepNewNote
+	replaceNote
 	dropNotes
 	dropEndedNotes
 
@@ -638,6 +639,8 @@ var statementTexts = [statements]string{
 	findNote: `SELECT value, until FROM {s}.notes WHERE kind = $1 AND key = $2`,
 	keepNewNote: `INSERT INTO {s}.notes AS n (kind, key, value, until) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, until = excluded.until WHERE n.until <= $5`,
+	replaceNote: `UPDATE {s}.notes SET value = $3, until = $4
+		WHERE kind = $1 AND key = $2 AND coalesce(value, ''::bytea) IN (coalesce($3, ''::bytea), coalesce($5, ''::bytea))`,
 	dropNotes: `DELETE FROM {s}.notes WHERE kind = $1 AND key = ANY($2::bytea[])`,
 	dropEndedNotes: `DELETE FROM {s}.notes WHERE (kind, key) IN (
 		SELECT kind, key FROM {s}.notes WHERE until <= $1 ORDER BY until LIMIT $2 FOR UPDATE SKIP LOCKED)`,

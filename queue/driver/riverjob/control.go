@@ -99,6 +99,11 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 	return d.beside.KeepNew(ctx, note, now)
 }
 
+// Replace implements driver.Driver.
+func (d *Driver) Replace(ctx context.Context, note driver.Note, old []byte) (replaced bool, err error) {
+	return d.beside.Replace(ctx, note, old)
+}
+
 // Notes implements driver.Driver.
 func (d *Driver) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
 	return d.beside.Notes(ctx, req)

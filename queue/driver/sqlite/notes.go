@@ -67,6 +67,23 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 	return there, !found, nil
 }
 
+// Replace implements driver.Driver.
+func (d *Driver) Replace(ctx context.Context, note driver.Note, old []byte) (replaced bool, err error) {
+	err = note.Validate()
+	if err != nil {
+		return false, err
+	}
+	var rows int64
+	err = d.writer.write(ctx, &change{size: 1 + len(note.Value)/noteBytes, run: func(c *changes) (err error) {
+		rows, err = c.exec(replaceNote, note.Value, table.InstantOf(note.Until.Truncate(time.Millisecond)), []byte(note.Kind), []byte(note.Key), old, note.Value)
+		return err
+	}})
+	if err != nil {
+		return false, fmt.Errorf("replacing note %q of kind %q: %w", note.Key, note.Kind, err)
+	}
+	return rows > 0, nil
+}
+
 func (c *changes) keep(note driver.Note) error {
 	_, err := c.exec(keepNote, []byte(note.Kind), []byte(note.Key), note.Value, table.InstantOf(note.Until.Truncate(time.Millisecond)))
 	if err != nil {

@@ -126,6 +126,7 @@ const (
 	raiseMark
 
 	keepNote
+	replaceNote
 	findNote
 	dropNote
 	dropEndedNotes
@@ -354,6 +355,7 @@ var statementTexts = [statements]string{
 		ON CONFLICT (queue, name) DO UPDATE SET at = ?3 WHERE at < ?3`,
 
 	keepNote:       `INSERT OR REPLACE INTO notes (kind, key, value, until) VALUES (?, ?, ?, ?)`,
+	replaceNote:    `UPDATE notes SET value = ?, until = ? WHERE kind = ? AND key = ? AND coalesce(value, x'') IN (coalesce(?, x''), coalesce(?, x''))`,
 	findNote:       `SELECT value, until FROM notes WHERE kind = ? AND key = ? AND until > ?`,
 	dropNote:       `DELETE FROM notes WHERE kind = ? AND key = ?`,
 	dropEndedNotes: `DELETE FROM notes WHERE (kind, key) IN (SELECT kind, key FROM notes WHERE until <= ? ORDER BY until LIMIT ? + 0)`,

@@ -169,6 +169,14 @@ func (a localAdmin) KeepNew(ctx context.Context, note driver.Note, now time.Time
 	return a.notes.KeepNew(note, now)
 }
 
+// Replace implements driver.Admin.
+func (a localAdmin) Replace(ctx context.Context, note driver.Note, old []byte) (replaced bool, err error) {
+	if err = ctx.Err(); err != nil {
+		return false, fmt.Errorf("replacing note %q of kind %q: %w", note.Key, note.Kind, err)
+	}
+	return a.notes.Replace(note, old)
+}
+
 // Notes implements driver.Admin.
 func (a localAdmin) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
 	if err := ctx.Err(); err != nil {

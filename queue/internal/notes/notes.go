@@ -2,6 +2,7 @@
 package notes
 
 import (
+	"bytes"
 	"container/heap"
 	"errors"
 	"fmt"
@@ -65,6 +66,23 @@ func (s *Store) KeepNew(note driver.Note, now time.Time) (there driver.Note, isN
 	}
 	s.removeEnded()
 	return s.put(note), true, nil
+}
+
+// Replace stores a note in place of one with the value old, and reports whether the note has its new
+// value then.
+func (s *Store) Replace(note driver.Note, old []byte) (replaced bool, err error) {
+	err = note.Validate()
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.find(note.Kind, note.Key)
+	if n == nil || !bytes.Equal(n.Value, old) && !bytes.Equal(n.Value, note.Value) {
+		return false, nil
+	}
+	s.put(note)
+	return true, nil
 }
 
 // Notes returns notes, sorted by the bytes of their keys. It returns an error if the request

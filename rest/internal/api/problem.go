@@ -146,5 +146,6 @@ var titles = map[web.Kind]string{
 	web.KindBadToken:        "Invalid token",
 	web.KindUnknownSchedule: "Unknown schedule",
 	web.KindScheduleExists:  "Schedule exists",
+	web.KindScheduleChanged: "Schedule has changed",
 	web.KindNotRecorded:     "Not recorded",
 }

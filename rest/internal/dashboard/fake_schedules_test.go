@@ -11,7 +11,7 @@ import (
 func (f *fake) stored(queue, name string) management.StoredSchedule {
 	run := management.ScheduleRun{Tick: f.ago(time.Hour), JobID: f.or(name + "@1")}
 	return management.StoredSchedule{
-		Queue: queue, Name: f.or(name), Created: f.ago(100 * time.Hour), Changed: f.ago(20 * time.Hour), Next: f.now.Add(time.Hour), Last: &run,
+		Queue: queue, Name: f.or(name), Created: f.ago(100 * time.Hour), Changed: f.ago(20 * time.Hour), Revision: "4711", Next: f.now.Add(time.Hour), Last: &run,
 		Error: f.or("queue is draining"),
 		Runs:  []management.ScheduleRun{run, {Tick: f.ago(2 * time.Hour), JobID: "a", Triggered: true}, {Tick: f.ago(3 * time.Hour), Missed: true}},
 		ScheduleSpec: management.ScheduleSpec{Cron: f.or("30 8 * * MON-FRI"), Zone: f.or("Europe/Berlin"), CatchUp: "all", MaxCatchUp: 3, ScheduledJob: management.ScheduledJob{
@@ -41,8 +41,8 @@ func (f *fake) CreateSchedule(_ context.Context, queue, name string, spec manage
 	return management.StoredSchedule{Queue: queue, Name: name, ScheduleSpec: spec}, f.err
 }
 
-func (f *fake) ChangeSchedule(_ context.Context, queue, name string, spec management.ScheduleSpec) (management.StoredSchedule, error) {
-	f.spec = spec
+func (f *fake) ChangeSchedule(_ context.Context, queue, name string, change management.ScheduleChange) (management.StoredSchedule, error) {
+	f.spec, f.revision = change.ScheduleSpec, change.Revision
 	return f.stored(queue, name), f.err
 }
 

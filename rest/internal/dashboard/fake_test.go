@@ -19,8 +19,9 @@ import (
 // fake is an Inspector with invented data. It records the calls, and returns err if that is
 // set.
 type fake struct {
-	// spec is that of the schedule that was last created or changed.
-	spec management.ScheduleSpec
+	// spec is that of the schedule that was last created or changed, and revision that of the change.
+	spec     management.ScheduleSpec
+	revision string
 	// triggered is the idempotency key of the schedule that was last triggered.
 	triggered string
 

@@ -41,6 +41,7 @@ var (
 		web.KindUnsupported:     "That is not supported here",
 		web.KindUnknownSchedule: "No such schedule",
 		web.KindScheduleExists:  "The schedule exists",
+		web.KindScheduleChanged: "The schedule has changed",
 		web.KindNotRecorded:     "It was done, but not recorded",
 	}
 	kindHints = map[web.Kind]string{
@@ -49,6 +50,7 @@ var (
 		web.KindState:           "Nothing was changed. The job may have changed since the page was loaded. Reload it and try again.",
 		web.KindUnsupported:     "Nothing was changed.",
 		web.KindUnknownSchedule: "It may have been deleted. See the list of schedules.",
+		web.KindScheduleChanged: "Your change was not made. Open the schedule again, see what is different, and change it.",
 		web.KindScheduleExists:  "Nothing was changed. Choose another name, or change the schedule that has it.",
 		web.KindNotRecorded:     "Look at the jobs before you repeat it. The log of the service has the details.",
 	}

@@ -236,7 +236,7 @@ func (d *Dashboard) scheduleIn(r *http.Request) (management.StoredSchedule, erro
 // actOnSchedule runs, pauses, resumes, changes or deletes a schedule. A deletion must be confirmed.
 func (d *Dashboard) actOnSchedule(w http.ResponseWriter, r *http.Request) error {
 	form := r.PostForm
-	err := refuseUnknown(form, append(slices.Clone(scheduleFields), "key", "do", "confirmed")...)
+	err := refuseUnknown(form, append(slices.Clone(scheduleFields), "key", "do", "confirmed", "revision")...)
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func changeSchedule(ctx context.Context, manager management.ScheduleManager, que
 	if err != nil {
 		return err
 	}
-	_, err = manager.ChangeSchedule(ctx, queue, name, spec)
+	_, err = manager.ChangeSchedule(ctx, queue, name, management.ScheduleChange{ScheduleSpec: spec, Revision: form.Get("revision")})
 	return err
 }
 

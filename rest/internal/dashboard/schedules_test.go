@@ -37,8 +37,10 @@ func TestFormsOfSchedules(t *testing.T) {
 		assert.Equal(t, landed, lands(t, s, one, s.post(one, url.Values{"do": {do}})))
 	}
 	// Arguments may be hidden from the operator; those that are not written stay.
-	assert.Equal(t, one+"?did=schedule-changed&done=1&skipped=0", lands(t, s, one, s.post(one, url.Values{"do": {"change"}, "cron": {"@daily"}, "type": {"remind"}, "args": {""}})))
+	assert.Equal(t, one+"?did=schedule-changed&done=1&skipped=0", lands(t, s, one, s.post(one, url.Values{"do": {"change"}, "cron": {"@daily"}, "type": {"remind"}, "args": {""}, "revision": {"17"}})))
 	assert.Equal(t, "@daily", f.spec.Cron)
+	assert.Equal(t, "17", f.revision, "the page may be old")
+	assert.Contains(t, s.get(one).Body.String(), `name="revision" value="4711"`)
 	assert.Nil(t, f.spec.Args)
 
 	asked := s.post(one, url.Values{"do": {"delete"}})

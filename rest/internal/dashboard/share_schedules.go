@@ -43,12 +43,12 @@ func (s *shared) CreateSchedule(ctx context.Context, queue, name string, spec ma
 	return manager.CreateSchedule(ctx, queue, name, spec)
 }
 
-func (s *shared) ChangeSchedule(ctx context.Context, queue, name string, spec management.ScheduleSpec) (management.StoredSchedule, error) {
+func (s *shared) ChangeSchedule(ctx context.Context, queue, name string, change management.ScheduleChange) (management.StoredSchedule, error) {
 	manager, err := s.schedules()
 	if err != nil {
 		return management.StoredSchedule{}, err
 	}
-	return manager.ChangeSchedule(ctx, queue, name, spec)
+	return manager.ChangeSchedule(ctx, queue, name, change)
 }
 
 func (s *shared) PauseSchedule(ctx context.Context, queue, name string, paused bool) (management.StoredSchedule, error) {

@@ -97,34 +97,34 @@ func (g *guarded) CreateSchedule(ctx context.Context, queue, name string, spec m
 }
 
 // ChangeSchedule needs the right to schedule jobs of the old type and of the new one.
-func (g *guarded) ChangeSchedule(ctx context.Context, queue, name string, spec management.ScheduleSpec) (management.StoredSchedule, error) {
+func (g *guarded) ChangeSchedule(ctx context.Context, queue, name string, change management.ScheduleChange) (management.StoredSchedule, error) {
 	manager, old, err := g.allowSchedule(ctx, Schedule, queue, name)
 	if err != nil {
 		return management.StoredSchedule{}, err
 	}
-	if spec.Type != old.Type {
-		err = g.ask(ctx, Access{Action: Schedule, Queue: queue, Type: spec.Type})
+	if change.Type != old.Type {
+		err = g.ask(ctx, Access{Action: Schedule, Queue: queue, Type: change.Type})
 		if err != nil {
 			return management.StoredSchedule{}, err
 		}
 	}
-	err = g.allowJobsOf(ctx, queue, spec)
+	err = g.allowJobsOf(ctx, queue, change.ScheduleSpec)
 	if err != nil {
 		return management.StoredSchedule{}, err
 	}
-	if g.opts.MaskArgs != nil && spec.Args != nil {
-		shown, sent := decoded(g.maskSchedule(ctx, old).Args), decoded(spec.Args)
+	if g.opts.MaskArgs != nil && change.Args != nil {
+		shown, sent := decoded(g.maskSchedule(ctx, old).Args), decoded(change.Args)
 		switch {
 		case !keepsMask(decoded(old.Args), shown, sent):
-		case spec.Type == old.Type && reflect.DeepEqual(sent, shown):
-			spec.Args = nil // they stay
+		case change.Type == old.Type && reflect.DeepEqual(sent, shown):
+			change.Args = nil // they stay
 		default:
 			return management.StoredSchedule{}, &DeniedError{
-				Access: Access{Action: Schedule, Queue: queue, Type: spec.Type}, Reason: errMasked, Cause: "the service masks some of the arguments",
+				Access: Access{Action: Schedule, Queue: queue, Type: change.Type}, Reason: errMasked, Cause: "the service masks some of the arguments",
 			}
 		}
 	}
-	changed, err := manager.ChangeSchedule(g.withActor(ctx), queue, name, spec)
+	changed, err := manager.ChangeSchedule(g.withActor(ctx), queue, name, change)
 	return g.maskSchedule(ctx, changed), err
 }
 

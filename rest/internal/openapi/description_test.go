@@ -473,7 +473,7 @@ func (*empty) CreateSchedule(context.Context, string, string, management.Schedul
 	return management.StoredSchedule{}, nil
 }
 
-func (*empty) ChangeSchedule(context.Context, string, string, management.ScheduleSpec) (management.StoredSchedule, error) {
+func (*empty) ChangeSchedule(context.Context, string, string, management.ScheduleChange) (management.StoredSchedule, error) {
 	return management.StoredSchedule{}, nil
 }
 

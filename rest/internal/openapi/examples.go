@@ -44,7 +44,7 @@ var examples = map[string]example{
 	"listStoredSchedules": {answer: `{"schedules": [` + storedScheduleExample + `], "next": "kJ2f"}`},
 	"createSchedule":      {`{"name": "nightly", "cron": "0 3 * * *", "zone": "Europe/Berlin", "type": "thumbnail", "outside": true, "args": {"path": "cat.png"}}`, storedScheduleExample},
 	"getSchedule":         {answer: storedScheduleExample},
-	"changeSchedule":      {`{"cron": "0 4 * * *", "type": "thumbnail", "outside": true}`, storedScheduleExample},
+	"changeSchedule":      {`{"cron": "0 4 * * *", "type": "thumbnail", "outside": true, "revision": "1767268800000000000"}`, storedScheduleExample},
 	"pauseSchedule":       {`{"paused": true}`, storedScheduleExample},
 	"deleteSchedule":      {answer: `{"queue": "images", "name": "nightly"}`},
 	"triggerSchedule":     {answer: `{"queue": "images", "id": "nightly@1767268800000", "repeated": false}`},
@@ -68,7 +68,7 @@ const (
 		"attempts": [{"number": 5, "state": "failed", "started": "2026-01-01T11:59:00Z", "ended": "2026-01-01T11:59:01Z"}], "log": [], "scopes": [],
 		"depends_on": [], "dependents": [], "timeline": [{"time": "2026-01-01T11:00:00Z", "what": "created"}], "actions": ["retry", "delete"], "editable": [], "revision": "3.1"}`
 	storedScheduleExample = `{"queue": "images", "name": "nightly", "cron": "0 3 * * *", "zone": "Europe/Berlin", "type": "thumbnail", "outside": true,
-		"args": {"path": "cat.png"}, "created": "2026-01-01T12:00:00Z", "changed": "2026-01-01T12:00:00Z", "next": "2026-01-02T02:00:00Z"}`
+		"args": {"path": "cat.png"}, "created": "2026-01-01T12:00:00Z", "changed": "2026-01-01T12:00:00Z", "revision": "1767268800000000000", "next": "2026-01-02T02:00:00Z"}`
 	actedExample = `{"done": 1, "skipped": 0}`
 	rowExample   = `{"queue": "images", "type": "thumbnail", "succeeded": 3, "failed": 1, "retried": 0, "per_second": 0.001, "current": 0.02, "failure_rate": 0.25,
 		"wait": ` + percentilesExample + `, "run": ` + percentilesExample + `}`

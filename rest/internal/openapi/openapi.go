@@ -262,7 +262,7 @@ func values(params jsonschema.InterceptSchemaParams) (stop bool, err error) {
 		params.Schema.WithType(jsonschema.String.Type()).WithPattern(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`).WithExamples("1m30s")
 	case api.LeaseBody, api.Acknowledgement, api.CompleteBody, api.FailBody, api.ReleaseBody, api.CheckpointBody, api.AcknowledgeBody,
 		api.HeartbeatBody, api.Heartbeat, api.ProgressBody, management.Backoff, management.Keep,
-		management.ControlChange, management.NewJob, management.ScheduleSpec, api.NewSchedule, api.PauseSchedule, management.Action, api.ActOnJobs, management.JobFilter, management.TimeRange:
+		management.ControlChange, management.NewJob, management.ScheduleChange, api.NewSchedule, api.PauseSchedule, management.Action, api.ActOnJobs, management.JobFilter, management.TimeRange:
 		// Requests must not contain unknown fields. Answers may contain more fields
 		// in a later version.
 		closed := false

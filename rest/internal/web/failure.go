@@ -103,6 +103,7 @@ const (
 	KindBadToken        Kind = "invalid-token"
 	KindUnknownSchedule Kind = "unknown-schedule"
 	KindScheduleExists  Kind = "schedule-exists"
+	KindScheduleChanged Kind = "schedule-changed"
 	KindNotRecorded     Kind = "not-recorded"
 )
 
@@ -225,6 +226,8 @@ func FailureOf(ctx context.Context, err error) *Failure {
 		return &Failure{Status: http.StatusNotFound, Kind: KindUnknownSchedule, Text: textOf(named(err, management.ErrUnknownSchedule))}
 	case errors.Is(err, management.ErrScheduleExists):
 		return &Failure{Status: http.StatusConflict, Kind: KindScheduleExists, Text: textOf(named(err, management.ErrScheduleExists))}
+	case errors.Is(err, management.ErrScheduleChanged):
+		return &Failure{Status: http.StatusConflict, Kind: KindScheduleChanged, Text: textOf(named(err, management.ErrScheduleChanged))}
 	case errors.Is(err, management.ErrUnsupported):
 		return answer(http.StatusConflict, KindUnsupported)
 	case amboy.IsDuplicateJobScopeError(err):

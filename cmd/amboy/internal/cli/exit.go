@@ -61,7 +61,8 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &answer) && (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden):
 		return exitNotAllowed
-	case errors.As(err, &state), amboy.IsDuplicateJobError(err), errors.Is(err, amboy.ErrQueueDraining), errors.Is(err, management.ErrScheduleExists):
+	case errors.As(err, &state), amboy.IsDuplicateJobError(err), errors.Is(err, amboy.ErrQueueDraining),
+		errors.Is(err, management.ErrScheduleExists), errors.Is(err, management.ErrScheduleChanged):
 		return exitRefused
 	case amboy.IsJobNotFoundError(err), errors.Is(err, management.ErrUnknownQueue), errors.Is(err, management.ErrUnknownSchedule):
 		return exitNotFound

@@ -44,8 +44,8 @@ func (f *fake) CreateSchedule(_ context.Context, queue, name string, spec manage
 	return management.StoredSchedule{Queue: queue, Name: name, ScheduleSpec: spec}, f.err
 }
 
-func (f *fake) ChangeSchedule(_ context.Context, queue, name string, spec management.ScheduleSpec) (management.StoredSchedule, error) {
-	return management.StoredSchedule{Queue: queue, Name: name, ScheduleSpec: spec}, f.err
+func (f *fake) ChangeSchedule(_ context.Context, queue, name string, change management.ScheduleChange) (management.StoredSchedule, error) {
+	return management.StoredSchedule{Queue: queue, Name: name, ScheduleSpec: change.ScheduleSpec}, f.err
 }
 
 func (f *fake) PauseSchedule(_ context.Context, queue, name string, paused bool) (management.StoredSchedule, error) {

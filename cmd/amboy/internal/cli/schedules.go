@@ -249,7 +249,7 @@ func (p *program) changeSchedule() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		changed, err := schedules.ChangeSchedule(ctx, args[0], args[1], spec)
+		changed, err := schedules.ChangeSchedule(ctx, args[0], args[1], management.ScheduleChange{ScheduleSpec: spec, Revision: found.Revision})
 		if err != nil {
 			return fmt.Errorf("changing a schedule: %w", err)
 		}
