@@ -89,6 +89,9 @@ func (i *inspector) SetControl(ctx context.Context, queue string, change Control
 		return Control{}, fmt.Errorf("changing the controls of queue %q: %w", queue, err)
 	}
 	control, err := i.setControl(ctx, queue, change)
+	if wrong := unstorableQueue(err); wrong != nil {
+		return Control{}, fmt.Errorf("changing the controls of a queue: %w", wrong)
+	}
 	if err != nil {
 		err = fmt.Errorf("changing the controls of queue %q: %w", queue, err)
 	}
@@ -104,6 +107,16 @@ func validWorkers(queue string, workers *int) error {
 		return invalid("workers", fmt.Sprint(*workers), fmt.Sprintf("can't be set for a queue whose name has more than %d bytes", len(queue)-extra))
 	}
 	return nil
+}
+
+// unstorableQueue returns the *InvalidArgumentError for the error of a store that can't keep the name of
+// a queue; nil for another error.
+func unstorableQueue(err error) error {
+	var wrong *amboy.InvalidJobError
+	if !errors.As(err, &wrong) || wrong.Field != "queue" {
+		return nil
+	}
+	return invalid("queue", fmt.Sprint(wrong.Value), wrong.Rule)
 }
 
 func (i *inspector) setControl(ctx context.Context, queue string, change ControlChange) (Control, error) {

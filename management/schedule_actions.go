@@ -81,7 +81,11 @@ func (i *inspector) createSchedule(ctx context.Context, queue, name string, spec
 		now := i.store.Now()
 		d = scheduleDefinition{Queue: queue, Name: name, Spec: spec, Created: now.UTC(), Changed: now.UTC(), Since: now.UTC()}
 		// A schedule of the same name may have existed before.
-		if err = schedule.Skip(ctx, q, name, now); err == nil {
+		err = schedule.Skip(ctx, q, name, now)
+		if wrong := unstorableQueue(err); wrong != nil {
+			err = wrong
+		}
+		if err == nil {
 			isNew, err = i.keepDefinition(ctx, d, now)
 		}
 		if err == nil && !isNew {

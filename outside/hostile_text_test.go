@@ -97,7 +97,7 @@ func (s *service) create(n int, text string) {
 	}
 	name := url.PathEscape(text)
 	s.ask(http.MethodPost, "/v2/queues/"+name+"/jobs", object{"type": "texts", "outside": true})
-	s.ask(http.MethodPatch, "/v2/queues/"+name, object{"workers": 2})
+	s.control(name)
 	s.ask(http.MethodPatch, "/v2/queues/created", object{"type_limit": object{"type": text, "max_running": 1000}})
 	s.ask(http.MethodPost, "/v2/queues/created/schedules", object{"name": text, "type": "texts", "outside": true, "every": "1h"})
 	s.ask(http.MethodPost, "/v2/queues/created/schedules", object{"name": fmt.Sprint("s", n), "type": text, "outside": true, "every": "1h"})
@@ -106,6 +106,28 @@ func (s *service) create(n int, text string) {
 		s.ask(http.MethodPost, fmt.Sprintf("/v2/queues/created/jobs/job-%d-4/actions", n), object{"action": action, "reason": text})
 	}
 	s.ask(http.MethodGet, fmt.Sprintf("/v2/queues/created/jobs/job-%d-4", n), nil)
+}
+
+// control changes a queue, its schedules and its jobs.
+func (s *service) control(name string) {
+	s.Helper()
+	queue := "/v2/queues/" + name
+	for _, change := range []object{
+		{"workers": 2}, {"paused": true}, {"draining": true}, {"max_running": 3}, {"rate": object{"per_second": 5}},
+		{"type_limit": object{"type": "texts", "max_running": 3}}, {"paused": false, "draining": false},
+	} {
+		s.ask(http.MethodPatch, queue, change)
+	}
+	s.ask(http.MethodPost, queue+"/schedules", object{"name": "hourly", "type": "texts", "outside": true, "every": "1h"})
+	s.ask(http.MethodPut, queue+"/schedules/hourly", object{"type": "texts", "outside": true, "every": "2h"})
+	s.ask(http.MethodPatch, queue+"/schedules/hourly", object{"paused": true})
+	s.ask(http.MethodPost, queue+"/schedules/hourly/trigger", nil)
+	s.ask(http.MethodDelete, queue+"/schedules/hourly", nil)
+	for _, id := range []string{"job", name} {
+		s.ask(http.MethodPatch, queue+"/jobs/"+id, object{"priority": 3})
+		s.ask(http.MethodPost, queue+"/jobs/"+id+"/actions", object{"action": "prioritize", "priority": 3})
+		s.ask(http.MethodDelete, queue+"/jobs/"+id, nil)
+	}
 }
 
 func (s *service) work(n int, text string) {

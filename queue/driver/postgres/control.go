@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 	"github.com/mongodb/amboy/queue/internal/typelimit"
@@ -119,6 +120,9 @@ func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) 
 
 // Mark implements driver.Driver.
 func (d *Driver) Mark(ctx context.Context, queue, name string, at time.Time) (last time.Time, err error) {
+	if !isStorable(queue) {
+		return time.Time{}, fmt.Errorf("marking %q in queue %q: %w", name, queue, &amboy.InvalidJobError{Field: "queue", Value: queue, Rule: storableRule})
+	}
 	read := func(r *row) error {
 		last = table.TimeOf(r.time())
 		return r.err

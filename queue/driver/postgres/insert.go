@@ -87,14 +87,16 @@ func encodeNew(index int, r *driver.Record) (*newRecord, error) {
 	return n, nil
 }
 
+// storableRule says which texts PostgreSQL can store.
+const storableRule = "must be valid UTF-8 without zero bytes, as PostgreSQL stores no other text"
+
 // checkStorable refuses a record with a name that PostgreSQL can't store.
 func checkStorable(r *driver.Record) error {
-	const rule = "must be valid UTF-8 without zero bytes, as PostgreSQL stores no other text"
 	invalid := func(field, value string) error {
 		if isStorable(value) {
 			return nil
 		}
-		return &amboy.InvalidJobError{JobID: r.JobID(), Field: field, Value: value, Rule: rule}
+		return &amboy.InvalidJobError{JobID: r.JobID(), Field: field, Value: value, Rule: storableRule}
 	}
 	err := errors.Join(invalid("ID", r.Name), invalid("type", r.Type), invalid("unique key", r.UniqueKey), invalid("queue", r.Group),
 		invalid("owner", r.Status.Owner))

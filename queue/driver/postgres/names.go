@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
@@ -111,7 +112,7 @@ func (d *Driver) ensureQueue(ctx context.Context, on querier, name string) (queu
 		return key, err
 	}
 	if !isStorable(name) {
-		return queueKey{}, fmt.Errorf("invalid queue name %q: it must be valid UTF-8 without zero bytes", name)
+		return queueKey{}, &amboy.InvalidJobError{Field: "queue", Value: name, Rule: storableRule}
 	}
 	err = d.outside(ctx, on, func(on querier) (err error) {
 		for err == nil && !found {
