@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -465,13 +466,12 @@ func (i *inspector) storedSchedules(ctx context.Context, filter ScheduleFilter, 
 		return StoredSchedulePage{}, err
 	}
 	page := StoredSchedulePage{Schedules: make([]StoredSchedule, 0, len(definitions))}
-	states, err := i.statesOf(ctx, scheduleStateKind, definitions)
-	if err != nil {
-		return StoredSchedulePage{}, err
-	}
-	triggers, err := i.statesOf(ctx, scheduleTriggersKind, definitions)
-	if err != nil {
-		return StoredSchedulePage{}, err
+	states, triggers := map[string]scheduleState{}, map[string]scheduleState{}
+	for some := range adjacent(definitions, len(queues) == 0) {
+		err = errors.Join(i.addStates(ctx, scheduleStateKind, some, states), i.addStates(ctx, scheduleTriggersKind, some, triggers))
+		if err != nil {
+			return StoredSchedulePage{}, err
+		}
 	}
 	now := i.store.Now()
 	for _, d := range definitions {
@@ -526,18 +526,31 @@ func (i *inspector) definitionsIn(ctx context.Context, ranges []keyRange, part, 
 	return found, "", nil
 }
 
-// statesOf returns the states of schedules, which are in the order of their keys, by key.
-func (i *inspector) statesOf(ctx context.Context, kind string, of []scheduleDefinition) (map[string]scheduleState, error) {
-	states := map[string]scheduleState{}
-	if len(of) == 0 {
-		return states, nil
+// adjacent yields parts of a page of definitions. In the list of all queues there is little between two
+// definitions of the page, and there may be much between those of two queues that were named.
+func adjacent(page []scheduleDefinition, ofAllQueues bool) iter.Seq[[]scheduleDefinition] {
+	return func(yield func([]scheduleDefinition) bool) {
+		for len(page) > 0 {
+			n := slices.IndexFunc(page, func(d scheduleDefinition) bool { return d.Queue != page[0].Queue })
+			if n < 0 || ofAllQueues {
+				n = len(page)
+			}
+			if !yield(page[:n]) {
+				return
+			}
+			page = page[n:]
+		}
 	}
+}
+
+// addStates adds the states of schedules, which are in the order of their keys, by key.
+func (i *inspector) addStates(ctx context.Context, kind string, of []scheduleDefinition, states map[string]scheduleState) error {
 	last := of[len(of)-1]
 	request := driver.NoteRequest{Kind: kind, From: scheduleKey(of[0].Queue, of[0].Name), To: scheduleKey(last.Queue, last.Name) + "\x00", Limit: namesAtOnce}
 	for {
 		notes, err := i.store.Admin().Notes(ctx, request)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, note := range notes {
 			var state scheduleState
@@ -548,7 +561,7 @@ func (i *inspector) statesOf(ctx context.Context, kind string, of []scheduleDefi
 			states[note.Key] = state
 		}
 		if len(notes) < namesAtOnce {
-			return states, nil
+			return nil
 		}
 		request.From = notes[len(notes)-1].Key + "\x00"
 	}

@@ -582,3 +582,37 @@ func TestATickWhoseUniqueKeyWasTakenShowedAJobThatWasNotPut(t *testing.T) {
 		assert.Len(t, w.get().Runs, 3)
 	})
 }
+
+// stateReads counts the notes with states and histories of schedules that are read.
+type stateReads struct {
+	driver.Driver
+	read int
+}
+
+func (s *stateReads) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
+	found, err := s.Driver.Notes(ctx, req)
+	if strings.HasPrefix(req.Kind, "stored-schedule-") && req.Kind != "stored-schedule-hint" {
+		s.read += len(found)
+	}
+	return found, err
+}
+
+// A list of two queues took as long as one of all queues between them.
+func TestAListOfSchedulesOfTwoQueuesReadTheHistoriesOfAllBetween(t *testing.T) {
+	store := &stateReads{Driver: newMemory(t)}
+	w := newScheduleWorld(t, store)
+	spec := everyMinute()
+	spec.Outside, spec.Type = true, "outside"
+	for _, tenant := range []string{"a", "b", "c", "d", "e"} {
+		w.create(tenant, "report", spec)
+		_, err := w.inspector.TriggerSchedule(t.Context(), tenant, "report", "")
+		require.NoError(t, err)
+	}
+	store.read = 0
+	found, err := w.inspector.StoredSchedules(t.Context(), management.ScheduleFilter{Queues: []string{"e", "a"}}, management.PageRequest{})
+	require.NoError(t, err)
+	require.Len(t, found.Schedules, 2)
+	assert.NotNil(t, found.Schedules[0].Last)
+	assert.NotNil(t, found.Schedules[1].Last)
+	assert.Equal(t, 2, store.read)
+}
