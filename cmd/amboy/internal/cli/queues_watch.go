@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -36,7 +37,17 @@ func (p *program) watchQueues() *cobra.Command {
 			case err != nil:
 				return fmt.Errorf("watching queues: %w", err)
 			}
-			err = p.printQueues(queues, names)
+			if len(names) > 0 {
+				queues, err = named(ctx, inspector, queues, names)
+			}
+			if err != nil {
+				return fmt.Errorf("watching queues: %w", err)
+			}
+			err = p.printNext(orEmpty(queues), func(out *page) {
+				out.line(stamp(time.Now()))
+				queueTable(out, queues)
+				out.line("")
+			})
 			if err != nil {
 				return err
 			}
@@ -49,15 +60,26 @@ func (p *program) watchQueues() *cobra.Command {
 	return cmd
 }
 
-func (p *program) printQueues(queues []management.Queue, names []string) error {
-	if len(names) > 0 {
-		queues = slices.DeleteFunc(slices.Clone(queues), func(q management.Queue) bool {
-			return !slices.Contains(names, q.Name)
-		})
+// named returns the queues with some names. It reads those that a watch does not show, because it shows
+// only the busiest of many queues.
+func named(ctx context.Context, inspector management.Inspector, watched []management.Queue, names []string) ([]management.Queue, error) {
+	var queues []management.Queue
+	var others []string
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		n := slices.IndexFunc(watched, func(q management.Queue) bool { return q.Name == name })
+		if n < 0 {
+			others = append(others, name)
+		} else {
+			queues = append(queues, watched[n])
+		}
 	}
-	return p.printNext(orEmpty(queues), func(out *page) {
-		out.line(stamp(time.Now()))
-		queueTable(out, queues)
-		out.line("")
-	})
+	for some := range slices.Chunk(others, management.MaxFilterValues) {
+		found, err := inspector.FindQueues(ctx, management.QueueFilter{Queues: some}, management.PageRequest{Limit: len(some)})
+		if err != nil {
+			return nil, err
+		}
+		queues = append(queues, found.Queues...)
+	}
+	slices.SortFunc(queues, func(a, b management.Queue) int { return cmp.Compare(a.Name, b.Name) })
+	return queues, nil
 }

@@ -42,6 +42,26 @@ func TestWatchQueues(t *testing.T) {
 	})
 }
 
+// crowded is a service with so many queues that a watch shows only the busiest.
+type crowded struct{ *fake }
+
+func (c crowded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
+	return func(yield func([]management.Queue, error) bool) {
+		for ctx.Err() == nil && yield([]management.Queue{{Name: "busy"}}, nil) {
+			time.Sleep(every) // fake time
+		}
+	}
+}
+
+func TestWatchDidNotShowAQueueThatIsNotAmongTheBusiest(t *testing.T) {
+	atStart(t, func(t *testing.T) {
+		got := runIn(interruptible(t), crowded{newFake()}, func(*cli.Env) {}, "queues", "watch", "mail", "busy", "nobody", "--every", "50s")
+		require.Zero(t, got.code, got.errOut)
+		assert.Equal(t, 2, strings.Count(got.out, "\nmail   1        0        1 "), got.out)
+		assert.Equal(t, 2, strings.Count(got.out, "\nbusy "), got.out)
+	})
+}
+
 func TestWatchQueuesAsLines(t *testing.T) {
 	atStart(t, func(t *testing.T) {
 		got := runIn(interruptible(t), newFake(), func(*cli.Env) {}, "queues", "watch", "-o", "json")
