@@ -25,6 +25,7 @@ var findRules = []rule{
 	{"Latest excludes replaced attempts", findLatest},
 	{"jobs are found by their literal IDs", findJobIDs},
 	{"several tags must all match", findTags},
+	{"a text that a store can't keep selects nothing", findUnstorable},
 	{"records that hold scopes are found", findHolding},
 	{"records are found by a job that they depend on, even if either has ended", findDependents},
 	{"a query for dependents needs a queue", findDependentsQueue},

@@ -60,6 +60,45 @@ func findJobIDs(f *fixture) {
 	assert.Equal(f, driver.Acted{Done: 2}, acted)
 }
 
+// A store that replaces bytes that it can't keep must not take one job for another.
+func findUnstorable(f *fixture) {
+	const replaced, text = "a\uFFFDb", "a\x00b"
+	kept := f.in(replaced)
+	kept.insert(
+		spec{id: replaced, tags: []string{replaced}, scopes: []string{replaced}},
+		spec{id: "dependent", edges: []string{replaced}},
+	)
+	here := []string{replaced}
+	kept.findsAll([]string{replaced}, driver.Query{Queues: here, JobIDs: here, Tags: here, Scope: replaced})
+	odd := []string{text}
+	for field, q := range map[string]driver.Query{
+		"queue":       {Queues: odd},
+		"type":        {Types: odd},
+		"tag":         {Tags: odd},
+		"tags":        {Tags: []string{replaced, text}},
+		"scope":       {Scope: text},
+		"job ID":      {JobIDs: odd},
+		"pattern":     {ID: text},
+		"prefix":      {ID: text[:2] + "*"},
+		"part of ID":  {IDPart: text},
+		"part of tag": {TagPart: text},
+		"dependents":  {Queues: here, DependsOn: text},
+		"in a queue":  {Queues: odd, JobIDs: here},
+	} {
+		assert.Empty(f, kept.find(q), "%s", field)
+		assert.Zero(f, kept.countOf(q, 100), "%s", field)
+	}
+	_, err := f.driver.Get(f.ctx, text, replaced)
+	assert.True(f, amboy.IsJobNotFoundError(err), "%v", err)
+	_, err = f.driver.Get(f.ctx, replaced, text)
+	assert.True(f, amboy.IsJobNotFoundError(err), "%v", err)
+	stats, err := f.driver.Stats(f.ctx, text)
+	require.NoError(f, err)
+	assert.Zero(f, stats.Total)
+	assert.Zero(f, kept.actOn(driver.Query{Queues: here, JobIDs: odd}, driver.Action{Kind: driver.Cancel}))
+	kept.hasState(replaced, amboy.StatePending)
+}
+
 func findTags(f *fixture) {
 	f.insert(
 		spec{id: "none"},

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
@@ -62,17 +64,17 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	s.addList("type = ANY(?::text[])", q.Types)
 	s.addStates(q.States, table.InstantOf(now).Int64)
 	if q.Scope != "" {
-		s.Add("(coalesce(scopes, '[]')::jsonb || coalesce(enqueue_scopes, '[]')::jsonb) @> to_jsonb(?::text)", storable(q.Scope))
+		s.Add("(coalesce(scopes, '[]')::jsonb || coalesce(enqueue_scopes, '[]')::jsonb) @> to_jsonb(?::text)", exactly(q.Scope))
 	}
 	for _, tag := range q.Tags {
-		s.Add("tags @> to_jsonb(?::text)", storable(tag))
+		s.Add("tags @> to_jsonb(?::text)", exactly(tag))
 	}
 	s.addPart("job_id", q.IDPart)
 	s.addPart("type", q.TypePart)
-	s.addPart("last_error", q.Error)
+	s.addPart("last_error", storable(q.Error)) // as it is stored
 	if q.TagPart != "" {
 		s.Add("tags IS NOT NULL AND EXISTS (SELECT 1 FROM jsonb_array_elements_text(tags) AS t (tag) WHERE strpos(lower(tag COLLATE \"C\"), ?) > 0)",
-			driver.LowerPart(storable(q.TagPart)))
+			exactly(driver.LowerPart(q.TagPart)))
 	}
 	s.AddRange("created", q.Created)
 	s.AddRange("wait_until", q.Due)
@@ -108,7 +110,7 @@ func (s *selection) addWays(q driver.Query) {
 	}
 	if q.DependsOn != "" {
 		s.few = &table.Condition{}
-		s.few.Add("SELECT from_seq AS seq FROM {s}.edges WHERE "+queues.String()+" AND to_job = ?", append(slices.Clone(queues.Args), storable(q.DependsOn))...)
+		s.few.Add("SELECT from_seq AS seq FROM {s}.edges WHERE "+queues.String()+" AND to_job = ?", append(slices.Clone(queues.Args), exactly(q.DependsOn))...)
 		s.Add("seq IN ("+s.few.String()+")", s.few.Args...)
 	}
 	if q.ID != "" {
@@ -116,10 +118,10 @@ func (s *selection) addWays(q driver.Query) {
 		s.Add("job_id LIKE ?", pattern)
 		switch wildcard := strings.IndexAny(q.ID, "*?"); {
 		case wildcard < 0:
-			s.few = numbers("job_id = ?"+anyAttempt, storable(q.ID))
+			s.few = numbers("job_id = ?"+anyAttempt, exactly(q.ID))
 		case wildcard > 0:
-			prefix := storable(q.ID[:wildcard])
-			s.maybeFew = numbers("job_id >= ? AND job_id < ?"+anyAttempt, prefix, prefix+"\U0010FFFF")
+			prefix := q.ID[:wildcard]
+			s.maybeFew = numbers("job_id >= ? AND job_id < ?"+anyAttempt, exactly(prefix), exactly(prefix+"\U0010FFFF"))
 		}
 	}
 	if len(q.JobIDs) > 0 {
@@ -128,10 +130,17 @@ func (s *selection) addWays(q driver.Query) {
 	}
 }
 
+// exactly returns a text to compare with; NULL, which equals nothing, for one that PostgreSQL can't
+// store.
+func exactly(text string) pgtype.Text { return pgtype.Text{String: text, Valid: isStorable(text)} }
+
+// storables returns those of some texts that PostgreSQL can store.
 func storables(texts []string) []string {
-	all := make([]string, len(texts))
-	for i, text := range texts {
-		all[i] = storable(text)
+	all := make([]string, 0, len(texts))
+	for _, text := range texts {
+		if isStorable(text) {
+			all = append(all, text)
+		}
 	}
 	return all
 }
@@ -140,7 +149,7 @@ func storables(texts []string) []string {
 // letters only.
 func (s *selection) addPart(column, part string) {
 	if part != "" {
-		s.Add("strpos(lower("+column+" COLLATE \"C\"), ?) > 0", driver.LowerPart(storable(part)))
+		s.Add("strpos(lower("+column+" COLLATE \"C\"), ?) > 0", exactly(driver.LowerPart(part)))
 	}
 }
 
@@ -166,8 +175,8 @@ func (s *selection) addStates(states []amboy.JobState, now int64) {
 }
 
 // likePattern converts a pattern of a Query to one of LIKE.
-func likePattern(pattern string) string {
-	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%", "?", "_").Replace(storable(pattern))
+func likePattern(pattern string) pgtype.Text {
+	return exactly(strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%", "?", "_").Replace(pattern))
 }
 
 // bound finds the last record that a page reads, so that each statement takes a short time.

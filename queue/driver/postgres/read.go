@@ -15,8 +15,8 @@ import (
 
 // Get implements driver.Driver.
 func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, error) {
-	found, err := d.readRecords(ctx, readLatest, storable(queue), storable(id))
-	if err == nil && (len(found) == 0 || !isStorable(id)) {
+	found, err := d.readRecords(ctx, readLatest, exactly(queue), exactly(id))
+	if err == nil && len(found) == 0 {
 		err = table.NotFound(id)
 	}
 	if err != nil {
@@ -35,7 +35,7 @@ func (d *Driver) readRecords(ctx context.Context, s statement, args ...any) (fou
 
 // Attempts implements driver.Driver.
 func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Record, error) {
-	found, err := d.readRecords(ctx, readAttempts, storable(queue), storable(id))
+	found, err := d.readRecords(ctx, readAttempts, exactly(queue), exactly(id))
 	if err != nil {
 		return nil, fmt.Errorf("getting the attempts of job %q: %w", id, err)
 	}
@@ -159,7 +159,7 @@ func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, err
 	err := d.read(ctx, readStats, func(r *row) error {
 		table.Place(r.integer()).Count(&info, r.int())
 		return nil
-	}, storable(queue))
+	}, exactly(queue))
 	if err != nil {
 		return amboy.QueueStats{}, fmt.Errorf("counting the records of queue %q: %w", queue, err)
 	}
