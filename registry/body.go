@@ -66,11 +66,6 @@ func (b Body) IsSealed() bool { return b.form == sealedForm }
 func encode(v any, f amboy.Format, codecs *bsoncodec.Registry) (body Body, err error) {
 	defer recoverTo(&err)
 	if f == amboy.JSON {
-		if own, ok := v.(outsideform.Form); ok {
-			body.form = jsonForm
-			body.raw, err = own.StoredForm()
-			return body, err
-		}
 		return encodeJSON(v)
 	}
 	err = checkDepth(v)
@@ -119,12 +114,18 @@ func encodeBSON(v any, nilAsEmpty bool, codecs *bsoncodec.Registry) (Body, error
 }
 
 func encodeJSON(v any) (Body, error) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return Body{}, err
+	marshal := json.Marshal
+	if own, ok := v.(outsideform.Form); ok {
+		marshal = func(any) ([]byte, error) { return own.StoredForm() }
 	}
-	if !isObject(raw) {
+	raw, err := marshal(v)
+	switch {
+	case err != nil:
+		return Body{}, err
+	case !isObject(raw):
 		return Body{}, errors.New("must encode as a JSON object, because a string would be read as BSON")
+	case isTooDeep(raw):
+		return Body{}, fmt.Errorf("it is nested deeper than %d levels, and so could not be decoded", maxDepth)
 	}
 	return Body{form: jsonForm, raw: raw}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
@@ -55,4 +56,48 @@ func TestADeeplyNestedBodyEndedTheProcess(t *testing.T) {
 		require.ErrorAs(t, err, &malformed, "%d levels", levels)
 		assert.ErrorContains(t, err, "nested deeper than 10000 levels")
 	}
+}
+
+// Put accepted arguments that no process could decode, so that the job was parked.
+func TestArgumentsThatAreTooDeepWereAccepted(t *testing.T) {
+	type tree struct {
+		Kids []any `json:"kids"`
+	}
+	deep := job.Define("deep", 1, func(context.Context, tree) error { return nil })
+	for _, f := range formats {
+		for _, levels := range []int{6_000, 2_000} {
+			var args tree
+			for range levels {
+				args = tree{[]any{args}}
+			}
+			j, err := deep.New(args)
+			require.NoError(t, err)
+			stored, err := registry.MakeJobInterchange(j, f)
+			if levels > 5_000 {
+				require.ErrorContains(t, err, "nested deeper than 10000 levels", f)
+				continue
+			}
+			require.NoError(t, err, f)
+			_, err = stored.Resolve(f)
+			require.NoError(t, err, f)
+		}
+	}
+}
+
+// Reading the result of a job that a client had sent ended the process, as its body did.
+func TestADeeplyNestedResultEndedTheProcess(t *testing.T) {
+	anything := job.DefineResult("anything", 1, func(context.Context, string) (any, error) { return nil, nil })
+	j, err := anything.New("")
+	require.NoError(t, err)
+	stored, err := registry.MakeJobInterchange(j, amboy.JSON)
+	require.NoError(t, err)
+	stored.Status.Completed = true
+	raw, err := bson.Marshal(bson.D{{Key: "value", Value: bson.Raw(nested(2_000_000))}})
+	require.NoError(t, err)
+	result := registry.NewBody(raw, false)
+	stored.Result = &result
+	read, err := stored.Resolve(amboy.JSON)
+	require.NoError(t, err)
+	_, err = anything.ResultOf(read)
+	require.ErrorContains(t, err, "nested deeper than 10000 levels")
 }

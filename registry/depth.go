@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -37,6 +38,10 @@ func checkRawDepth(raw []byte) error {
 	}
 	return descendRaw(raw, 0)
 }
+
+// isTooDeep reports whether what encoding/json has encoded is nested too deeply for it to decode. Most
+// values are too small for that, and are not read.
+func isTooDeep(raw []byte) bool { return len(raw) > 2*maxDepth && !json.Valid(raw) }
 
 // minDocument is the size of an empty document.
 const minDocument = 5

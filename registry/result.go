@@ -48,6 +48,9 @@ func (b *Body) decodeResult(into any) (err error) {
 		}
 		return wrapResult(err)
 	}
+	if err = checkRawDepth(b.raw); err != nil {
+		return wrapResult(err)
+	}
 	value, err := bson.Raw(b.raw).LookupErr(resultField)
 	if err == nil {
 		err = value.Unmarshal(into)
