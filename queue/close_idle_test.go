@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 )
 
@@ -205,4 +206,49 @@ func TestPutWaitedForCloseIfIdle(t *testing.T) {
 	}
 	close(answer)
 	assert.False(t, <-closed, "a job was put meanwhile")
+}
+
+// lateStats calls a function after it has counted the jobs of a queue.
+type lateStats struct {
+	*spy
+	after func()
+}
+
+func (d *lateStats) Stats(ctx context.Context, name string) (amboy.QueueStats, error) {
+	stats, err := d.spy.Stats(ctx, name)
+	if d.after != nil {
+		d.after()
+	}
+	return stats, err
+}
+
+// If another process put a job while the queue was found idle, and the job began here, the queue was
+// closed all the same. The pruning waited for the job, and calls of Get for that queue with it.
+func TestPruningWaitedForAJobThatBeganMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inMemory := newStore(t)
+		store := &lateStats{spy: newSpy(inMemory)}
+		other := driverQueueOn(t, inMemory, func(o *queue.DriverQueueOptions) {
+			o.NewRunner = func(amboy.Queue) (amboy.Runner, error) { return pool.NewNoop(), nil }
+		})
+		defer other.Close(context.Background())
+		q := driverQueueOn(t, store, nil)
+		defer q.Close(context.Background())
+		long, started, release := holder(t, "long")
+		defer release()
+		defer time.AfterFunc(time.Hour, release).Stop()
+		store.after = func() {
+			store.after = nil
+			put(t, other, long)
+			<-started
+		}
+		began := time.Now()
+		closed, err := q.(amboy.IdleCloser).CloseIfIdle(context.Background())
+		require.NoError(t, err)
+		assert.False(t, closed)
+		assert.Zero(t, time.Since(began))
+		put(t, q, noop(t, "next"))
+		release()
+		drain(t, q)
+	})
 }

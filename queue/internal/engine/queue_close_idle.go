@@ -34,22 +34,21 @@ func (q *Queue) CloseIfIdle(ctx context.Context) (closed bool, err error) {
 // CloseIfUnused closes a queue of a group that reopens it when it has work. It does nothing
 // if Put was called since putCalls was read, a job runs here, or a caller waits for a job.
 func (q *Queue) CloseIfUnused(ctx context.Context, putCalls int64) (closed bool) {
-	unused := q.stopIf(func() bool {
-		return q.PutCalls.Load() == putCalls && q.waiters.Load() == 0 && !q.Engine.isBusy(q.Line)
-	})
+	unused := q.stopIf(func() bool { return q.PutCalls.Load() == putCalls && q.waiters.Load() == 0 })
 	if unused {
 		q.Close(ctx)
 	}
 	return unused
 }
 
-// stopIf makes Put refuse jobs from now on if a condition holds and no Put is under way.
+// stopIf stops the queue if a condition holds, no Put is under way and no job runs here: from
+// then on Put refuses jobs, and none starts.
 func (q *Queue) stopIf(holds func() bool) (stopped bool) {
 	if !q.puts.TryLock() {
 		return false
 	}
 	defer q.puts.Unlock()
-	stopped = holds()
+	stopped = holds() && q.Engine.stopUnlessBusy(q.Line)
 	if stopped {
 		q.Phase.Store(int32(lifecycle.Stopped))
 	}

@@ -246,11 +246,17 @@ func (e *Engine) mayBeIdle(l *core.Line) bool {
 	return l.Watching() > 0 && !e.core.Busy(l.Queue)
 }
 
-// isBusy reports whether jobs of a queue run here.
-func (e *Engine) isBusy(l *core.Line) bool {
+// stopUnlessBusy makes a queue start no more jobs, unless jobs of it run here.
+func (e *Engine) stopUnlessBusy(l *core.Line) (stopped bool) {
 	e.coreMu.Lock()
-	defer e.coreMu.Unlock()
-	return e.core.Busy(l.Queue)
+	busy := e.core.Busy(l.Queue)
+	var commands []core.Command
+	if !busy {
+		commands = e.step(core.Stopped{Line: l}, nil)
+	}
+	e.coreMu.Unlock()
+	e.carryOut(commands)
+	return !busy
 }
 
 // isWatched reports whether a caller waits until a queue is idle.
