@@ -334,6 +334,15 @@ type JobReleaser interface {
 	Release(ctx context.Context, j Job) error
 }
 
+// BrokenJobEnder is implemented by queues that can end a job whose own methods panic.
+// Runners use it if a method panics that they or the queue call before or after Run.
+type BrokenJobEnder interface {
+	// EndBroken ends the attempt of a job that Next returned as failed, with the error
+	// broken and without a retry. A queue that stores jobs calls no method of the job. The
+	// error wraps ErrLeaseLost if the queue does not run the job.
+	EndBroken(ctx context.Context, j Job, broken error) error
+}
+
 // JobSnoozer is implemented by queues that can take back a job that asked to run
 // again later. Runners use it for a SnoozableJob.
 type JobSnoozer interface {

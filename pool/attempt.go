@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"runtime/pprof"
 	"time"
 
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 )
 
@@ -23,52 +23,65 @@ var errNotReturned = errors.New("the job's goroutine ended before Run returned")
 
 // attempt is one run of a job by a worker.
 type attempt struct {
-	job     amboy.Job
-	ctx     context.Context    // what Run is given
-	leased  context.Context    // ends when the job's lease is lost
-	unlease context.CancelFunc // releases leased
-	running *runningJob        // nil if the pool can't abort jobs
-	debug   bool               // log the start and end
+	job amboy.Job
+	// id and jobType are empty if the job's methods panic.
+	id, jobType string
+	ctx         context.Context    // what Run is given
+	leased      context.Context    // ends when the job's lease is lost
+	unlease     context.CancelFunc // releases leased
+	running     *runningJob        // nil if the pool can't abort jobs
+	debug       bool               // log the start and end
 
 	// How Run ended.
-	returned    bool // false after runtime.Goexit
-	lost        bool // another worker owns the job
-	aborted     bool // by the pool
-	canceled    bool // by the queue
-	interrupted bool // by a hard stop
+	returned    bool  // false after runtime.Goexit
+	broken      error // the panic of a method other than Run
+	lost        bool  // another worker owns the job
+	aborted     bool  // by the pool
+	canceled    bool  // by the queue
+	interrupted bool  // by a hard stop
 }
 
 // run runs a job, and ends the attempt in its queue.
 func (w *worker) run(job amboy.Job) {
 	defer w.clearActive()
-	a := w.begin(job)
+	a := attempt{job: job, jobType: typeName(job), leased: w.hard, unlease: nothing}
 	defer w.end(&a)
+	a.broken = contain.Panic(func() error {
+		w.perform(&a)
+		return nil
+	})
+	a.returned = true
+}
+
+// perform runs the job of an attempt.
+func (w *worker) perform(a *attempt) {
+	a.id = a.job.ID()
+	w.begin(a)
 	pprof.SetGoroutineLabels(a.ctx)
 	defer pprof.SetGoroutineLabels(w.place)
-	w.setActive(&a)
+	w.setActive(a)
 	// A job that was taken at the moment of a hard stop is handed back without running it.
 	if w.hard.Err() == nil {
 		// The job records its errors and a request to be snoozed, so the result is not
 		// needed.
-		_ = w.runJob(a.ctx, job)
+		_ = w.runJob(a.ctx, a.job)
 	}
-	a.returned = true
 }
 
 // begin derives the context of a job's run. A plain pool on a queue that is not a
 // JobContexter uses one context for all jobs of a type.
-func (w *worker) begin(job amboy.Job) attempt {
-	a := attempt{job: job, leased: w.labels.of(w.hard, typeName(job)), unlease: nothing, debug: logging.DebugEnabled(w.hard)}
-	w.debug(&a, "job started")
+func (w *worker) begin(a *attempt) {
+	a.debug = logging.DebugEnabled(w.hard)
+	a.leased = w.labels.of(w.hard, a.jobType)
+	w.debug(a, "job started")
 	if w.contexter != nil {
-		a.leased, a.unlease = w.contexter.JobContext(a.leased, job)
+		a.leased, a.unlease = w.contexter.JobContext(a.leased, a.job)
 	}
 	a.ctx = a.leased
 	if w.running != nil {
-		a.running = w.running.add(a.leased, job.ID())
+		a.running = w.running.add(a.leased, a.id)
 		a.ctx = a.running.ctx
 	}
-	return a
 }
 
 // end ends an attempt whose Run has returned, or whose goroutine has ended.
@@ -88,21 +101,42 @@ func (w *worker) end(a *attempt) {
 	w.report(a, err)
 }
 
-// settle reports the outcome of the attempt to the queue. It returns a panic of the queue,
-// which may come from the job's own encoding, as an error.
-func (w *worker) settle(a *attempt) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = fmt.Errorf("ending job %q: %w", a.job.ID(), &amboy.PanicError{Value: value, Stack: debug.Stack()})
-		}
-	}()
-	if !a.returned {
+// settle reports the outcome of the attempt to the queue. If the job's own methods panic, or call
+// runtime.Goexit, the job ends as failed, if the queue can do that without them.
+func (w *worker) settle(a *attempt) error {
+	switch {
+	case a.lost:
+		return fmt.Errorf("dropping job %q: %w", a.id, amboy.ErrLeaseLost)
+	case a.broken != nil && w.breaker != nil:
+		return w.endBroken(a, a.broken)
+	default:
+		return contain.Broken(func() error { return w.settleByJob(a) }, func(broken error) error { return w.endBroken(a, broken) })
+	}
+}
+
+// endBroken ends an attempt whose job can't be asked how it ended.
+func (w *worker) endBroken(a *attempt, broken error) error {
+	if w.breaker == nil {
+		return fmt.Errorf("ending job %q: %w", a.id, broken)
+	}
+	ctx, cancel := w.completingContext()
+	defer cancel()
+	if err := w.breaker.EndBroken(ctx, a.job, broken); err != nil {
+		return fmt.Errorf("ending job %q: %w", a.id, errors.Join(broken, err))
+	}
+	return nil
+}
+
+// settleByJob reports the outcome of the attempt as the job describes it.
+func (w *worker) settleByJob(a *attempt) error {
+	switch {
+	case !a.returned:
 		a.job.AddError(errNotReturned)
+	case a.broken != nil:
+		a.job.AddError(a.broken)
 	}
 	snoozed := amboy.SnoozedUntil(a.job)
 	switch {
-	case a.lost:
-		return fmt.Errorf("dropping job %q: %w", a.job.ID(), amboy.ErrLeaseLost)
 	case a.aborted:
 		markCanceled(a.job)
 	case !snoozed.IsZero():
@@ -172,7 +206,7 @@ func (w *worker) logFailure(a *attempt) {
 	case retry.ShouldRetry() && retry.GetRemainingAttempts() > 0:
 		what, outcome, write = "job failed and will be retried", "retrying", logging.Warning
 	}
-	fields := w.fields(what, a.job)
+	fields := w.fields(what, a)
 	fields["error"], fields["attempt"], fields["outcome"] = failure.Error(), retry.CurrentAttempt, outcome
 	var panicked *amboy.PanicError
 	if errors.As(failure, &panicked) {
@@ -220,7 +254,7 @@ func (w *workers) report(a *attempt, err error) {
 		w.debug(a, "job ended")
 		return
 	}
-	fields := w.fields("job has not ended in its queue", a.job)
+	fields := w.fields("job has not ended in its queue", a)
 	fields["error"] = err.Error()
 	if errors.Is(err, amboy.ErrLeaseLost) {
 		logging.Warning(w.hard, fields)
@@ -231,15 +265,15 @@ func (w *workers) report(a *attempt, err error) {
 
 func (w *workers) debug(a *attempt, text string) {
 	if a.debug {
-		logging.Debug(w.hard, func() message.Fields { return w.fields(text, a.job) })
+		logging.Debug(w.hard, func() message.Fields { return w.fields(text, a) })
 	}
 }
 
-func (w *workers) fields(text string, job amboy.Job) message.Fields {
+func (w *workers) fields(text string, a *attempt) message.Fields {
 	return message.Fields{
 		"message":  text,
-		"job_id":   job.ID(),
-		"job_type": job.Type().Name,
+		"job_id":   a.id,
+		"job_type": a.jobType,
 		"queue":    amboy.NameOf(w.queue),
 	}
 }

@@ -68,6 +68,7 @@ type workers struct {
 	gone      chan struct{} // closed when goroutines drops to 0
 	replaces  bool          // replace workers whose jobs are stuck
 	releaser  amboy.JobReleaser
+	breaker   amboy.BrokenJobEnder
 	contexter amboy.JobContexter
 	completer amboy.JobCompleter
 	snoozer   amboy.JobSnoozer
@@ -119,6 +120,7 @@ func (w *workers) prepare(ctx context.Context) (first bool, err error) {
 		return false, err
 	}
 	w.releaser, _ = w.queue.(amboy.JobReleaser)
+	w.breaker, _ = w.queue.(amboy.BrokenJobEnder)
 	w.contexter, _ = w.queue.(amboy.JobContexter)
 	w.completer, _ = w.queue.(amboy.JobCompleter)
 	w.snoozer, _ = w.queue.(amboy.JobSnoozer)
@@ -284,11 +286,11 @@ func (w *worker) current() (run currentRun, ok bool) {
 
 // setActive records the run that the worker begins.
 func (w *worker) setActive(a *attempt) {
-	id, maxTime := a.job.ID(), a.job.TimeInfo().MaxTime
+	maxTime := a.job.TimeInfo().MaxTime
 	w.activeMu.Lock()
 	w.active.number++
 	w.active.job, w.active.ctx, w.active.maxTime = a.job, a.ctx, maxTime
-	w.active.id, w.active.jobType = id, w.labels.jobType
+	w.active.id, w.active.jobType = a.id, a.jobType
 	w.activeMu.Unlock()
 	if !w.watched.Load() {
 		w.watch()

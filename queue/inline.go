@@ -49,6 +49,7 @@ type inlineQueue interface {
 	amboy.NamedQueue
 	amboy.RetryableQueue
 	amboy.JobReleaser
+	amboy.BrokenJobEnder
 	amboy.JobSnoozer
 	amboy.JobContexter
 	amboy.JobCompleter

@@ -113,7 +113,7 @@ func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) 
 		return nil, true
 	}
 	end := func(ctx context.Context, j amboy.Job) {
-		endOutside(ctx, q, j, run, func(err error) { q.ReportEnd(ctx, j, err) })
+		endOutside(ctx, q, j, run, func(err error) { q.ReportEnd(ctx, r.JobID(), err) })
 	}
 	begin := func(ctx context.Context, j amboy.Job) {
 		switch {

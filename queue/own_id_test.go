@@ -52,3 +52,25 @@ func TestARetryableJobWhoseTypeDerivesItsIDWasNotFound(t *testing.T) {
 		}
 	})
 }
+
+// A local queue did not find the job when it ended. In a store it was not found by its ID afterwards.
+func TestAJobThatChangedItsIDRanForEver(t *testing.T) {
+	for name, attempts := range map[string]int{"not retryable": 0, "retryable": 2} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
+				j := newJob(t, "old", func(_ context.Context, j *funcJob) {
+					j.SetID("new")
+					j.AddRetryableError(errors.New("no route to host"))
+				})
+				if attempts > 0 {
+					retryable(j, attempts)
+				}
+				put(t, q, j)
+				drain(t, q)
+				assert.True(t, jobOf(t, q, "old").Status().Completed)
+				put(t, q, noop(t, "next"))
+				drain(t, q)
+			})
+		})
+	}
+}

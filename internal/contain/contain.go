@@ -2,6 +2,7 @@
 package contain
 
 import (
+	"errors"
 	"runtime/debug"
 
 	"github.com/mongodb/amboy"
@@ -16,4 +17,26 @@ func Panic(f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// ErrExited is the error of a function that called runtime.Goexit.
+var ErrExited = errors.New("the goroutine ended before the call returned")
+
+// Broken calls f, and returns its error. If f panics, it calls broken with an *amboy.PanicError, and
+// returns what that returns. If f calls runtime.Goexit, it calls broken with ErrExited before the
+// goroutine ends.
+func Broken(f func() error, broken func(error) error) (err error) {
+	returned := false
+	defer func() {
+		value := recover()
+		switch {
+		case value != nil:
+			err = broken(&amboy.PanicError{Value: value, Stack: debug.Stack()})
+		case !returned:
+			err = broken(ErrExited)
+		}
+	}()
+	err = f()
+	returned = true
+	return err
 }

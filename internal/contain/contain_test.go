@@ -3,6 +3,7 @@ package contain_test
 import (
 	"errors"
 	"io"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,4 +24,28 @@ func TestPanicReturnsAPanicAsAnErrorWithItsStack(t *testing.T) {
 	require.ErrorAs(t, err, &panicked)
 	require.ErrorContains(t, err, "broken")
 	assert.Contains(t, string(panicked.Stack), "contain_test.go")
+}
+
+func TestBrokenReturnsTheErrorOfTheFunction(t *testing.T) {
+	never := func(error) error { panic("not broken") }
+	require.NoError(t, contain.Broken(func() error { return nil }, never))
+	require.ErrorIs(t, contain.Broken(func() error { return io.EOF }, never), io.EOF)
+}
+
+func TestBrokenHandlesAPanicAndTheEndOfTheGoroutine(t *testing.T) {
+	err := contain.Broken(func() error { panic(io.EOF) }, func(broken error) error {
+		var panicked *amboy.PanicError
+		require.ErrorAs(t, broken, &panicked)
+		return panicked.Unwrap()
+	})
+	require.ErrorIs(t, err, io.EOF)
+
+	exited := make(chan error, 1)
+	go func() {
+		_ = contain.Broken(func() error { runtime.Goexit(); return nil }, func(broken error) error {
+			exited <- broken
+			return nil
+		})
+	}()
+	require.ErrorIs(t, <-exited, contain.ErrExited)
 }

@@ -19,6 +19,8 @@ type Run struct {
 	CancelContext context.CancelCauseFunc
 	// Then is the shell's own: what follows Done.
 	Then func(error)
+	// Canceled is the shell's own: the job was to be canceled when its run ended.
+	Canceled bool
 
 	line  *Line // the line that counts this run, until it returns
 	place int   // in Core.held, counted from 1; 0 if the lease is not held

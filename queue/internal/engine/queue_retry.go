@@ -73,11 +73,11 @@ func (q *Queue) replaceAtEnd(j amboy.Job, r *driver.Record) (next *driver.Record
 // replace records that a job is being replaced by its next attempt, if there is one, until
 // replaced is called. The next attempt may be claimed before this process knows that it is
 // stored, but must not start before the end of this attempt was published.
-func (q *Queue) replace(j amboy.Job, next *driver.Record) (replaced func()) {
-	if next == nil {
+func (q *Queue) replace(end core.End) (replaced func()) {
+	if end.Next == nil {
 		return nothing
 	}
-	id, done := j.ID(), make(chan struct{})
+	id, done := end.Record.JobID(), make(chan struct{})
 	q.replacing.Store(id, done)
 	return func() {
 		q.replacing.Delete(id)

@@ -87,14 +87,14 @@ func hadStarted(r *driver.Record) bool {
 // DecodeAnd calls do with the job of a claimed record, or unknown if this process does
 // not know the job's type or lacks its key. It parks a record that can't be decoded. A claimed record is
 // handled even if ctx has ended, unless it must wait for the end of the previous attempt.
-// If the job's own code panics, its run is dropped.
+// If the job's own code panics, the job ends as failed.
 func (q *Queue) DecodeAnd(ctx context.Context, run *core.Run, do func(context.Context, amboy.Job), unknown func(context.Context, error)) {
 	if !q.awaitReplaced(ctx, run.Record) {
 		q.Engine.HandBack(run, HandBackNow)
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	err := contain.Panic(func() error {
+	_ = contain.Broken(func() error {
 		j, err := q.resolveToRun(run.Record)
 		switch {
 		case err == nil:
@@ -105,11 +105,10 @@ func (q *Queue) DecodeAnd(ctx context.Context, run *core.Run, do func(context.Co
 			q.park(ctx, run, "parked a job that can't be decoded", err)
 		}
 		return nil
+	}, func(broken error) error {
+		q.endBroken(ctx, run, broken, func(err error) { q.ReportEnd(ctx, run.Record.JobID(), err) })
+		return nil
 	})
-	if err != nil {
-		logging.Error(ctx, q.failure("could not start a job", run.Record.JobID(), err))
-		q.Engine.drop(run)
-	}
 }
 
 // park hands a record back as parked, so that it does not run again by itself.
@@ -168,7 +167,7 @@ func (q *Queue) resolveToRun(r *driver.Record) (amboy.Job, error) {
 func (q *Queue) endUnrun(ctx context.Context, j amboy.Job, run *core.Run) {
 	q.End(ctx, j, run, func(err error) {
 		if err != nil {
-			logging.Error(ctx, q.failure("could not end a job that is not to run", j.ID(), err))
+			logging.Error(ctx, q.failure("could not end a job that is not to run", run.Record.JobID(), err))
 		}
 	})
 }
@@ -176,13 +175,25 @@ func (q *Queue) endUnrun(ctx context.Context, j amboy.Job, run *core.Run) {
 // End writes that an attempt ended, and calls then with the result. It may return before
 // that.
 func (q *Queue) End(ctx context.Context, j amboy.Job, run *core.Run, then func(error)) {
-	end, err := q.encodeEnd(ctx, j, run)
-	if err != nil {
+	var end core.End
+	isBroken := false
+	err := contain.Broken(func() (err error) {
+		end, err = q.encodeEnd(ctx, j, run)
+		return err
+	}, func(broken error) error {
+		isBroken = true
+		q.endBroken(ctx, run, broken, then)
+		return nil
+	})
+	switch {
+	case isBroken:
+		return
+	case err != nil:
 		q.Engine.drop(run) // a job whose end can't be encoded runs again
 		then(err)
 		return
 	}
-	replaced := q.replace(j, end.Next)
+	replaced := q.replace(end)
 	q.Engine.Finish(run, end, func(err error) {
 		defer then(err) // even if a method of the job panics
 		defer replaced()
@@ -193,16 +204,16 @@ func (q *Queue) End(ctx context.Context, j amboy.Job, run *core.Run, then func(e
 // encodeEnd encodes the end of an attempt, and the next attempt if the store writes both in
 // one call.
 func (q *Queue) encodeEnd(ctx context.Context, j amboy.Job, run *core.Run) (end core.End, err error) {
-	err = contain.Panic(func() (err error) {
-		end.Record, err = q.endedRecord(ctx, j, run)
-		if err == nil && end.Record.RetryInfo.ShouldRetry() {
-			end.Next = q.replaceAtEnd(j, end.Record)
-			if end.Next == nil {
-				disown(j, end.Record)
-			}
+	if run.Canceled {
+		jobstate.MarkCanceled(j)
+	}
+	end.Record, err = q.endedRecord(ctx, j, run)
+	if err == nil && end.Record.RetryInfo.ShouldRetry() {
+		end.Next = q.replaceAtEnd(j, end.Record)
+		if end.Next == nil {
+			disown(j, end.Record)
 		}
-		return err
-	})
+	}
 	return end, err
 }
 
@@ -247,30 +258,32 @@ func (q *Queue) AfterWrite(ctx context.Context, j amboy.Job, run *core.Run) {
 }
 
 func (q *Queue) completeJob(ctx context.Context, j amboy.Job) (*core.Run, error) {
-	run, aborted := q.Engine.take(j)
-	if run != nil && run.Transacted() {
+	if run := q.Engine.take(j); run != nil {
+		return run, q.unlessBroken(ctx, run, func() error { return q.endTaken(ctx, j, run) })
+	}
+	lease, err := q.leaseElsewhere(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	// So that no process that has read the job before can claim it.
+	status := j.Status()
+	status.ModificationCount = lease.Count + 1
+	j.SetStatus(status)
+	run := &core.Run{Lease: lease}
+	return run, q.endAndWait(ctx, j, run)
+}
+
+// endTaken ends the run of a job that was taken.
+func (q *Queue) endTaken(ctx context.Context, j amboy.Job, run *core.Run) error {
+	if run.Transacted() {
 		if ended, err := q.endTransacted(ctx, j, run); ended || err != nil {
-			return run, err
+			return err
 		}
-		if j.Error() == nil && !aborted {
+		if j.Error() == nil && !run.Canceled {
 			j.AddRetryableError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrNotCommitted))
 		}
 	}
-	if aborted {
-		jobstate.MarkCanceled(j)
-	}
-	if run == nil {
-		lease, err := q.leaseElsewhere(ctx, j)
-		if err != nil {
-			return nil, err
-		}
-		// So that no process that has read the job before can claim it.
-		status := j.Status()
-		status.ModificationCount = lease.Count + 1
-		j.SetStatus(status)
-		run = &core.Run{Lease: lease}
-	}
-	return run, q.endAndWait(ctx, j, run)
+	return q.endAndWait(ctx, j, run)
 }
 
 // leaseElsewhere returns the lease of a job that does not run here. If the job's status
@@ -293,16 +306,13 @@ func (q *Queue) leaseElsewhere(ctx context.Context, j amboy.Job) (driver.Lease, 
 // time.
 func (q *Queue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
 	if q.Engine.inline || q.Engine.isTransacted(j) {
-		q.ReportEnd(ctx, j, q.Complete(ctx, j))
+		q.ReportEnd(ctx, "", q.Complete(ctx, j))
 		return nothing
 	}
-	run, aborted := q.Engine.take(j)
+	run := q.Engine.take(j)
 	if run == nil {
-		q.ReportEnd(ctx, j, q.Complete(ctx, j))
+		q.ReportEnd(ctx, "", q.Complete(ctx, j))
 		return nothing
-	}
-	if aborted {
-		jobstate.MarkCanceled(j)
 	}
 	done := q.Engine.Result()
 	// A worker keeps wait for longer than the end takes. It must not keep the job.
@@ -313,7 +323,7 @@ func (q *Queue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
 			unwritten.Store(nil)
 			done <- nil
 		}()
-		q.ReportEnd(ctx, j, err)
+		q.ReportEnd(ctx, run.Record.JobID(), err)
 		if err == nil {
 			q.AfterWrite(ctx, j, run)
 		} else {
@@ -333,15 +343,16 @@ func (q *Queue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
 func nothing() {
 }
 
-// ReportEnd logs that the end of a job could not be written.
-func (q *Queue) ReportEnd(ctx context.Context, j amboy.Job, err error) {
+// ReportEnd logs that the end of a job could not be written. The ID may be empty if the error
+// has it.
+func (q *Queue) ReportEnd(ctx context.Context, id string, err error) {
 	switch {
 	case errors.Is(err, amboy.ErrLeaseLost):
-		logging.Warning(ctx, q.failure("job has not ended in its queue", j.ID(), err))
+		logging.Warning(ctx, q.failure("job has not ended in its queue", id, err))
 	case errors.Is(err, driver.ErrTooLarge):
-		logging.Error(ctx, q.failure("job failed because its outcome can't be stored", j.ID(), err))
+		logging.Error(ctx, q.failure("job failed because its outcome can't be stored", id, err))
 	case err != nil:
-		logging.Error(ctx, q.failure("job has not ended in its queue", j.ID(), err))
+		logging.Error(ctx, q.failure("job has not ended in its queue", id, err))
 	}
 }
 
@@ -358,6 +369,9 @@ func (q *Queue) endedRecord(ctx context.Context, j amboy.Job, run *core.Run) (*d
 		// there can be no next attempt.
 		jobstate.DoNotRetry(j)
 		r.Name, r.RetryInfo.NeedsRetry = run.Lease.Name, false
+		if run.Record != nil {
+			r.RetryInfo.BaseJobID = run.Record.RetryInfo.BaseJobID
+		}
 	}
 	r.ForgetAt = q.ForgetAt(j, r, now)
 	return r, q.Form.sealAfter(r, run.Record)
@@ -376,6 +390,7 @@ func disown(j amboy.Job, r *driver.Record) {
 // Waiters check themselves whether the job will be retried, because the driver may have
 // canceled it.
 func (q *Queue) afterEnd(ctx context.Context, j amboy.Job, end core.End, err error) {
+	defer q.Engine.changed(q)               // even if a method of the job panics
 	if errors.Is(err, driver.ErrTooLarge) { // the store has ended the job as failed
 		j.AddError(err)
 		jobstate.DoNotRetry(j)
@@ -388,10 +403,9 @@ func (q *Queue) afterEnd(ctx context.Context, j amboy.Job, end core.End, err err
 		} else {
 			q.count(end.Record)
 		}
-		q.Ended(ctx, j.ID())
+		q.Ended(ctx, end.Record.JobID())
 		q.publishEnd(j)
 	}
-	q.Engine.changed(q)
 }
 
 // ForgetAt returns when a record that ends may be removed.
@@ -464,18 +478,22 @@ func (q *Queue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBack, ki
 		return errors.New("the job must not be nil")
 	}
 	h.Started = true
-	run, aborted := q.Engine.take(j)
+	run := q.Engine.take(j)
 	if run == nil {
 		return fmt.Errorf("job %q does not run here: %w", j.ID(), amboy.ErrLeaseLost)
 	}
+	return q.unlessBroken(ctx, run, func() error { return q.takeTakenBack(ctx, j, run, h, kind) })
+}
+
+// takeTakenBack is takeBack for a run that was taken.
+func (q *Queue) takeTakenBack(ctx context.Context, j amboy.Job, run *core.Run, h driver.HandBack, kind amboy.EventKind) error {
 	if run.Transacted() {
 		if ended, err := q.endTransacted(ctx, j, run); ended || err != nil {
 			return err
 		}
 	}
-	if aborted {
+	if run.Canceled {
 		j.AddError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrAborted))
-		jobstate.MarkCanceled(j)
 		return q.endAndWait(ctx, j, run)
 	}
 	err := contain.Panic(func() error {

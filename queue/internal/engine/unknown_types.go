@@ -64,19 +64,30 @@ func (q *Queue) leaveOutside(run *core.Run) {
 // endUnread ends an expired record whose kind this process does not know. It never runs,
 // so it does not have to be decoded.
 func (q *Queue) endUnread(ctx context.Context, run *core.Run) {
+	id, deadline := run.Record.JobID(), run.Record.TimeInfo.DispatchBy.Format(time.RFC3339Nano)
+	late := fmt.Errorf("job %q was not started by its dispatch-by time, %s", id, deadline)
+	q.endUncalled(ctx, run, amboy.OutcomeExpired, late, func(err error) {
+		if err != nil {
+			logging.Error(ctx, q.failure("could not end a job that is not to run", id, err))
+		}
+	})
+}
+
+// endUncalled ends a run for good with an error, without calling its job, and calls then with the
+// result. It may return before that.
+func (q *Queue) endUncalled(ctx context.Context, run *core.Run, outcome amboy.Outcome, reason error, then func(error)) {
 	now := q.Engine.Now()
 	r := *run.Record
 	r.Status.Errors, r.Status.Attempts = slices.Clip(r.Status.Errors), slices.Clip(r.Status.Attempts) // the originals are shared
-	deadline := r.TimeInfo.DispatchBy.Format(time.RFC3339Nano)
-	r.Status.AddError(fmt.Errorf("job %q was not started by its dispatch-by time, %s", r.JobID(), deadline), r.RetryInfo.CurrentAttempt, now)
+	r.Status.AddError(reason, r.RetryInfo.CurrentAttempt, now)
 	r.Status.Completed, r.Status.InProgress = true, false
-	r.Status.Outcome = amboy.OutcomeExpired
+	r.Status.Outcome = outcome
 	r.TimeInfo.End = now
 	r.RetryInfo.NeedsRetry = false
 	r.ForgetAt = q.ForgetAt(nil, &r, now)
 	q.Engine.Finish(run, core.End{Record: &r}, func(err error) {
+		defer then(err)
 		if err != nil {
-			logging.Error(ctx, q.failure("could not end a job that is not to run", r.JobID(), err))
 			q.Engine.changed(q)
 			return
 		}

@@ -129,17 +129,17 @@ func (e *Engine) runOf(j amboy.Job) *core.Run {
 }
 
 // take removes and returns the run of a job, so that only one caller ends it. It returns
-// nil if the job does not run here, or its run was taken already. aborted reports whether
-// the job is to be canceled.
-func (e *Engine) take(j amboy.Job) (run *core.Run, aborted bool) {
+// nil if the job does not run here, or its run was taken already.
+func (e *Engine) take(j amboy.Job) *core.Run {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
-	run = e.runs[j]
+	run := e.runs[j]
 	if run == nil {
-		return nil, false
+		return nil
 	}
 	delete(e.runs, j)
-	return run, run.Cause() == amboy.ErrAborted //nolint:errorlint // It is never wrapped here.
+	run.Canceled = run.Cause() == amboy.ErrAborted //nolint:errorlint // It is never wrapped here.
+	return run
 }
 
 // context derives a context that ends when the lease of a job is lost, or the job is to

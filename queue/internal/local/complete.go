@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -17,7 +18,7 @@ func (q *Queue) Complete(_ context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("completing a job of queue %q: the job must not be nil", q.ID())
 	}
-	e, err := q.unended(j.ID())
+	e, err := q.unended(j)
 	if err != nil {
 		return fmt.Errorf("completing job %q: %w", j.ID(), err)
 	}
@@ -41,13 +42,14 @@ func (q *Queue) Complete(_ context.Context, j amboy.Job) error {
 
 // unended returns the entry of a job that has not ended. It takes the lock only if
 // q.taken does not contain the job.
-func (q *Queue) unended(id string) (*localEntry, error) {
+func (q *Queue) unended(j amboy.Job) (*localEntry, error) {
+	id := j.ID()
 	if e := q.taken.get(id); e != nil {
 		return e, nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e, ok := q.schedule.Get(id)
+	e, ok := q.find(id, j)
 	if !ok {
 		return nil, amboy.NewJobNotFoundErrorf("not found in queue %q", q.ID())
 	}
@@ -55,6 +57,47 @@ func (q *Queue) unended(id string) (*localEntry, error) {
 		return nil, fmt.Errorf("already ended: %w", amboy.ErrLeaseLost)
 	}
 	return e, nil
+}
+
+// find returns the entry of a job: the entry with its ID or, because its run may have changed that, the
+// running entry of that job value. The caller holds the lock.
+func (q *Queue) find(id string, j amboy.Job) (e *localEntry, ok bool) {
+	if e, ok = q.schedule.Get(id); ok {
+		return e, true
+	}
+	return q.runningAs(j)
+}
+
+// runningAs returns the running entry of a job value, without calling the job. The caller holds the
+// lock.
+func (q *Queue) runningAs(j amboy.Job) (e *localEntry, ok bool) {
+	if reflect.TypeOf(j).Kind() != reflect.Pointer {
+		return nil, false // it may not be comparable
+	}
+	for e := range q.schedule.All {
+		if e.Place() == schedule.Running && e.Job.job == j {
+			return e, true
+		}
+	}
+	return nil, false
+}
+
+var _ amboy.BrokenJobEnder = (*Queue)(nil)
+
+// EndBroken implements amboy.BrokenJobEnder. It calls methods of the job, which may panic, to record
+// the error.
+func (q *Queue) EndBroken(_ context.Context, j amboy.Job, broken error) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("ending a broken job of queue %q: the job must not be nil", q.ID())
+	}
+	q.mu.Lock()
+	e, ok := q.runningAs(j)
+	q.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("ending a broken job of queue %q: it does not run here: %w", q.ID(), amboy.ErrLeaseLost)
+	}
+	q.endPanicked(e, broken)
+	return nil
 }
 
 // finish ends an attempt of a job, and also the job, unless another attempt follows. It
@@ -67,13 +110,13 @@ func (q *Queue) finish(e *localEntry) {
 
 // endOnce ends the attempt. Only the call that has set e.Job.ending calls it.
 func (q *Queue) endOnce(e *localEntry) {
-	err := contain.Panic(func() error {
+	_ = contain.Broken(func() error {
 		q.endAttempt(e)
 		return nil
+	}, func(broken error) error {
+		q.endPanicked(e, broken)
+		return nil
 	})
-	if err != nil {
-		q.endPanicked(e, err)
-	}
 }
 
 func (q *Queue) endAttempt(e *localEntry) {

@@ -38,7 +38,7 @@ func (q *Queue) Next(ctx context.Context) amboy.Job {
 			return nil
 		}
 		runs := false
-		err := contain.Panic(func() error {
+		err := contain.Broken(func() error {
 			runs = q.mayRun(e, failed)
 			if runs {
 				now := q.now()
@@ -46,37 +46,41 @@ func (q *Queue) Next(ctx context.Context) amboy.Job {
 				q.Publish(amboy.EventStarted, e.Job.job, now)
 			}
 			return nil
+		}, func(broken error) error {
+			q.endPanicked(e, broken)
+			return broken
 		})
-		switch {
-		case err != nil:
-			q.endPanicked(e, err)
-		case runs:
+		if err == nil && runs {
 			q.changes.Notify(driver.Change{})
 			return e.Job.job
 		}
 	}
 }
 
-// endPanicked ends an entry that was taken, after its job has panicked outside its run.
+// endPanicked ends an entry that was taken, after its job has panicked, or has ended its goroutine,
+// outside its run.
 func (q *Queue) endPanicked(e *localEntry, panicked error) {
 	j, now := e.Job.job, q.now()
-	err := contain.Panic(func() error {
+	var err error
+	defer func() { // even if the job ends this goroutine
+		logging.Error(q.Open, message.Fields{
+			"message": "job failed, because its own methods did",
+			"queue":   q.ID(),
+			"job_id":  e.ID,
+			"error":   errors.Join(panicked, err).Error(),
+		})
+		q.mu.Lock()
+		if e.Place() == schedule.Running {
+			q.finished(e, false, now)
+		}
+		q.unlock()
+	}()
+	err = contain.Panic(func() error {
 		j.AddError(panicked)
 		jobstate.DoNotRetry(j)
 		jobstate.MarkComplete(j, now)
 		return nil
 	})
-	logging.Error(q.Open, message.Fields{
-		"message": "ended a job that panicked outside its run",
-		"queue":   q.ID(),
-		"job_id":  e.ID,
-		"error":   errors.Join(panicked, err).Error(),
-	})
-	q.mu.Lock()
-	if e.Place() == schedule.Running {
-		q.finished(e, false, now)
-	}
-	q.unlock()
 }
 
 // take waits for an entry to run, and returns it with its failed edges. It returns nil
@@ -121,7 +125,7 @@ func (q *Queue) mayRun(e *localEntry, failed []string) bool {
 		return true
 	}
 	state, reason := jobstate.Consult(m, failed)
-	if running, err := q.running(e.ID); err != nil || running != e {
+	if running, err := q.running(e.ID, e.Job.job); err != nil || running != e {
 		return false // completed meanwhile
 	}
 	switch state {
@@ -199,7 +203,7 @@ func (q *Queue) release(ctx context.Context, j amboy.Job, until time.Time, kind 
 	if amboy.IsNilJob(j) {
 		return errors.New("the job must not be nil")
 	}
-	e, err := q.running(j.ID())
+	e, err := q.running(j.ID(), j)
 	if err != nil {
 		return fmt.Errorf("job %q: %w", j.ID(), err)
 	}
@@ -222,10 +226,10 @@ func (q *Queue) release(ctx context.Context, j amboy.Job, until time.Time, kind 
 }
 
 // running returns the entry of a running job.
-func (q *Queue) running(id string) (*localEntry, error) {
+func (q *Queue) running(id string, j amboy.Job) (*localEntry, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e, ok := q.schedule.Get(id)
+	e, ok := q.find(id, j)
 	if !ok {
 		return nil, amboy.NewJobNotFoundErrorf("queue %q has no job %q", q.ID(), id)
 	}

@@ -40,7 +40,7 @@ func (q *Queue) JobContext(ctx context.Context, j amboy.Job) (context.Context, c
 	e := q.taken.get(id)
 	run := newLocalRun(ctx, e)
 	if !q.begin(e, run) {
-		e = q.beginLocked(id, run)
+		e = q.beginLocked(id, j, run)
 	}
 	if e != nil && e.Job.ending.Load() {
 		run.cancel(amboy.ErrLeaseLost) // the call that ends the attempt may have missed this run
@@ -57,9 +57,9 @@ func (q *Queue) begin(e *localEntry, run *localRun) bool {
 
 // beginLocked sets the run of a job. It ends the run's context if the job is canceled or
 // does not run. It returns the entry if the job runs.
-func (q *Queue) beginLocked(id string, run *localRun) *localEntry {
+func (q *Queue) beginLocked(id string, j amboy.Job, run *localRun) *localEntry {
 	q.mu.Lock()
-	e, ok := q.schedule.Get(id)
+	e, ok := q.find(id, j)
 	running := ok && e.Place() == schedule.Running
 	if running {
 		e.Job.run.Store(run)
