@@ -55,7 +55,7 @@ func (d *Dispatcher) Acknowledge(ctx context.Context, acks ...Ack) []error {
 		}
 	}
 	for n, err := range d.leases.End(ctx, ends) {
-		if isOver(err) {
+		if endsRun(err) {
 			d.held.forget(ends[n].Lease)
 		}
 		if err != nil {
@@ -65,8 +65,8 @@ func (d *Dispatcher) Acknowledge(ctx context.Context, acks ...Ack) []error {
 	return errs
 }
 
-// isOver reports whether a run is over after the end that returned an error. After other errors it continues.
-func isOver(err error) bool {
+// endsRun reports whether a run is over after an end that returned the error. After other errors it continues.
+func endsRun(err error) bool {
 	var tooLong *amboy.MaxTimeError
 	return err == nil || errors.Is(err, ErrLeaseLost) || errors.As(err, &tooLong)
 }
@@ -233,7 +233,7 @@ func (r *renewal) endOver(ctx context.Context, places []int) {
 		ends[n] = queue.LeaseEnd{JobID: r.leases[i].jobID, Lease: r.leases[i].Lease, Over: true}
 	}
 	for n, err := range r.Dispatcher.leases.End(ctx, ends) {
-		if isOver(err) {
+		if endsRun(err) {
 			r.held.forget(ends[n].Lease)
 		}
 		r.answers[places[n]].Err = err

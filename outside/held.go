@@ -203,7 +203,7 @@ func (h *held) endOver(over []lease) {
 		ends[i] = queue.LeaseEnd{JobID: l.jobID, Lease: l.Lease, Over: true}
 	}
 	for i, err := range h.d.leases.End(ctx, ends) {
-		if isOver(err) {
+		if endsRun(err) {
 			h.forget(over[i].Lease)
 			continue
 		}

@@ -74,7 +74,7 @@ func (d *Driver) Replace(ctx context.Context, note driver.Note, old []byte) (rep
 		return false, err
 	}
 	var rows int64
-	err = d.writer.write(ctx, &change{size: 1 + len(note.Value)/noteBytes, run: func(c *changes) (err error) {
+	err = d.writer.write(ctx, &change{size: 1 + len(note.Value)/recordBytes, run: func(c *changes) (err error) {
 		rows, err = c.exec(replaceNote, note.Value, table.InstantOf(note.Until.Truncate(time.Millisecond)), []byte(note.Kind), []byte(note.Key), old, note.Value)
 		return err
 	}})
