@@ -8,17 +8,16 @@ import (
 )
 
 // A store needs hardly more time to claim many jobs than to claim one. So while the jobs of a
-// queue take less time than a claim, the core claims ahead: it claims more jobs than workers
-// wait, and gives each of the others to the next worker that comes.
+// queue are short, the core claims ahead: it claims more jobs than workers wait, and gives each of
+// the others to the next worker that comes. When a third of them are left it claims again, so that no
+// worker waits for a claim.
 const (
-	// minBatchTime and maxBatchTime bound the time for which a claim gets jobs. In between it is
-	// as long as the last claim took.
-	minBatchTime = time.Millisecond
-	maxBatchTime = 20 * time.Millisecond
+	// aheadTime is the time for which a claim gets jobs, at the rate at which they have started lately.
+	aheadTime = 20 * time.Millisecond
 	// MaxAhead and aheadPerWorker bound the runs that wait for a worker: if the process dies,
 	// their jobs wait until the leases end.
-	MaxAhead       = 192
-	aheadPerWorker = 8
+	MaxAhead       = 256
+	aheadPerWorker = 24
 	// aheadPatience is how long a run waits for a worker. Then the jobs have become longer, and
 	// what waits is handed back, so that other processes can run it.
 	aheadPatience = 50 * time.Millisecond
@@ -31,46 +30,65 @@ const (
 type ahead struct {
 	runs []*Run // in the order in which they start
 
-	// The last claim, if it was for one line only and got all that it wanted.
-	line     *Line
-	got      int
-	took     time.Duration
+	// line is the line of the last claim, if that was for one line only and got all that it wanted.
+	line *Line
+	// held is how many runs of the line that claim was answered for: those that it got, and those
+	// that still waited for a worker.
+	held     int
 	answered time.Duration
+	// started is how many of its runs started in the time between its answer and the one before.
+	started int
+	in      time.Duration
+	// most is how many runs of the line may wait for a worker.
+	most int
 }
 
-// wantedAhead returns how many jobs a claim for a line requests beyond its waiting workers. In all
-// it requests as many as the line ran since the last claim, in proportion to the time.
+// wantedAhead returns how many jobs a claim for a line requests beyond its waiting workers.
 func (c *Core) wantedAhead(l *Line) int {
-	last := &c.ahead
-	if !c.config.ClaimAhead || last.line != l || c.ends.doubt || l.waitedForRate && c.now.Mono < l.waitedAt+ratedPause {
+	if !c.mayClaimAhead(l) {
 		return 0
 	}
-	used := max(c.now.Mono-last.answered, time.Microsecond)
-	batch := time.Duration(last.got) * min(max(last.took, minBatchTime), maxBatchTime) / used
-	most := min(aheadPerWorker*(len(l.waiting)+l.out), MaxAhead-len(c.ahead.runs))
-	return max(0, min(int(batch)-len(l.waiting), 2*last.got-len(l.waiting), most))
+	return max(0, c.ahead.most-l.ahead-len(l.waiting))
 }
 
-// noteClaim notes how long a claim took, and whether the next one may claim ahead. If jobs were
-// interrupted, one of them may be what ends its processes. Then as few others as possible are to be
-// interrupted with it.
+// claimsAhead reports whether so few runs of a line wait for a worker that more are claimed although
+// no worker waits.
+func (c *Core) claimsAhead() bool {
+	l := c.ahead.line
+	return l != nil && l.isActive() && l.mayHave && l.ahead < (c.ahead.most+2)/3 && c.mayClaimAhead(l)
+}
+
+func (c *Core) mayClaimAhead(l *Line) bool {
+	return c.config.ClaimAhead && c.ahead.line == l && c.now.Mono < c.ahead.answered+aheadPatience && !c.ends.doubt &&
+		(!l.waitedForRate || c.now.Mono >= l.waitedAt+ratedPause)
+}
+
+// noteClaim decides how many runs may wait for a worker until the next claim is answered: as many as
+// start in aheadTime, by the number that started since the answer before the last. If jobs were interrupted, one
+// of them may be what ends its processes. Then as few others as possible are to be interrupted with it.
 func (c *Core) noteClaim(call *call, records []*driver.Record) {
 	if slices.ContainsFunc(records, func(r *driver.Record) bool { return r.Status.Interruptions.Total() > 0 }) {
 		c.handBackAhead(nil)
 		return
 	}
-	c.ahead.line = nil
-	if len(call.asks) == 1 && call.asks[0].got == call.asks[0].want && !call.givenUp {
-		a := call.asks[0]
-		c.ahead.line, c.ahead.got = a.line, a.got
-		c.ahead.took, c.ahead.answered = c.now.Mono-call.sent, c.now.Mono
+	last := c.ahead
+	c.ahead = ahead{runs: last.runs}
+	if len(call.asks) != 1 || call.asks[0].got < call.asks[0].want || call.givenUp {
+		return
+	}
+	a := call.asks[0]
+	c.ahead.line, c.ahead.held, c.ahead.answered = a.line, a.got+call.left, c.now.Mono
+	if last.line == a.line {
+		c.ahead.started, c.ahead.in = last.held-call.left, max(c.now.Mono-last.answered, time.Microsecond)
+		soon := time.Duration(c.ahead.started+last.started) * aheadTime / (c.ahead.in + last.in)
+		c.ahead.most = min(int(soon), 2*c.ahead.held, aheadPerWorker*a.line.workers, MaxAhead)
 	}
 }
 
 // mayKeep reports whether a claimed run may wait for a worker. A suspect must not, nor a job that a
 // single interruption would park.
 func (c *Core) mayKeep(call *call, l *Line, r *Run) bool {
-	return call.ahead > l.ahead && call.asks[0].line == l && c.alone == nil && !c.closing && !r.isSuspect() && l.InterruptionLimit(r.Record) != 1
+	return call.keep > l.ahead && call.asks[0].line == l && c.alone == nil && !c.closing && !r.isSuspect() && l.InterruptionLimit(r.Record) != 1
 }
 
 // keep makes a claimed run wait for a worker.

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,16 +21,22 @@ const (
 )
 
 // flood is a story in which each queue has one worker and as many jobs as are claimed. Ends are
-// written at once.
+// written at once, and so are claims answered, until a test answers them.
 type flood struct {
 	*story
+	waiting    []*driver.Record // that were claimed, and wait for a worker
 	handedBack []*core.Run
 	expiry     time.Duration // of the jobs, from their claim on; 0 for never
+	// claims are the claims that the test answers, if byHand is true.
+	claims []core.Claim
+	byHand bool
 }
 
 func newFlood(t *testing.T) *flood {
 	t.Helper()
-	return &flood{story: newStory(t)}
+	config := storyConfig()
+	config.ClaimAhead = true
+	return &flood{story: newStoryWith(t, config)}
 }
 
 // open opens another queue.
@@ -40,21 +47,37 @@ func (f *flood) open(name string) *core.Line {
 	return l
 }
 
-// do tells an event, and answers the calls that write ends. No other goroutine is to run.
+// do tells an event, and answers calls. No other goroutine is to run.
 func (f *flood) do(event core.Event) []core.Command {
 	commands := f.tell(event)
 	for i := 0; i < len(commands); i++ {
 		switch do := commands[i].(type) {
 		case core.Yield:
 			commands = append(commands, f.tell(core.Yielded{})...)
+		case core.Claim:
+			f.claims = append(f.claims, do)
+			if !f.byHand {
+				commands = append(commands, f.tell(f.answer(do))...)
+			}
+		case core.Start:
+			f.dropWaiting(do.Run)
+		case core.Expire:
+			f.dropWaiting(do.Run)
 		case core.Complete:
 			commands = append(commands, f.tell(core.Written{Call: do.Call, Errs: make([]error, len(do.Runs))})...)
 		case core.Release:
 			f.handedBack = append(f.handedBack, do.Runs...)
+			for _, r := range do.Runs {
+				f.dropWaiting(r)
+			}
 			commands = append(commands, f.tell(core.Written{Call: do.Call, Errs: make([]error, len(do.Runs))})...)
 		}
 	}
 	return commands
+}
+
+func (f *flood) dropWaiting(r *core.Run) {
+	f.waiting = slices.DeleteFunc(f.waiting, func(other *driver.Record) bool { return other == r.Record })
 }
 
 // pass lets time pass.
@@ -63,8 +86,8 @@ func (f *flood) pass(d time.Duration) {
 	f.do(core.Tick{})
 }
 
-// answer answers a claim for one queue, after a time, with all that it requests.
-func (f *flood) answer(claim core.Claim) []core.Command {
+// answer returns the answer to a claim for one queue, after a time, with all that it requests.
+func (f *flood) answer(claim core.Claim) core.Claimed {
 	f.now += claimTime
 	records := make([]*driver.Record, claim.Limit)
 	for i := range records {
@@ -74,20 +97,19 @@ func (f *flood) answer(claim core.Claim) []core.Command {
 			records[i].TimeInfo.DispatchBy = begin.Add(f.now + f.expiry)
 		}
 	}
-	return f.do(core.Claimed{Call: claim.Call, Records: records})
+	f.waiting = append(f.waiting, records...)
+	return core.Claimed{Call: claim.Call, Records: records}
 }
 
-// take gives the worker of a queue its next run. It returns the number of runs that were claimed
-// for that.
-func (f *flood) take(l *core.Line) (run *core.Run, claimed int) {
+// come makes the worker of a queue wait for a run.
+func (f *flood) come(l *core.Line) []core.Command {
+	return append(f.do(core.Changed{Line: l}), f.do(core.Waiting{Worker: &core.Worker{Line: l}})...)
+}
+
+// take gives the worker of a queue its next run.
+func (f *flood) take(l *core.Line) *core.Run {
 	f.t.Helper()
-	f.do(core.Changed{Line: l})
-	commands := f.do(core.Waiting{Worker: &core.Worker{Line: l}})
-	for _, claim := range all[core.Claim](commands) {
-		claimed = claim.Limit
-		commands = append(commands, f.answer(claim)...)
-	}
-	return only[core.Start](f.t, commands).Run, claimed
+	return only[core.Start](f.t, f.come(l)).Run
 }
 
 // end ends a run after a time.
@@ -96,19 +118,48 @@ func (f *flood) end(r *core.Run, after time.Duration) {
 	f.do(core.Finished{Run: r, End: core.End{Record: r.Record}})
 }
 
-// fill lets the worker of a queue run short jobs until a claim leaves a number of runs that wait
-// for it. It returns the run that the worker has then.
-func (f *flood) fill(l *core.Line, waiting int) *core.Run {
+// fill lets the worker of a queue run short jobs until some runs wait for it. It returns the run that
+// the worker has then, and the number of those that wait.
+func (f *flood) fill(l *core.Line) (running *core.Run, waiting int) {
 	f.t.Helper()
 	for range 100 {
-		run, claimed := f.take(l)
-		if claimed == waiting+1 {
-			return run
+		running = f.take(l)
+		if waiting = f.waitingFor(l); waiting >= 3 {
+			return running, waiting
 		}
-		f.end(run, shortJob)
+		f.end(running, shortJob)
 	}
-	require.Fail(f.t, "never claimed ahead", "%d runs", waiting)
-	return nil
+	require.Fail(f.t, "never claimed ahead")
+	return nil, 0
+}
+
+// runShort lets the worker of the queue run some short jobs.
+func (f *flood) runShort() {
+	f.t.Helper()
+	for range 100 {
+		f.end(f.take(f.line), shortJob)
+	}
+}
+
+func (f *flood) waitingFor(l *core.Line) (n int) {
+	for _, r := range f.waiting {
+		if r.Group == l.Queue {
+			n++
+		}
+	}
+	return n
+}
+
+// starve lets the worker of the queue run short jobs until it waits for a claim, which the test answers.
+func (f *flood) starve() core.Claim {
+	f.t.Helper()
+	f.byHand, f.claims = true, nil
+	for starts := all[core.Start](f.come(f.line)); len(starts) > 0; starts = all[core.Start](f.come(f.line)) {
+		f.end(starts[0].Run, shortJob)
+	}
+	require.Len(f.t, f.claims, 1)
+	f.now += claimTime
+	return f.claims[0]
 }
 
 // backOf returns the number of runs of a queue that were handed back.
@@ -121,15 +172,28 @@ func (f *flood) backOf(l *core.Line) (n int) {
 	return n
 }
 
+func TestAWorkerDoesNotWaitForClaimsWhileJobsAreShort(t *testing.T) {
+	f := newFlood(t)
+	f.runShort()
+	f.byHand, f.claims = true, nil
+	for len(f.claims) == 0 {
+		f.end(f.take(f.line), shortJob)
+	}
+	left := f.waitingFor(f.line)
+	assert.GreaterOrEqual(t, left, 5, "for the worker until the answer")
+	for range left {
+		f.end(f.take(f.line), shortJob)
+	}
+	assert.Len(t, f.claims, 1, "one at a time")
+}
+
 func TestRunsThatWaitForAWorkerAreHandedBackWhileAnotherQueueClaimsAhead(t *testing.T) {
 	f := newFlood(t)
 	busy, fast := f.line, f.open("fast")
-	f.fill(busy, 3) // it has a long job from here on
+	_, waiting := f.fill(busy) // it has a long job from here on
 	filled := f.now
 	var running []*core.Run
-	var claims []core.Claim
 	note := func(commands []core.Command) {
-		claims = append(claims, all[core.Claim](commands)...)
 		for _, start := range all[core.Start](commands) {
 			running = append(running, start.Run)
 		}
@@ -139,11 +203,6 @@ func TestRunsThatWaitForAWorkerAreHandedBackWhileAnotherQueueClaimsAhead(t *test
 		note(f.do(core.Waiting{Worker: &core.Worker{Line: fast}}))
 	}
 	for f.now < filled+time.Second {
-		for len(claims) > 0 {
-			claim := claims[0]
-			claims = claims[1:]
-			note(f.answer(claim))
-		}
 		f.now += shortJob
 		ended := running
 		running = nil
@@ -153,17 +212,16 @@ func TestRunsThatWaitForAWorkerAreHandedBackWhileAnotherQueueClaimsAhead(t *test
 		}
 		note(f.do(core.Tick{}))
 	}
-	assert.Equal(t, 3, f.backOf(busy))
+	assert.Equal(t, waiting, f.backOf(busy))
 }
 
 func TestAQueueMayClaimAheadWhileRunsOfAnotherWait(t *testing.T) {
 	f := newFlood(t)
 	busy, fast := f.line, f.open("fast")
-	f.fill(busy, 7)
+	f.fill(busy)
 	filled := f.now
 	for f.now < filled+40*time.Millisecond { // less than the runs wait
-		run, _ := f.take(fast)
-		f.end(run, shortJob)
+		f.end(f.take(fast), shortJob)
 	}
 	f.pass(time.Millisecond)
 	assert.Zero(t, f.backOf(busy))
@@ -172,30 +230,29 @@ func TestAQueueMayClaimAheadWhileRunsOfAnotherWait(t *testing.T) {
 
 func TestACanceledRunThatWaitsForAWorkerDoesNotStart(t *testing.T) {
 	f := newFlood(t)
-	running := f.fill(f.line, 3)
-	lease := running.Lease
-	lease.Name = lease.Name[:len(lease.Name)-1] + "1" // the next one
+	running, _ := f.fill(f.line)
+	lease := driver.LeaseOf(f.waiting[0])
 	call := only[core.CheckCancels](t, f.do(core.StoreChanged{Change: driver.Change{Cancels: true}})).Call
 	commands := f.do(core.CancelsFound{Call: call, Leases: []driver.Lease{lease}})
 	assert.Empty(t, all[core.Cancel](commands), "no worker runs it")
 	f.end(running, shortJob)
-	next, _ := f.take(f.line)
+	next := f.take(f.line)
 	assert.NotEqual(t, lease, next.Lease)
 	assert.NotEqual(t, amboy.ErrAborted, next.Cause())
 }
 
 func TestRunsThatWaitForAWorkerAreHandedBackInOneCallAtClose(t *testing.T) {
 	f := newFlood(t)
-	f.fill(f.line, 7)
-	assert.Len(t, only[core.Release](t, f.do(core.Closing{})).Runs, 7)
+	_, waiting := f.fill(f.line)
+	assert.Len(t, only[core.Release](t, f.do(core.Closing{})).Runs, waiting)
 }
 
 func TestRunsThatWaitForAWorkerAreHandedBackInTime(t *testing.T) {
 	f := newFlood(t)
-	f.fill(f.line, 3)
+	_, waiting := f.fill(f.line)
 	f.pass(51 * time.Millisecond)
 	f.pass(time.Millisecond)
-	assert.Equal(t, 3, f.backOf(f.line))
+	assert.Equal(t, waiting, f.backOf(f.line))
 }
 
 // newSuspect returns the record of a job that was interrupted three times.
@@ -209,20 +266,10 @@ func newSuspect(queue string) *driver.Record {
 
 func TestASuspectDoesNotWaitForAWorker(t *testing.T) {
 	f := newFlood(t)
-	running := f.fill(f.line, 3)
-	f.end(running, shortJob)
-	var claims []core.Claim
-	for len(claims) == 0 {
-		commands := f.do(core.Waiting{Worker: &core.Worker{Line: f.line}})
-		claims = all[core.Claim](commands)
-		for _, start := range all[core.Start](commands) {
-			f.end(start.Run, shortJob)
-		}
-	}
-	require.Greater(t, claims[0].Limit, 1)
-	suspect := newSuspect("q")
-	f.now += claimTime
-	first := only[core.Start](t, f.do(core.Claimed{Call: claims[0].Call, Records: []*driver.Record{{Name: "first", Group: "q"}, suspect}})).Run
+	f.runShort()
+	claim := f.starve()
+	require.Greater(t, claim.Limit, 1)
+	first := only[core.Start](t, f.do(core.Claimed{Call: claim.Call, Records: []*driver.Record{{Name: "first", Group: "q"}, newSuspect("q")}})).Run
 	require.Equal(t, "first", first.Record.Name)
 	f.pass(time.Millisecond)
 	assert.Equal(t, 1, f.backOf(f.line))
@@ -231,116 +278,96 @@ func TestASuspectDoesNotWaitForAWorker(t *testing.T) {
 func TestRunsThatWaitForAWorkerAreHandedBackForASuspect(t *testing.T) {
 	f := newFlood(t)
 	other := f.open("other")
-	f.fill(f.line, 3)
+	_, waiting := f.fill(f.line)
+	f.byHand = true
 	f.do(core.Changed{Line: other})
 	claim := only[core.Claim](t, f.do(core.Waiting{Worker: &core.Worker{Line: other}}))
 	suspect := newSuspect("other")
 	f.do(core.Claimed{Call: claim.Call, Records: []*driver.Record{suspect}})
 	f.pass(time.Millisecond)
-	assert.Equal(t, 3, f.backOf(f.line))
+	assert.Equal(t, waiting, f.backOf(f.line))
 }
 
 func TestRunsThatWaitForAWorkerAreHandedBackWhenTheirLeasesAreInDoubt(t *testing.T) {
 	f := newFlood(t)
-	f.fill(f.line, 3)
+	_, waiting := f.fill(f.line)
 	f.skew = time.Hour // the host stopped the machine
 	f.pass(time.Millisecond)
 	f.pass(time.Millisecond)
-	assert.Equal(t, 3, f.backOf(f.line))
+	assert.Equal(t, waiting, f.backOf(f.line))
 }
 
 func TestARunWhoseLeaseIsLostWhileItWaitsForAWorkerIsOver(t *testing.T) {
 	f := newFlood(t)
-	running := f.fill(f.line, 3)
-	lease := running.Lease
-	lease.Name = lease.Name[:len(lease.Name)-1] + "1"
+	running, _ := f.fill(f.line)
+	lease := driver.LeaseOf(f.waiting[0])
 	commands := f.do(core.Lost{Lease: lease})
 	assert.Empty(t, all[core.Cancel](commands))
 	assert.Equal(t, lease, only[core.Done](t, commands).Run.Lease)
 	assert.Empty(t, f.handedBack)
 	f.end(running, shortJob)
-	next, _ := f.take(f.line)
+	next := f.take(f.line)
 	assert.NotEqual(t, lease, next.Lease)
 }
 
 func TestRunsThatExpireWhileTheyWaitForAWorkerDoNotStart(t *testing.T) {
 	f := newFlood(t)
 	f.expiry = time.Millisecond
-	running := f.fill(f.line, 3)
+	running, waiting := f.fill(f.line)
+	f.byHand = true
 	f.end(running, 2*time.Millisecond)
-	f.do(core.Changed{Line: f.line})
-	commands := f.do(core.Waiting{Worker: &core.Worker{Line: f.line}})
+	commands := f.come(f.line)
 	assert.Empty(t, all[core.Start](commands))
-	assert.Len(t, all[core.Expire](commands), 3)
+	assert.Len(t, all[core.Expire](commands), waiting)
 }
 
 func TestRunsThatWaitForAWorkerAreHandedBackWhenTheirQueueStops(t *testing.T) {
 	f := newFlood(t)
 	other := f.open("other")
-	f.fill(f.line, 3)
+	_, waiting := f.fill(f.line)
 	f.do(core.Stopped{Line: other})
 	assert.Empty(t, f.handedBack)
 	f.do(core.Stopped{Line: f.line})
 	assert.False(t, f.core.QuietFor(f.line), "Close waits for the hand-backs")
 	f.pass(time.Millisecond)
-	assert.Equal(t, 3, f.backOf(f.line))
+	assert.Equal(t, waiting, f.backOf(f.line))
 }
 
 func TestRunsThatWaitForAWorkerAreHandedBackIfTheSettingsOfTheirQueueChange(t *testing.T) {
 	f := newFlood(t)
-	f.fill(f.line, 3)
+	_, waiting := f.fill(f.line)
 	f.do(core.Controlled{Line: f.line})
 	f.pass(time.Millisecond)
-	assert.Equal(t, 3, f.backOf(f.line))
-}
-
-// claimsAhead answers the next claim of the queue, and reports whether it requests more than one job.
-func (f *flood) claimsAhead(answer core.Claimed) bool {
-	f.t.Helper()
-	f.do(core.Changed{Line: f.line})
-	for {
-		commands := f.do(core.Waiting{Worker: &core.Worker{Line: f.line}})
-		for _, start := range all[core.Start](commands) {
-			f.end(start.Run, shortJob)
-		}
-		if claims := all[core.Claim](commands); len(claims) > 0 {
-			answer.Call = claims[0].Call
-			for _, start := range all[core.Start](f.do(answer)) {
-				f.end(start.Run, shortJob)
-			}
-			return claims[0].Limit > 1
-		}
-	}
+	assert.Equal(t, waiting, f.backOf(f.line))
 }
 
 func TestAQueueThatWaitedForItsRateClaimsNothingAhead(t *testing.T) {
 	f := newFlood(t)
-	f.end(f.fill(f.line, 3), shortJob)
-	waits := core.Claimed{
+	f.runShort()
+	claim := f.starve()
+	require.Greater(t, claim.Limit, 1)
+	f.byHand = false
+	f.end(only[core.Start](t, f.do(core.Claimed{
+		Call:    claim.Call,
 		Records: []*driver.Record{{Name: "last", Group: "q"}},
 		Waits:   []driver.RateWait{{Queue: "q", For: time.Millisecond}},
-	}
-	require.True(t, f.claimsAhead(waits))
+	})).Run, shortJob)
 	for range 10 {
 		f.now += 5 * time.Millisecond
-		run, claimed := f.take(f.line)
-		assert.Equal(t, 1, claimed)
-		f.end(run, shortJob)
+		f.end(f.take(f.line), shortJob)
+		assert.Zero(t, f.waitingFor(f.line))
 	}
 	f.now += time.Minute
-	run, _ := f.take(f.line)
-	f.end(run, shortJob)
-	_, claimed := f.take(f.line)
-	assert.Greater(t, claimed, 1)
+	f.fill(f.line)
 }
 
 func TestNothingIsClaimedAheadBesideAnInterruptedJob(t *testing.T) {
 	f := newFlood(t)
-	f.end(f.fill(f.line, 3), shortJob)
+	f.runShort()
+	claim := f.starve()
 	interrupted := &driver.Record{Name: "interrupted", Group: "q"}
 	driver.Interrupt(interrupted, begin)
-	f.now += claimTime
-	require.True(t, f.claimsAhead(core.Claimed{Records: []*driver.Record{interrupted, {Name: "other", Group: "q"}}}))
-	f.pass(time.Millisecond)
+	f.do(core.Claimed{Call: claim.Call, Records: []*driver.Record{interrupted, {Name: "other", Group: "q"}}})
+	f.pass(2 * claimTime)
 	assert.Equal(t, 1, f.backOf(f.line), "the other job")
 }

@@ -52,7 +52,8 @@ type call struct {
 	runs    []*Run // whose leases are renewed, or whose ends are written
 	asks    []ask  // of a claim
 	limit   int    // of a claim
-	ahead   int    // how many jobs a claim requests beyond the waiting workers
+	keep    int    // how many runs may wait for a worker after a claim
+	left    int    // how many runs of the only line of a claim waited for a worker when it was answered
 	claims  bool   // of a look: Core.lookClaims when it was sent
 	opens   bool   // of a look: Core.lookOpens when it was sent
 	cancels int    // Core.cancels when the call was sent

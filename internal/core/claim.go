@@ -166,7 +166,9 @@ func (c *Core) claimIfUseful() {
 	}
 	var asks []ask
 	var limit, ahead int
-	if c.hasRoom() && len(c.candidates.lines) > 0 {
+	switch {
+	case !c.hasRoom():
+	case len(c.candidates.lines) > 0:
 		if len(c.candidates.lines) == 1 {
 			ahead = c.wantedAhead(c.candidates.lines[0])
 		}
@@ -177,6 +179,10 @@ func (c *Core) claimIfUseful() {
 		asks, limit = c.asks()
 		asks[0].want += ahead
 		limit += ahead
+	case c.claimsAhead():
+		l := c.ahead.line
+		l.asked, ahead = 0, c.wantedAhead(l)
+		asks, limit = []ask{{line: l, want: ahead}}, ahead
 	}
 	asks = c.askForExpired(asks)
 	if len(asks) > 0 {
@@ -256,7 +262,10 @@ func (c *Core) sendClaim(asks []ask, limit, ahead int) {
 		demands[i] = driver.Demand{Queue: a.line.Queue, Limit: a.want}
 	}
 	call := c.call(claimCall, callLimit)
-	call.asks, call.limit, call.ahead, call.cancels = asks, limit, ahead, c.cancels
+	call.asks, call.limit, call.cancels = asks, limit, c.cancels
+	if ahead > 0 {
+		call.keep = ahead + asks[0].line.ahead
+	}
 	c.do(Claim{Call: call.Call, Demands: demands, Limit: limit, Ahead: ahead, Except: c.unknown})
 	c.flush() // while the claim is under way, so that the store can do both at once
 }
@@ -270,6 +279,7 @@ func (c *Core) claimed(e Claimed) {
 	c.gathered = 0
 	for _, a := range call.asks {
 		c.gathered += len(a.line.waiting)
+		call.left = a.line.ahead
 	}
 	started, left := c.take(call, e.Records)
 	if c.config.BatchEnds && started > 1 {
@@ -405,7 +415,7 @@ func (c *Core) exhaust(call *call, mayBeMore bool) {
 			a.line.mayHave = false
 			c.candidates.arrange(a.line)
 		}
-		if a.got == 0 && a.line.out == 0 && a.line.watching > 0 {
+		if a.got == 0 && a.line.out+a.line.ahead == 0 && a.line.watching > 0 {
 			c.do(Drained{a.line})
 		}
 	}

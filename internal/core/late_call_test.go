@@ -26,13 +26,21 @@ type story struct {
 	started []core.Command
 }
 
-// newStory returns a core with one started queue that has no workers.
-func newStory(t *testing.T) *story {
-	t.Helper()
-	config := core.Config{
-		LeaseTime: 20 * time.Second, PollMin: time.Hour, PollMax: time.Hour, BatchEnds: true, ClaimAhead: true, RetryScan: time.Hour, FewLines: 8,
+func storyConfig() core.Config {
+	return core.Config{
+		LeaseTime: 20 * time.Second, PollMin: time.Hour, PollMax: time.Hour, BatchEnds: true, RetryScan: time.Hour, FewLines: 8,
 		Random: func() float64 { return 0.5 },
 	}
+}
+
+func newStory(t *testing.T) *story {
+	t.Helper()
+	return newStoryWith(t, storyConfig())
+}
+
+// newStoryWith returns a core with one started queue that has no workers.
+func newStoryWith(t *testing.T, config core.Config) *story {
+	t.Helper()
 	s := &story{t: t, core: core.New(config, core.Time{Wall: begin}), line: &core.Line{Queue: "q"}}
 	s.tell(core.Opened{Line: s.line})
 	s.started = s.tell(core.Resumed{Line: s.line})

@@ -18,6 +18,7 @@ type Line struct {
 	waiting  []*Worker // a stack: the last to come is served first, because its memory is warm
 	out      int       // runs that have not returned
 	ahead    int       // runs that wait for a worker
+	workers  int       // the most workers that have waited or run at once
 	served   int       // the sort key of Core.order
 	watching int
 	asked    int // index in the asks of the last claim
@@ -120,6 +121,7 @@ func (c *Core) wait(w *Worker) {
 		return
 	}
 	l.waiting = append(l.waiting, w)
+	l.workers = max(l.workers, len(l.waiting)+l.out)
 	c.candidates.arrange(l)
 	c.serveAhead()
 	c.claimIfUseful()

@@ -117,7 +117,7 @@ func (p *process) checkDemand(do core.Claim) {
 		p.w.counts.Ahead++
 	}
 	now := do.Limit - do.Ahead
-	if now > waiting || now == 0 && do.Ahead > 0 || do.Ahead > core.MaxAhead {
+	if now > waiting || do.Ahead > core.MaxAhead {
 		p.w.violate(CoreRule, "", "process %d claims %d jobs, %d of them ahead, for %d workers", p.index, do.Limit, do.Ahead, waiting)
 	}
 	if most := p.w.settings.core.MaxRunning; most > 0 && now+p.running() > most {
