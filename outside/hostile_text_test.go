@@ -113,8 +113,13 @@ func (s *service) control(name string) {
 	s.Helper()
 	queue := "/v2/queues/" + name
 	for _, change := range []object{
-		{"workers": 2}, {"paused": true}, {"draining": true}, {"max_running": 3}, {"rate": object{"per_second": 5}},
-		{"type_limit": object{"type": "texts", "max_running": 3}}, {"paused": false, "draining": false},
+		{"workers": 2},
+		{"paused": true},
+		{"draining": true},
+		{"max_running": 3},
+		{"rate": object{"per_second": 5}},
+		{"type_limit": object{"type": "texts", "max_running": 3}},
+		{"paused": false, "draining": false},
 	} {
 		s.ask(http.MethodPatch, queue, change)
 	}

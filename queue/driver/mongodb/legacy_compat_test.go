@@ -481,7 +481,7 @@ func TestWhatALegacyProcessIgnoresAndLoses(t *testing.T) {
 		},
 		"takes over a job whose lease is longer than the lock timeout": func(s *legacyTest) {
 			inserted(s, "job", func(*driver.Record) {})
-			claimed, err := s.Driver.Claim(s.Context(), driver.ClaimRequest{
+			claimed, err := s.Claim(s.Context(), driver.ClaimRequest{
 				Owner: "elsewhere", Queues: []driver.Demand{{Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Hour,
 			})
 			require.NoError(s, err)

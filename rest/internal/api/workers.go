@@ -309,7 +309,8 @@ func (c *call) acknowledge(d *outside.Dispatcher, list []Acknowledgement, refuse
 // mayWork checks a request that is only about leases, and returns why it may not work on the job of
 // each. It is refused as a whole if it may not work on any of them.
 func (c *call) mayWork(field string, size int, token func(i int) outside.Token) (d *outside.Dispatcher, refused []error, err error) {
-	if err := checkBatch(field, size); err != nil {
+	err = checkBatch(field, size)
+	if err != nil {
 		return nil, nil, err
 	}
 	refused, err = c.refusals(size, token)
