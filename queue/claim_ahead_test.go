@@ -22,7 +22,7 @@ func TestMoreJobsThanWorkersAreClaimedWhileJobsAreShort(t *testing.T) {
 		lasts  time.Duration
 		most   int
 	}{
-		"short jobs":                             {most: 9 * workers},
+		"short jobs":                             {most: 25 * workers},
 		"long jobs":                              {lasts: 100 * time.Millisecond, most: workers},
 		"short jobs of a driver that loses some": {costly: true, most: workers},
 	} {

@@ -12,7 +12,7 @@ import (
 // the others to the next worker that comes. When a third of them are left it claims again, so that no
 // worker waits for a claim.
 const (
-	// aheadTime is the time for which a claim gets jobs, at the rate at which they have started lately.
+	// aheadTime is the time for which a claim gets jobs, at the rate at which they have ended lately.
 	aheadTime = 20 * time.Millisecond
 	// MaxAhead and aheadPerWorker bound the runs that wait for a worker: if the process dies,
 	// their jobs wait until the leases end.
@@ -32,13 +32,12 @@ type ahead struct {
 
 	// line is the line of the last claim, if that was for one line only and got all that it wanted.
 	line *Line
-	// held is how many runs of the line that claim was answered for: those that it got, and those
-	// that still waited for a worker.
-	held     int
+	// answered is when it was answered, and ended is Line.ended at that time.
 	answered time.Duration
-	// started is how many of its runs started in the time between its answer and the one before.
-	started int
-	in      time.Duration
+	ended    int
+	// ends is how many of its runs ended in the time between its answer and the one before.
+	ends int
+	in   time.Duration
 	// most is how many runs of the line may wait for a worker.
 	most int
 }
@@ -64,8 +63,8 @@ func (c *Core) mayClaimAhead(l *Line) bool {
 }
 
 // noteClaim decides how many runs may wait for a worker until the next claim is answered: as many as
-// start in aheadTime, by the number that started since the answer before the last. If jobs were interrupted, one
-// of them may be what ends its processes. Then as few others as possible are to be interrupted with it.
+// end in aheadTime, by the number that ended since the answer before the last. If jobs were interrupted,
+// one of them may be what ends its processes. Then as few others as possible are to be interrupted with it.
 func (c *Core) noteClaim(call *call, records []*driver.Record) {
 	if slices.ContainsFunc(records, func(r *driver.Record) bool { return r.Status.Interruptions.Total() > 0 }) {
 		c.handBackAhead(nil)
@@ -77,11 +76,11 @@ func (c *Core) noteClaim(call *call, records []*driver.Record) {
 		return
 	}
 	a := call.asks[0]
-	c.ahead.line, c.ahead.held, c.ahead.answered = a.line, a.got+call.left, c.now.Mono
+	c.ahead.line, c.ahead.answered, c.ahead.ended = a.line, c.now.Mono, a.line.ended
 	if last.line == a.line {
-		c.ahead.started, c.ahead.in = last.held-call.left, max(c.now.Mono-last.answered, time.Microsecond)
-		soon := time.Duration(c.ahead.started+last.started) * aheadTime / (c.ahead.in + last.in)
-		c.ahead.most = min(int(soon), 2*c.ahead.held, aheadPerWorker*a.line.workers, MaxAhead)
+		c.ahead.ends, c.ahead.in = a.line.ended-last.ended, max(c.now.Mono-last.answered, time.Microsecond)
+		soon := time.Duration(c.ahead.ends+last.ends) * aheadTime / (c.ahead.in + last.in)
+		c.ahead.most = min(int(soon), 2*(a.got+call.left), aheadPerWorker*a.line.workers, MaxAhead)
 	}
 }
 

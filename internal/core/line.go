@@ -17,6 +17,7 @@ type Line struct {
 	place    *list.Element
 	waiting  []*Worker // a stack: the last to come is served first, because its memory is warm
 	out      int       // runs that have not returned
+	ended    int       // runs that have returned
 	ahead    int       // runs that wait for a worker
 	workers  int       // the most workers that have waited or run at once
 	served   int       // the sort key of Core.order

@@ -112,6 +112,7 @@ func (c *Core) countOut(r *Run) {
 		return // no worker got it, or it is stuck
 	}
 	r.line.out--
+	r.line.ended++
 	c.candidates.arrange(r.line)
 	c.out--
 	r.line = nil
