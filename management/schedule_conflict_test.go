@@ -2,6 +2,7 @@ package management_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,14 +15,18 @@ import (
 // afterRead is a store in which something happens right after a schedule was read, once.
 type afterRead struct {
 	driver.Driver
-	happens func()
+	happens atomic.Pointer[func()]
 }
+
+// meanwhile sets what happens.
+func (m *afterRead) meanwhile(f func()) { m.happens.Store(&f) }
 
 func (m *afterRead) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
 	found, err := m.Driver.Notes(ctx, req)
-	if happens := m.happens; req.Kind == "stored-schedule" && happens != nil {
-		m.happens = nil
-		happens()
+	if req.Kind == "stored-schedule" {
+		if happens := m.happens.Swap(nil); happens != nil {
+			(*happens)()
+		}
 	}
 	return found, err
 }
@@ -47,10 +52,10 @@ func TestAChangeOfAScheduleUndidAPauseThatCameMeanwhile(t *testing.T) {
 	store, w := newMeanwhile(t)
 	change := prioritized(w.get(), 3)
 	change.Revision = ""
-	store.happens = func() {
+	store.meanwhile(func() {
 		_, err := w.inspector.PauseSchedule(t.Context(), "acme", "report", true)
 		require.NoError(t, err)
-	}
+	})
 	_, err := w.inspector.ChangeSchedule(t.Context(), "acme", "report", change)
 	require.NoError(t, err)
 	assert.True(t, w.get().Paused)
@@ -59,10 +64,10 @@ func TestAChangeOfAScheduleUndidAPauseThatCameMeanwhile(t *testing.T) {
 
 func TestAPauseOfAScheduleUndidAChangeThatCameMeanwhile(t *testing.T) {
 	store, w := newMeanwhile(t)
-	store.happens = func() {
+	store.meanwhile(func() {
 		_, err := w.inspector.ChangeSchedule(t.Context(), "acme", "report", prioritized(w.get(), 3))
 		require.NoError(t, err)
-	}
+	})
 	_, err := w.inspector.PauseSchedule(t.Context(), "acme", "report", true)
 	require.NoError(t, err)
 	assert.True(t, w.get().Paused)
@@ -72,7 +77,7 @@ func TestAPauseOfAScheduleUndidAChangeThatCameMeanwhile(t *testing.T) {
 func TestAChangeDuringADeleteRestoredTheSchedule(t *testing.T) {
 	store, w := newMeanwhile(t)
 	change := prioritized(w.get(), 3)
-	store.happens = func() { require.NoError(t, w.inspector.DeleteSchedule(t.Context(), "acme", "report")) }
+	store.meanwhile(func() { require.NoError(t, w.inspector.DeleteSchedule(t.Context(), "acme", "report")) })
 	_, err := w.inspector.ChangeSchedule(t.Context(), "acme", "report", change)
 	require.ErrorIs(t, err, management.ErrUnknownSchedule)
 	_, err = w.inspector.StoredSchedule(t.Context(), "acme", "report")

@@ -72,10 +72,7 @@ func (cl *claim) timesAndReady(ctx context.Context) (t times, err error) {
 		return t, err
 	}
 	t.learn(cl.now, cl.due, cl.expired)
-	err = cl.noteTops(ctx, p, time.Since(began))
-	if err != nil {
-		return t, err
-	}
+	cl.noteTops(p, time.Since(began))
 	if !t.isPast() {
 		cl.probed = p
 	}

@@ -28,7 +28,7 @@ type work struct {
 	lines      []*source
 	ready      int
 	top        top
-	isAlone    bool // whether the first line is the only one
+	allLines   int // the number of lines of the queue, as far as they were counted; 0 if none has ready jobs
 
 	// rate is nil if the queue has none. The bucket is as of now, and backlog is the number of
 	// jobs that the claim would take if there were no rate.
@@ -103,6 +103,7 @@ type probing struct {
 	byQueue        map[int32]*work
 	queues, wanted []int32
 	tops           []int64
+	counted        []int32 // how many lines are counted
 }
 
 // newProbing returns a probing of the queues of which the claim may take more jobs.
@@ -117,13 +118,19 @@ func (cl *claim) newProbing(taken [][]*stored, left int) *probing {
 		p.byQueue[queue.id] = w
 		p.all = append(p.all, w)
 		p.queues, p.wanted = append(p.queues, queue.id), append(p.wanted, int32(min(most, 1<<20))) //nolint:gosec // It is below.
-		p.tops = append(p.tops, w.top.priority)
+		counted := int32(2)                                                                        // to find out whether there is only one
+		if w.top.isForAll() {
+			counted = manyLines + 1
+		}
+		p.tops, p.counted = append(p.tops, w.top.priority), append(p.counted, counted)
 	}
 	return p
 }
 
 // args returns the arguments of the statement probe.
-func (p *probing) args(cl *claim) []any { return []any{p.queues, p.wanted, cl.now, cl.except, p.tops} }
+func (p *probing) args(cl *claim) []any {
+	return []any{p.queues, p.wanted, cl.now, cl.except, p.tops, p.counted}
+}
 
 // read reads a row of the statement probe.
 func (p *probing) read(r *row) error {
@@ -135,7 +142,7 @@ func (p *probing) read(r *row) error {
 	w.readBucket(r)
 	s.jobType = driver.TypeOfKey(r.text())
 	w.limits, w.buckets = r.typeLimits(), r.typeBuckets()
-	s.seqs, w.isAlone = r.numbers(), r.bool()
+	s.seqs, w.allLines = r.numbers(), r.int()
 	w.lines = append(w.lines, s)
 	w.ready += len(s.seqs)
 	return nil
@@ -151,7 +158,7 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 			began := time.Now()
 			err = cl.d.readPlanned(ctx, probe, p.read, p.args(cl)...)
 			if err == nil {
-				err = cl.noteTops(ctx, p, time.Since(began))
+				cl.noteTops(p, time.Since(began))
 			}
 		}
 	}
@@ -184,7 +191,7 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 				return nil, err
 			}
 		}
-		if w.isAlone && !w.lines[0].scoped && len(cl.except) == 0 && w.rate == nil && len(w.limits) == 0 {
+		if w.allLines == 1 && !w.lines[0].scoped && len(cl.except) == 0 && w.rate == nil && len(w.limits) == 0 {
 			cl.d.alone.Store(w.queue.id, w.lines[0].line)
 		} else if len(w.lines) > 0 {
 			cl.d.alone.Delete(w.queue.id)

@@ -73,7 +73,6 @@ const (
 
 	nextTimes
 	probe
-	countLines
 	take
 	takeDue
 	firstExpired
@@ -470,10 +469,10 @@ var statementTexts = [statements]string{
 	// Of each queue, as many lines with ready jobs are found as jobs are wanted, from its top on, and all others of the
 	// last of their priorities. If the types of a queue are limited, jobs of these lines may have to be left out.
 	probe: `SELECT l.id, l.queue, l.priority, l.scoped, q.max_running, q.rate, q.burst, q.bucket,
-			CASE WHEN q.rate IS NOT NULL OR q.type_limits IS NOT NULL THEN ` + serverNow + ` END, l.kind, q.type_limits, q.type_buckets, l.seqs,
-			NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)
-		FROM unnest($1::integer[], $2::integer[], $5::bigint[]) AS w (queue, wanted, top)
+			CASE WHEN q.rate IS NOT NULL OR q.type_limits IS NOT NULL THEN ` + serverNow + ` END, l.kind, q.type_limits, q.type_buckets, l.seqs, c.lines
+		FROM unnest($1::integer[], $2::integer[], $5::bigint[], $6::integer[]) AS w (queue, wanted, top, counted)
 		JOIN {s}.queues q ON q.id = w.queue AND NOT q.paused
+		CROSS JOIN LATERAL (SELECT count(*) AS lines FROM (SELECT 1 FROM {s}.lines WHERE queue = w.queue LIMIT w.counted) counted) c
 		CROSS JOIN LATERAL (SELECT l.id, l.queue, l.priority, l.scoped, l.kind, r.seqs::text FROM {s}.lines l
 			CROSS JOIN LATERAL (SELECT json_agg(seq) AS seqs FROM (
 				SELECT seq FROM (SELECT seq FROM {s}.jobs WHERE line = l.id AND late >= l.late_low AND place = 4
@@ -482,7 +481,6 @@ var statementTexts = [statements]string{
 					AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted) others) s) r
 			WHERE l.queue = w.queue AND l.priority <= w.top AND l.kind <> ALL($4::text[]) AND r.seqs IS NOT NULL
 			ORDER BY l.priority DESC FETCH FIRST (CASE WHEN q.type_limits IS NULL THEN w.wanted ELSE 2147483647 END) ROWS WITH TIES) l`,
-	countLines: `SELECT count(*) FROM (SELECT 1 FROM {s}.lines WHERE queue = $1 LIMIT $2) l`,
 	// Expired records are skipped. If $7 is true, no probe was made: nothing is taken unless the line is alone in its
 	// queue and no time has come. If the queue has got its first limit, which the probe did not find, nothing is taken. If
 	// $8 is given, nothing is taken unless that is still the bucket of the queue. From $9 on, the parameters are the

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"math"
 	"sync"
 	"time"
@@ -11,7 +10,7 @@ const (
 	// manyLines is the number of lines of a queue beyond which claims do not look at all of them each
 	// time: jobs of many different priorities have come.
 	manyLines = 256
-	// slowLook is how long a look at all lines takes at least before their number is read.
+	// slowLook is how long a look at all lines takes at least before claims do without it.
 	slowLook = 5 * time.Millisecond
 	// looksApart is how many times as long as a look at all lines the time until the next one is.
 	looksApart = 10
@@ -34,10 +33,12 @@ type tops struct {
 
 	mu sync.Mutex
 	of map[int32]top // by queue
+	// many contains the queues with many lines.
+	many map[int32]bool
 }
 
 func newTops() *tops {
-	return &tops{slowLook: slowLook, looksApart: looksApart, of: map[int32]top{}}
+	return &tops{slowLook: slowLook, looksApart: looksApart, of: map[int32]top{}, many: map[int32]bool{}}
 }
 
 // begin returns the top for a look at a queue.
@@ -83,37 +84,43 @@ func (s *tops) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.of)
+	clear(s.many)
 }
 
 // noteTops notes the tops of queues after a look that took a time.
-func (cl *claim) noteTops(ctx context.Context, p *probing, took time.Duration) error {
+func (cl *claim) noteTops(p *probing, took time.Duration) {
 	all := cl.d.tops
 	for _, w := range p.all {
 		until := w.top.until
-		if w.top.isForAll() {
-			many := false
-			if took >= all.slowLook {
-				err := cl.d.reader().query(ctx, cl.d.texts[countLines], func(r *row) error {
-					many = r.int() > manyLines
-					return nil
-				}, w.queue.id, manyLines+1)
-				if err != nil {
-					return err
-				}
+		switch {
+		case !w.top.isForAll():
+			if w.ready < w.most {
+				cl.lookBy = earlier(cl.lookBy, until)
 			}
-			if !many {
-				all.forget(w.queue.id)
-				continue
-			}
+		case took < all.slowLook || !all.haveMany(w):
+			all.forget(w.queue.id)
+			continue
+		default:
 			until = time.Now().Add(time.Duration(all.looksApart) * took)
-		} else if w.ready < w.most {
-			cl.lookBy = earlier(cl.lookBy, until)
 		}
 		if found, some := w.highest(); some || w.top.isForAll() {
 			all.end(w.queue.id, w.top, found, until)
 		}
 	}
-	return nil
+}
+
+// haveMany reports whether a queue has many lines: by a look at all of them, or by an earlier one if it has found no
+// ready jobs.
+func (s *tops) haveMany(w *work) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case w.allLines > manyLines:
+		s.many[w.queue.id] = true
+	case w.allLines > 0:
+		delete(s.many, w.queue.id)
+	}
+	return s.many[w.queue.id]
 }
 
 // highest returns the highest priority of the ready jobs, or the lowest possible one if there are none.

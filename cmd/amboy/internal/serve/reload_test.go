@@ -29,10 +29,11 @@ import (
 	"github.com/mongodb/amboy/pinlater/wire"
 )
 
-// write writes a file.
+// write replaces a file in one step: the server may read it at any time.
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	require.NoError(t, os.WriteFile(path+".new", []byte(content), 0o600))
+	require.NoError(t, os.Rename(path+".new", path))
 }
 
 // hangUp sends the signal for reading the files again, and returns the next message.
