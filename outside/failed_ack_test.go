@@ -65,3 +65,23 @@ func TestAnAttemptDidNotEndWithItsTimeToRunAfterTheStoreHadFailed(t *testing.T) 
 		})
 	}
 }
+
+// That the attempt is to be ended again later gave its worker as long to end it as if its time to run were not over.
+func TestAWorkerEndedAnAttemptAfterItsTimeToRunBecauseTheStoreHadFailed(t *testing.T) {
+	inMemory(t, noOptions, func(f *fixture) {
+		store := &unreadable{Driver: f.driver}
+		other := newFixture(f.T, f.ctx, func() driver.Driver { return store }, noOptions)
+		f.put("a", "1", job.Timeout(time.Minute))
+		req := request()
+		req.Lease = time.Hour
+		jobs, err := other.dispatcher.Lease(f.ctx, req)
+		require.NoError(f, err)
+		store.failing.Store(true)
+		time.Sleep(time.Minute + time.Millisecond)
+		store.failing.Store(false)
+		var late *amboy.MaxTimeError
+		require.ErrorAs(f, other.complete(jobs[0], ""), &late)
+		f.hasState("a", amboy.StateFailed)
+		other.close()
+	})
+}

@@ -42,6 +42,15 @@ type heldLease struct {
 	ends time.Time
 	// overAt is when the time to run is over, by the clock of this process; zero for never.
 	overAt time.Time
+	// endAt is when this process ends the attempt: at overAt, or later if the store failed then.
+	endAt time.Time
+}
+
+// put adds a lease, or replaces it. The caller holds the lock.
+func (h *held) put(l lease, ends, overAt time.Time) {
+	own := &heldLease{lease: l, ends: ends, overAt: overAt, endAt: overAt}
+	h.leases[l.Lease] = own
+	h.schedule(own)
 }
 
 func (h *held) init(d *Dispatcher) {
@@ -53,12 +62,11 @@ func (h *held) init(d *Dispatcher) {
 func (h *held) add(l lease, taken time.Time, maxTime time.Duration) {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
-	own := &heldLease{lease: l, ends: taken.Add(l.length)}
+	var overAt time.Time
 	if maxTime > 0 {
-		own.overAt = time.Now().Add(maxTime) // the run began between taken and now
+		overAt = time.Now().Add(maxTime) // the run began between taken and now
 	}
-	h.leases[l.Lease] = own
-	h.schedule(own)
+	h.put(l, taken.Add(l.length), overAt)
 }
 
 // renew remembers a lease that was just renewed.
@@ -67,8 +75,8 @@ func (h *held) renew(l lease, ends time.Time) {
 	defer h.d.mu.Unlock()
 	own := h.leases[l.Lease]
 	if own == nil {
-		own = &heldLease{lease: l, overAt: l.runBy}
-		h.leases[l.Lease] = own
+		h.put(l, ends, l.runBy)
+		return
 	}
 	own.ends = ends
 	h.schedule(own)
@@ -79,9 +87,7 @@ func (h *held) watch(l lease, ends time.Time) {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
 	if h.leases[l.Lease] == nil {
-		own := &heldLease{lease: l, ends: ends, overAt: l.runBy}
-		h.leases[l.Lease] = own
-		h.schedule(own)
+		h.put(l, ends, l.runBy)
 	}
 }
 
@@ -114,7 +120,7 @@ func (h *held) schedule(l *heldLease) {
 		h.recoverAt = soon
 	}
 	h.tickBy(h.recoverAt, now)
-	h.tickBy(l.overAt, now)
+	h.tickBy(l.endAt, now)
 }
 
 func tickOf(length time.Duration) time.Duration { return min(max(length/4, minTick), maxTick) }
@@ -162,9 +168,9 @@ func (h *held) due() (over, lost []lease, mayRecover bool) {
 	}
 	for key, l := range h.leases {
 		switch {
-		case isOver(l.overAt, now):
+		case isOver(l.endAt, now):
 			over = append(over, l.lease)
-			l.overAt = now.Add(tickOf(l.length)) // if the attempt can't be ended now
+			l.endAt = now.Add(tickOf(l.length)) // if the attempt can't be ended now
 			h.schedule(l)
 		case l.ends.Add(forgetAfter).Before(now):
 			delete(h.leases, key)
