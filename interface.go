@@ -221,6 +221,8 @@ type Queue interface {
 	// the queue's goroutines have ended. The queues of this module return within
 	// a second of the end of ctx. They leave behind the jobs, callbacks and driver
 	// calls that ignore their contexts, and report such jobs as a CloseReporter.
+	// Those in a file or a database still take jobs that running jobs put under
+	// their own contexts.
 	Close(ctx context.Context)
 }
 

@@ -550,3 +550,39 @@ func TestCloseWaitedForACallbackThatNeverReturns(t *testing.T) {
 		close(end)
 	})
 }
+
+// A job that goes on while its queue closes may put its next step: the store keeps that for other processes.
+func TestAJobWasRefusedItsNextStepBecauseItsQueueWasClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		store.durable = true
+		q := driverQueueOn(t, store, nil)
+		begun, closing, closed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		var own context.Context
+		put(t, q, newJob(t, "first", func(ctx context.Context, j *funcJob) {
+			own = ctx
+			close(begun)
+			<-closing
+			if err := amboy.QueueFromContext(ctx).Put(ctx, noop(t, "second")); err != nil {
+				j.AddError(err)
+			}
+			<-closed
+		}))
+		<-begun
+
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			q.Close(context.Background())
+		}()
+		synctest.Wait()
+		close(closing)
+		synctest.Wait()
+		require.ErrorIs(t, q.Put(t.Context(), noop(t, "of another")), amboy.ErrQueueClosed)
+		close(closed)
+		<-done
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "first").State)
+		assert.Equal(t, amboy.StatePending, infoOf(t, q, "second").State)
+		assert.ErrorIs(t, q.Put(own, noop(t, "too late")), amboy.ErrQueueClosed)
+	})
+}

@@ -40,6 +40,8 @@ type Queue struct {
 	puts sync.RWMutex
 	// PutCalls counts these calls.
 	PutCalls atomic.Int64
+	// runsEnded is true when the workers have ended, or were left behind. Until then running jobs may put others.
+	runsEnded atomic.Bool
 	// keyWarned is when LeaveForKey last logged, in nanoseconds since 1970.
 	keyWarned atomic.Int64
 	// waiters is the number of callers that wait for jobs to end.
@@ -230,6 +232,7 @@ func (q *Queue) closeAll(ctx context.Context) {
 	late, cancel := lifecycle.AfterEnd(ctx, lifecycle.CloseGrace)
 	defer cancel()
 	left := q.CloseParts(ctx, late, q.stopClaiming)
+	q.runsEnded.Store(true)
 	q.Engine.settle(late, func() bool { return q.Engine.core.QuietFor(q.Line) })
 	last, cancelLast := lifecycle.AfterEnd(late, lifecycle.LastGrace)
 	defer cancelLast()

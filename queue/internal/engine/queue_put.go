@@ -33,7 +33,8 @@ func (q *Queue) insert(ctx context.Context, jobs []amboy.Job) error {
 	q.puts.RLock()
 	defer q.puts.RUnlock()
 	q.PutCalls.Add(1)
-	if err := q.Accepts(true); err != nil {
+	fromRun := q.acceptsFromRun(ctx)
+	if err := q.Accepts(true); err != nil && !fromRun {
 		return fmt.Errorf("putting jobs: %w", err)
 	}
 	now := q.Engine.Now()
@@ -56,7 +57,7 @@ func (q *Queue) insert(ctx context.Context, jobs []amboy.Job) error {
 	if len(records) == 0 {
 		return errs.Collate()
 	}
-	results, err := q.insertWhileOpen(ctx, records)
+	results, err := q.insertWhileOpen(ctx, records, fromRun)
 	if err != nil {
 		errs.Add(nil, fmt.Errorf("putting %s: %w", describeRecords(records), err))
 		return errs.Collate()
@@ -84,11 +85,19 @@ func describeRecords(records []*driver.Record) string {
 	return fmt.Sprintf("%d jobs, the first of them %q", len(records), records[0].JobID())
 }
 
-// insertWhileOpen inserts records. It may wait for room until the queue stops.
-func (q *Queue) insertWhileOpen(ctx context.Context, records []*driver.Record) ([]error, error) {
+// acceptsFromRun reports whether the queue accepts a job because a running job puts it, even if the queue has stopped:
+// a job that goes on while its process is replaced may put its next step, which other processes can run.
+func (q *Queue) acceptsFromRun(ctx context.Context) bool {
+	return !q.Engine.inline && !q.runsEnded.Load() && amboy.QueueFromContext(ctx) != nil
+}
+
+// insertWhileOpen inserts records. It may wait for room until the queue stops, or, from a running job, until ctx ends.
+func (q *Queue) insertWhileOpen(ctx context.Context, records []*driver.Record, fromRun bool) ([]error, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer q.OnStop(func() { cancel(amboy.ErrQueueClosed) })()
+	if !fromRun {
+		defer q.OnStop(func() { cancel(amboy.ErrQueueClosed) })()
+	}
 	started := !q.Is(lifecycle.Created)
 	if !started {
 		ctx = driver.WithoutWaiting(ctx) // no running job makes room
