@@ -98,7 +98,9 @@ settings=(-p $((processors * 2)) -timeout 20m -race -vet=off
 	-gcflags='modernc.org/...=-dwarf=false -race=false'
 	-gcflags='go.mongodb.org/mongo-driver/bson/bsonrw=-dwarf=false -race=false'
 	-gcflags='go.mongodb.org/mongo-driver/x/bsonx/bsoncore=-dwarf=false -race=false')
+failed=0
 go test "${settings[@]}" "$@" ./queue/... ./internal/crashtest ./management ./internal/browsertest/... \
-	./examples/... ./cmd/amboy/... ./rest/internal/openapi/... ./...
+	./examples/... ./cmd/amboy/... ./rest/internal/openapi/... ./... || failed=1
 # River has a workspace of its own, so it needs a call of its own.
-go test -C queue/driver/riverjob/rivertest "${settings[@]}" -short "$@" ./...
+go test -C queue/driver/riverjob/rivertest "${settings[@]}" -short "$@" ./... || failed=1
+exit $failed
