@@ -20,7 +20,8 @@ import (
 type access struct {
 	login atomic.Pointer[rest.Login]
 	token atomic.Pointer[string]
-	base  string // the URL of the server
+	// scheme and host are those of the server's URL on this machine.
+	scheme, host string
 }
 
 // minToken is the minimum length of a token.
@@ -101,14 +102,19 @@ func (a *access) authorize(r *http.Request, what rest.Access) error {
 	return a.login.Load().Authorize(r, what)
 }
 
-// link returns a link to the dashboard that works once.
-func (a *access) link() string { return a.base + "/login?ticket=" + a.login.Load().Ticket() }
+// url returns the URL of the server on this machine.
+func (a *access) url() string { return a.scheme + "://" + a.host }
+
+// link returns a link to the dashboard, on a host, that works once.
+func (a *access) link(host string) string {
+	return a.scheme + "://" + host + "/login?ticket=" + a.login.Load().Ticket()
+}
 
 // serveLogin redeems a link.
 func (a *access) serveLogin(w http.ResponseWriter, r *http.Request) { a.login.Load().ServeHTTP(w, r) }
 
-// serveLink answers a request by a new link.
-func (a *access) serveLink(w http.ResponseWriter, _ *http.Request) {
+// serveLink answers a request by a new link, on the host by which the client has reached the server.
+func (a *access) serveLink(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = fmt.Fprintln(w, a.link()) // the client may have gone
+	_, _ = fmt.Fprintln(w, a.link(r.Host)) // the client may have gone
 }

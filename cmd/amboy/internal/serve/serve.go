@@ -206,7 +206,7 @@ func (s *server) begin(name string, l net.Listener, serve func(net.Listener) err
 		default: // another port has ended before
 		}
 	}()
-	s.ports = append(s.ports, port{name: name, address: l.Addr().String(), stop: func(ctx context.Context) error {
+	s.ports = append(s.ports, port{name: name, address: hostPort(l.Addr()), stop: func(ctx context.Context) error {
 		err := stop(ctx)
 		<-done
 		return err
@@ -227,9 +227,9 @@ func (s *server) startHTTP() error {
 		return err
 	}
 	l := connserver.Limit(s.take("--listen"), maxConnections, maxConnections/4)
-	s.access.base = "http://" + l.Addr().String()
+	s.access.scheme, s.access.host = "http", hostPort(l.Addr())
 	if s.TLSCert != "" {
-		s.access.base = "https://" + l.Addr().String()
+		s.access.scheme = "https"
 	}
 	health := rest.Health(inspector)
 	mux := http.NewServeMux()
@@ -299,6 +299,14 @@ func (s *server) stop(ctx context.Context) (err error) {
 	return err
 }
 
+// hostPort returns the address at which clients on this machine reach a listener.
+func hostPort(a net.Addr) string {
+	if tcp := a.(*net.TCPAddr); tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("localhost:%d", tcp.Port)
+	}
+	return a.String()
+}
+
 // describe prints the addresses of the server, and commands to begin with.
 func (s *server) describe(out io.Writer) error {
 	var ports strings.Builder
@@ -322,6 +330,6 @@ In another terminal:
   curl -H "Authorization: Bearer $AMBOY_TOKEN" -X POST "$AMBOY_URL/login/link"   # another link to the dashboard
 
 Press Ctrl-C to stop.
-`, s.storeName, s.access.link(), s.access.base, s.TokenFile, ports.String())
+`, s.storeName, s.access.link(s.access.host), s.access.url(), s.TokenFile, ports.String())
 	return err
 }

@@ -179,6 +179,18 @@ func TestLinkLogsInABrowserOnce(t *testing.T) {
 	assert.Equal(t, http.StatusOK, browse(strings.TrimSpace(another)))
 }
 
+// The link of a server on all addresses began with http://[::], and so did the one that a client on another
+// machine asked for.
+func TestLinksOfAServerOnAllAddressesLedNowhere(t *testing.T) {
+	r := startedWith(t, serve.Config{Store: "memory", TokenFile: filepath.Join(t.TempDir(), "token"), Listen: "0.0.0.0:0", Workq: "0.0.0.0:0", WorkqRemote: true})
+	assert.Regexp(t, `^http://localhost:\d+$`, r.url)
+	assert.True(t, strings.HasPrefix(r.link, r.url+"/login?ticket="), r.link)
+	assert.Regexp(t, `^localhost:\d+$`, r.workq)
+	r.url = strings.Replace(r.url, "localhost", "127.0.0.1", 1)
+	_, another := r.call(&http.Client{Transport: &http.Transport{}}, http.MethodPost, "/login/link", r.token, "")
+	assert.True(t, strings.HasPrefix(another, r.url+"/login?ticket="), another)
+}
+
 func TestJobsAndTokenSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	r := started(t, dir)
