@@ -100,24 +100,6 @@ type Job interface {
 	SetEnqueueAllScopes(bool)
 }
 
-// Prioritized is implemented by jobs with a priority. job.Base implements it.
-type Prioritized interface {
-	// Priority is the job's priority; the default is 0. Jobs with a larger
-	// priority run first. Jobs of equal priority run in the order in which they
-	// were put.
-	Priority() int
-	// SetPriority changes the priority. It must be called before Put.
-	SetPriority(int)
-}
-
-// PriorityOf returns the priority of a job, or 0 if its type has none.
-func PriorityOf(j Job) int {
-	if p, ok := j.(Prioritized); ok {
-		return p.Priority()
-	}
-	return 0
-}
-
 // JobType names the type of a job and its version. The version is stored with
 // the job. A job stored under an older version runs only in processes that have
 // registered an upgrade for it.
@@ -312,69 +294,6 @@ type AbortableRunner interface {
 	Abort(ctx context.Context, id string) error
 	// AbortAll aborts every job that is running at the time of the call.
 	AbortAll(ctx context.Context) error
-}
-
-// ResizableRunner is a runner whose number of workers can change while it runs.
-type ResizableRunner interface {
-	Runner
-
-	// Workers is the number of workers that was last requested.
-	Workers() int
-	// SetWorkers changes the number of workers, to at least 1. Surplus workers
-	// end after the job that they are running. SetWorkers does not wait for that.
-	SetWorkers(n int) error
-}
-
-// JobReleaser is implemented by queues that can take back a job whose run was
-// interrupted, so that it runs again. Runners use it at a hard stop.
-type JobReleaser interface {
-	// Release hands back a job that Next returned. It discards what the
-	// interrupted run recorded in the job's status, and does not count the run as
-	// an attempt. If the queue stores jobs, the job's own fields are restored to
-	// what they were before the run. If the queue holds the job itself, the fields
-	// stay as the run left them.
-	Release(ctx context.Context, j Job) error
-}
-
-// BrokenJobEnder is implemented by queues that can end a job whose own methods panic.
-// Runners use it if a method panics that they or the queue call before or after Run.
-type BrokenJobEnder interface {
-	// EndBroken ends the attempt of a job that Next returned as failed, with the error
-	// broken and without a retry. A queue that stores jobs calls no method of the job. The
-	// error wraps ErrLeaseLost if the queue does not run the job.
-	EndBroken(ctx context.Context, j Job, broken error) error
-}
-
-// JobSnoozer is implemented by queues that can take back a job that asked to run
-// again later. Runners use it for a SnoozableJob.
-type JobSnoozer interface {
-	// Snooze hands back a job that Next returned, to run again at until, but not
-	// before MinSnooze has passed. Otherwise it works like Release. It clears the
-	// job's own request to be snoozed.
-	Snooze(ctx context.Context, j Job, until time.Time) error
-}
-
-// JobContexter is implemented by queues that can cancel a job while it runs: because
-// its lease went stale and another process took it over, or because an operator
-// canceled it.
-type JobContexter interface {
-	// JobContext derives the context for a run of a job that Next returned. The
-	// context ends with cause ErrLeaseLost when the lease is lost, and with cause
-	// ErrAborted when the job is canceled. The caller must call the cancel
-	// function when the run ends.
-	JobContext(ctx context.Context, j Job) (context.Context, context.CancelFunc)
-}
-
-// JobCompleter is implemented by queues that batch the writes that end jobs. A runner
-// that does not need to know whether the write succeeded uses it, and takes its next
-// job meanwhile.
-type JobCompleter interface {
-	// CompleteLater is like Complete, but returns before the end of the job is
-	// written. From then on the queue owns the job, and the caller must not change
-	// it. wait blocks until the end is written, or until the queue gives up after
-	// ctx has ended; the runner's Close must not return before that. The queue logs
-	// an error.
-	CompleteLater(ctx context.Context, j Job) (wait func())
 }
 
 // QueueOptions configure a queue of a group.

@@ -1,5 +1,23 @@
 package amboy
 
+// Prioritized is implemented by jobs with a priority. job.Base implements it.
+type Prioritized interface {
+	// Priority is the job's priority; the default is 0. Jobs with a larger
+	// priority run first. Jobs of equal priority run in the order in which they
+	// were put.
+	Priority() int
+	// SetPriority changes the priority. It must be called before Put.
+	SetPriority(int)
+}
+
+// PriorityOf returns the priority of a job, or 0 if its type has none.
+func PriorityOf(j Job) int {
+	if p, ok := j.(Prioritized); ok {
+		return p.Priority()
+	}
+	return 0
+}
+
 // ResultJob is implemented by jobs that produce a result, such as the jobs of
 // job.DefineResult. The result is stored together with the end of the job, not before.
 type ResultJob interface {

@@ -185,32 +185,6 @@ func CountJobs(ctx context.Context, q Queue, query JobQuery) (int, error) {
 	return finder.CountJobs(ctx, query)
 }
 
-// Workers returns the number of workers of a queue in this process that was last requested, or
-// 0 if the runner of the queue is no ResizableRunner. It does not block.
-func Workers(q Queue) int {
-	if q == nil {
-		return 0
-	}
-	if runner, ok := q.Runner().(ResizableRunner); ok {
-		return runner.Workers()
-	}
-	return 0
-}
-
-// SetWorkers changes the number of workers of a queue in this process, as
-// ResizableRunner.SetWorkers does. The error wraps errors.ErrUnsupported if the runner of the
-// queue is no ResizableRunner.
-func SetWorkers(q Queue, n int) error {
-	if q == nil {
-		return errors.New("changing the number of workers of a queue: it must not be nil")
-	}
-	runner, ok := q.Runner().(ResizableRunner)
-	if !ok {
-		return fmt.Errorf("changing the number of workers of queue %q: its runner %T does not support that: %w", q.ID(), q.Runner(), errors.ErrUnsupported)
-	}
-	return runner.SetWorkers(n)
-}
-
 // ErrForeignTransaction is wrapped by the error of a Put, or of the end of a job, under a
 // context that carries a transaction of another store than that of the queue.
 var ErrForeignTransaction = errors.New("the transaction is one of another store")
@@ -288,18 +262,4 @@ type IdleCloser interface {
 	// can't determine that, it closes nothing and returns an error. It blocks as Stats
 	// and Close do, and is safe for concurrent use.
 	CloseIfIdle(ctx context.Context) (closed bool, err error)
-}
-
-// CloseReporter is implemented by queues and runners whose Close may return while jobs
-// still run. The queues and runners of this module return within a second of the end of
-// the context of Close. A queue includes the report of its runner if that is a
-// CloseReporter, as the runners of package pool are.
-type CloseReporter interface {
-	// LeftBehind returns the sorted IDs of the jobs that had not finished when Close
-	// returned: their Run had not returned, or the call that records their end had not.
-	// It returns nil before Close returns, and if there are none. The leases of these
-	// jobs are no longer renewed, so another process runs the jobs when the leases
-	// expire. So it does with a job whose end the store did not take in time, which is
-	// logged. LeftBehind does not block and is safe for concurrent use.
-	LeftBehind() []string
 }
