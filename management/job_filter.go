@@ -148,8 +148,8 @@ func validateValues(field string, values []string, mayBeEmpty bool) error {
 	return nil
 }
 
-// validateLength returns an error for a list of a filter that has too many values, or none. The
-// caller of a list without values has computed it, and asks for nothing.
+// validateLength returns an error for a list of a filter that has too many values, or none. A caller
+// that passes an empty list may have computed it, and mean no job.
 func validateLength[T any](field string, values []T) error {
 	switch {
 	case len(values) > MaxFilterValues:

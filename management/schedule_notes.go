@@ -65,7 +65,7 @@ type scheduleDefinition struct {
 	stored []byte
 }
 
-// revision identifies the specification of a schedule: it changes at another time each time.
+// revision identifies the specification of a schedule: no two changes have the same time.
 func (d scheduleDefinition) revision() string { return strconv.FormatInt(d.Changed.UnixNano(), 10) }
 
 // scheduleHint is a hint. Its value is the time of the first tick that is not handled, which is

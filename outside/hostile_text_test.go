@@ -59,8 +59,8 @@ func problemsOf(answer map[string]any, list string) (problems []any) {
 
 type object = map[string]any
 
-// A key of the metadata with a zero byte, the scopes of a queue with one in its name, and the number of workers of a queue
-// with a long name were answered with 500, as if the service were broken.
+// A key of the metadata with a zero byte, the scopes of a queue with one in its name, and the number of
+// workers of a queue with a long name were answered with 500, as if the service were broken.
 func TestATextThatAStoreCanNotKeepIsNoInternalError(t *testing.T) {
 	texts := []string{"a\x00b", "$a.b", strings.Repeat("é", 500)}
 	onEach(t, func(f *fixture) {

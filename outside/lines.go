@@ -248,8 +248,8 @@ func (ls *lines) wakeAll() {
 // fewLines is the number of lines that ask the store themselves after a change that may be in any queue.
 const fewLines = 8
 
-// minAskPause is the least time until the store is asked again because a time comes: the time may be that of a
-// queue for which nobody waits.
+// minAskPause is the minimum time until the store is asked again because a job becomes due: the job may be in a
+// queue for which no worker waits.
 const minAskPause = 20 * time.Millisecond
 
 // ask asks the store which queues have jobs, in the background. The caller holds the lock.

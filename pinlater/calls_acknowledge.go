@@ -232,7 +232,7 @@ func (s *Server) checkpoint(l *outside.Job, r *wire.PinLaterCheckpointJobRequest
 	return ack
 }
 
-// renew makes the time-outs of claims start anew.
+// renew makes the timeouts of claims start anew.
 func (s *Server) renew(ctx context.Context, tokens map[string]outside.Token) error {
 	beats := make([]outside.Beat, 0, len(tokens))
 	for _, token := range tokens {

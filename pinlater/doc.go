@@ -16,7 +16,7 @@
 //	FAILED               failed, canceled or expired
 //	body                 the payload, as bytes
 //	custom status        the metadata pinlater-status
-//	claim time-out       the end of the lease, which ends the attempt as failed
+//	claim timeout        the end of the lease, which ends the attempt as failed
 //
 // Jobs for PinLater's workers may also be put in Go or over HTTP, with Options.JobType and an ID of
 // pinlater- and a number, which nothing else may use.

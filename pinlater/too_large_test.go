@@ -13,8 +13,8 @@ import (
 	"github.com/mongodb/amboy/pinlater/wire"
 )
 
-// A job that no reply has room for was claimed by each dequeue, which was refused. It kept the jobs behind it from being dequeued for as
-// long as it was claimed, and lost an attempt each time.
+// A job that no reply has room for was claimed by each dequeue, which was refused. It kept the jobs behind it
+// from being dequeued for as long as it was claimed, and lost an attempt each time.
 func TestAJobLargerThanAReplyWasClaimedAgainAndAgain(t *testing.T) {
 	const frame = 64 << 10
 	onEach(t, pinlater.Options{MaxFrame: frame}, func(f *fixture) {

@@ -39,9 +39,9 @@ const (
 	sealedForm
 )
 
-// NewBody makes a body of the values that Raw and IsJSON of another body returned, for a
-// store that keeps them separately. For a sealed body use NewSealedBody. The bytes are not checked before they are decoded, and
-// must not be changed.
+// NewBody makes a body of the values that Raw and IsJSON of another body returned, for a store that keeps
+// them separately. For a sealed body use NewSealedBody. The bytes are not checked before they are decoded,
+// and must not be changed.
 func NewBody(raw []byte, isJSON bool) Body {
 	if isJSON {
 		return Body{form: jsonForm, raw: raw}

@@ -97,8 +97,9 @@ func RefuseUnauthenticated(w http.ResponseWriter, r *http.Request, text string) 
 // It must be safe for concurrent use. A request that concerns several queues needs access to all of
 // them.
 //
-// Without this option every request is refused, whatever its address: an address does not
-// identify the client, because all users of a machine, and all that a proxy forwards, share one. A program without its own users can use a Login.
+// Without this option every request is refused, whatever its address: an address does not identify the
+// client, because all users of a machine, and all that a proxy forwards, share one. A program without its own
+// users can use a Login.
 func Authorize(may func(r *http.Request, access Access) error) Option {
 	if may == nil {
 		panic("rest.Authorize: the function must not be nil")
@@ -124,8 +125,9 @@ func CreateOutside() Option {
 // DefaultWaitingOfClient is the default of WaitingOfClient.
 const DefaultWaitingOfClient = 1000
 
-// Workers serves the routes for outside workers, with the jobs of a dispatcher. Without it they
-// are answered with status 409. Close the dispatcher after the server has shut down. Workers panics if the dispatcher is nil.
+// Workers serves the routes for outside workers, with the jobs of a dispatcher. Without it they are answered
+// with status 409. Close the dispatcher after the server has shut down. Workers panics if the dispatcher is
+// nil.
 func Workers(d *outside.Dispatcher) Option {
 	if d == nil {
 		panic("rest.Workers: the dispatcher must not be nil")
@@ -154,11 +156,11 @@ func Tenant(queue string) Option {
 	return TenantOf(func(*http.Request) string { return queue })
 }
 
-// TenantOf restricts each request to one queue, that of its tenant, which the function names, for
-// instance by the session of the request. All other queues appear not to exist. If the name is empty,
-// or the function panics, the request is refused: with 401 if Authorize returns an error that wraps
-// ErrUnauthenticated, otherwise with 403, or 404 if it names a queue. The function is called several times for a request,
-// and must be safe for concurrent use. Of several options Tenant and TenantOf the last one counts.
+// TenantOf restricts each request to one queue, that of its tenant, which the function names, for instance by
+// the session of the request. All other queues appear not to exist. If the name is empty, or the function
+// panics, the request is refused: with 401 if Authorize returns an error that wraps ErrUnauthenticated,
+// otherwise with 403, or 404 if it names a queue. The function is called several times for a request, and
+// must be safe for concurrent use. Of several options Tenant and TenantOf the last one counts.
 func TenantOf(queue func(r *http.Request) string) Option {
 	if queue == nil {
 		panic("rest.TenantOf: the function must not be nil")

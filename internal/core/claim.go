@@ -7,7 +7,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// claimRetry is the least time between a claim that fails and the next one, unless there is something new to claim.
+// claimRetry is the minimum time between a claim that fails and the next one, unless there is something new to claim.
 const claimRetry = time.Second
 
 // claimPause is the pause after a claim that got nothing, if its answer asks for another one

@@ -77,7 +77,7 @@ func (c *pinlaterClient) put(ctx context.Context, n int) bool {
 		err := c.client.CreateQueue(ctx, wire.NewRequestContext(), clientQueue("pinlater"))
 		if err == nil {
 			j := wire.NewPinLaterJob()
-			j.Body, j.NumAttemptsAllowed = []byte(bodyOf(n)), 1_000_000 // a time-out of a claim is an attempt
+			j.Body, j.NumAttemptsAllowed = []byte(bodyOf(n)), 1_000_000 // a timeout of a claim is an attempt
 			_, err = c.client.EnqueueJobs(ctx, wire.NewRequestContext(), &wire.PinLaterEnqueueRequest{QueueName: clientQueue("pinlater"), Jobs: []*wire.PinLaterJob{j}})
 		}
 		return err

@@ -27,7 +27,7 @@ import (
 
 var endKills = flag.Int("crashtest.endkills", 6, "how many processes are killed around a commit by TestEndsInTransactions")
 
-// transactionLease is the lock time-out of the queues of TestEndsInTransactions.
+// transactionLease is the lock timeout of the queues of TestEndsInTransactions.
 const transactionLease = time.Second / 2
 
 // transactionConfig is what a process of TestEndsInTransactions is told.

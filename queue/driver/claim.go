@@ -12,8 +12,8 @@ type ClaimRequest struct {
 	// Limit is the maximum number of records in all. Expired records are returned in
 	// addition, so that they can be ended without a free worker.
 	Limit int
-	// Now is the time of the claim by the caller's wall clock. It decides what is due and
-	// what has expired, and nothing about leases. It must not be compared with the driver's clock. A record may still start at its
+	// Now is the time of the claim by the caller's wall clock. It decides what is due and what has expired, and
+	// nothing about leases. It must not be compared with the driver's clock. A record may still start at its
 	// dispatch-by time, and expires after it.
 	Now time.Time
 	// LeaseTime is the length of the leases, from when the store grants them, unless

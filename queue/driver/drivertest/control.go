@@ -197,8 +197,8 @@ func controlOfOneQueue(f *fixture) {
 	assert.Len(f, b.claim(10), 2)
 }
 
-// controlPausedHidesNone has more due records of a paused queue than Work reads. What Work names is claimed from, as an engine
-// does: until a claim has moved these records, Work does not find others.
+// controlPausedHidesNone has more due records of a paused queue than Work reads. What Work names is claimed
+// from, as an engine does: until a claim has moved these records, Work does not find others.
 func controlPausedHidesNone(f *fixture) {
 	const read = 10
 	if f.harness.ReadLittle != nil {

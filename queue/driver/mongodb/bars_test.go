@@ -626,8 +626,8 @@ func TestAClaimReadTheJobsOfPausedQueuesAgainAndAgain(t *testing.T) {
 	})
 }
 
-// A claim that returned only expired jobs, or asked only for these, made a process with idle workers seem busy, so that it
-// did not hear of new jobs.
+// A claim that returned only expired jobs, or asked only for these, made a process with idle workers seem
+// busy, so that it did not hear of new jobs.
 func TestAProcessThatClaimedExpiredJobsDidNotHearOfNewOnes(t *testing.T) {
 	for name, limit := range map[string]int{"that came instead of others": 1, "only": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -691,7 +691,8 @@ func TestWorkReadAllJobsThatWereDue(t *testing.T) {
 	})
 }
 
-// Each caller that waited for a job made its process open two change streams: one that shows ends, and one that does not.
+// Each caller that waited for a job made its process open two change streams: one that shows ends, and one
+// that does not.
 func TestEachWaitForAJobOpenedTwoChangeStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.Open(t, mongotest.InMemory())

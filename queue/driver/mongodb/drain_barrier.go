@@ -331,7 +331,7 @@ func (g *drainBarrier) replace(doc controlDocument, seen <-chan struct{}) {
 	g.showSeen()
 }
 
-// wake makes those that wait for answers read them.
+// wake makes waiters read the answers again.
 func (g *drainBarrier) wake() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

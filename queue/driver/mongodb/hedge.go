@@ -8,25 +8,25 @@ import (
 	"github.com/mongodb/amboy/internal/contain"
 )
 
-// A server that has failed does not answer, and neither does a connection that a firewall has dropped. A client that
-// waits for the answer does not ask the server that has become primary since. So a query of a claim, and one for work,
-// is sent again, beside the first one, if it takes much longer than queries usually do. The first answer counts. So
-// nothing is lost if the server is only slow, and its load does not grow for long: slow answers make the next queries
-// wait for longer.
+// A client that waits for an answer of a server that has failed, or on a connection that a firewall has dropped,
+// does not notice that another server has become primary. So if a query of a claim or of Work takes much longer
+// than such queries usually do, it is sent again beside the first one, and the first answer counts. Nothing is lost
+// if the server is only slow. Its load grows for a short time only, because slow answers raise the time after which
+// the next queries are sent again.
 
 const (
-	// hedgeAfter is the least time after which a query is sent again.
+	// hedgeAfter is the minimum time after which a query is sent again.
 	hedgeAfter = time.Second
-	// hedgeFactor is how many times as long as the longest query of late one must take to be sent again.
+	// hedgeFactor is that time as a multiple of the longest recent query.
 	hedgeFactor = 20
 	// maxHedged is the maximum number of times that a query is sent.
 	maxHedged = 5
 )
 
-// answerTimes remembers how long queries took of late.
+// answerTimes remembers how long recent queries took.
 type answerTimes struct {
 	mu      sync.Mutex
-	longest time.Duration // which each query makes shorter, unless it took longer
+	longest time.Duration // reduced by each query that took less
 }
 
 func (a *answerTimes) observe(took time.Duration) {
@@ -42,8 +42,9 @@ func (a *answerTimes) patience() time.Duration {
 	return max(hedgeAfter, hedgeFactor*a.longest)
 }
 
-// hedge calls a function that reads, and calls it again, at the same time, while there is no answer. It returns the
-// first answer without an error. If all calls fail, it returns the last error. A panic is an error. No call outlasts it.
+// hedge calls a function that reads, and calls it again, at the same time, while there is no answer. It
+// returns the first answer without an error. If all calls fail, it returns the last error. A panic is an
+// error. No call outlasts it.
 func hedge[T any](ctx context.Context, times *answerTimes, read func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T

@@ -69,9 +69,9 @@ func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Cont
 	return unlock, nil
 }
 
-// postpone leaves queues with limits to the next round, if there is one, of which this round would take no job, because
-// it takes one of each queue in turn. Each lock, and the tokens of each rate, cost a command, and other processes wait for
-// the locks.
+// postpone leaves queues with limits to the next round, if there is one, of which this round would take no
+// job, because it takes one of each queue in turn. Each lock, and the tokens of each rate, cost a command,
+// and other processes wait for the locks.
 func (c *claim) postpone(v *view) {
 	most := max(c.req.Limit-c.ready, fewQueues)
 	var postponed []driver.Demand

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// legacyEvery is the least time between two queries for legacy documents that events request: a busy legacy process
-// changes documents all the time.
+// legacyEvery is the minimum interval between queries for legacy documents that events request. A busy legacy
+// process changes documents all the time.
 const legacyEvery = 250 * time.Millisecond
 
 // handoverTime is longer than a retry takes from its first write to its last.

@@ -76,7 +76,7 @@ type claim struct {
 	leftOut bool                    // whether something was locked for long
 	locked  []int32                 // queues that are locked
 	isReady bool                    // whether records were ready when the times were read
-	lookBy  time.Time               // when all lines are to be looked at again, because those that were looked at have too little
+	scanBy  time.Time               // when to scan all lines again, because those that were scanned have too few jobs
 	// promotion is closed when the promotion that was under way has ended; nil if none was.
 	promotion <-chan struct{}
 }
@@ -129,8 +129,8 @@ func (cl *claim) run(ctx context.Context) error {
 			cl.returnBy(cl.Now.Add(lockedPause))
 		}
 	}
-	if !cl.lookBy.IsZero() {
-		cl.returnBy(cl.Now.Add(time.Until(cl.lookBy)))
+	if !cl.scanBy.IsZero() {
+		cl.returnBy(cl.Now.Add(time.Until(cl.scanBy)))
 	}
 	return err
 }

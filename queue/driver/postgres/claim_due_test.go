@@ -75,8 +75,8 @@ func TestDueJobsBecomeReadyWithinASecondWhileNoWorkerIsFree(t *testing.T) {
 	assert.LessOrEqual(t, claimed.Next.Sub(due.TimeInfo.WaitUntil), time.Second)
 }
 
-// While another process makes due jobs ready, they are neither due nor ready for a claim. It asked for no other claim, so
-// jobs for which the other process had no worker waited for a poll.
+// While another process makes due jobs ready, they are neither due nor ready for a claim. It asked for no
+// other claim, so jobs for which the other process had no worker waited for a poll.
 func TestDueJobsThatAnotherProcessMadeReadyWaitedForAPoll(t *testing.T) {
 	t.Run("with two lines", func(t *testing.T) { checkClaimsBesidePromotion(t, 1) })
 	t.Run("with one line, of which a part is left", func(t *testing.T) { checkClaimsBesidePromotion(t, 0) })

@@ -5,10 +5,10 @@ import "time"
 // SetReplanInterval sets how long the connections of a driver that is not in use keep plans at least.
 func SetReplanInterval(d *Driver, interval time.Duration) { d.replanInterval = interval }
 
-// SetLooks sets how long a look at all lines takes at least that is not repeated by each claim, and how many times as
-// long the time until the next one is.
-func SetLooks(d *Driver, slow time.Duration, apart int) {
-	d.tops.slowLook, d.tops.looksApart = slow, apart
+// SetScans sets the duration of a scan of all lines from which on not every claim makes one, and the pause between
+// scans, in durations of a scan.
+func SetScans(d *Driver, slow time.Duration, apart int) {
+	d.tops.slowScan, d.tops.scansApart = slow, apart
 }
 
 // WorkAtOnce sets the number of due and of expired records that Work reads.

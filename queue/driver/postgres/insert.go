@@ -113,9 +113,9 @@ func checkStorable(r *driver.Record) error {
 	return err
 }
 
-// Insert implements driver.Driver. If ctx carries a transaction (see WithTx), Insert writes in
-// it. Otherwise it writes transactions of up to 1,000 records, or 32 that have scopes or edges. If one fails, its records and all
-// after them get the error. Concurrent calls with one record each may share a transaction; an error
+// Insert implements driver.Driver. If ctx carries a transaction (see WithTx), Insert writes in it. Otherwise
+// it writes transactions of up to 1,000 records, or 32 that have scopes or edges. If one fails, its records
+// and all after them get the error. Concurrent calls with one record each may share a transaction; an error
 // that concerns one of the records is then not that of the others.
 func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
 	done, err := d.begin(ctx)
@@ -345,8 +345,8 @@ func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newR
 	return err
 }
 
-// refuseDrained refuses records of draining queues. The snapshot of the caller's transaction may be older than the drain,
-// so the settings are read outside it. Its locks keep drains waiting from now on.
+// refuseDrained refuses records of draining queues. The snapshot of the caller's transaction may be older
+// than the drain, so the settings are read outside it. Its locks keep drains waiting from now on.
 func (d *Driver) refuseDrained(ctx context.Context, theirs querier, some []*newRecord) error {
 	return d.outside(ctx, theirs, func(on querier) error {
 		c := &changes{ctx: ctx, on: on, d: d}

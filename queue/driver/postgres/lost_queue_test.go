@@ -66,8 +66,8 @@ func TestAllProcessesForgetQueuesThatAFailoverLost(t *testing.T) {
 	assert.Equal(t, []string{"job"}, idsOf(claim(t, consumer, 10)))
 }
 
-// A scheduled job had become ready, and the server that took over had not got that. Claims looked for jobs that were due
-// later, and found it after up to 30 s.
+// A scheduled job had become ready, and the server that took over had not got that. Claims looked for jobs
+// that were due later, and found it after up to 30 s.
 func TestAJobThatAFailoverMadeDueAgainIsFoundAtOnce(t *testing.T) {
 	server, err := pgtest.Start(pgtest.Options{})
 	require.NoError(t, err)

@@ -150,8 +150,8 @@ func (d *Driver) ensureLine(ctx context.Context, on querier, key lineKey) (int32
 	return id, nil
 }
 
-// outside runs statements outside a transaction of the caller. They get a connection of their own: such transactions may
-// hold all those of the pool, and would wait for each other.
+// outside runs statements outside a transaction of the caller. They get a connection of their own: such
+// transactions may hold all those of the pool, and would wait for each other.
 func (d *Driver) outside(ctx context.Context, on querier, run func(querier) error) error {
 	if pool, isPool := on.(poolQuerier); isPool {
 		return run(pool)

@@ -47,11 +47,11 @@ type Options struct {
 	// Schema is the name of the PostgreSQL schema that holds the tables. It consists of up to
 	// 50 letters, digits and underscores. Empty means DefaultSchema.
 	Schema string
-	// PollOnly is for poolers in transaction mode, such as PgBouncer: the driver does not
-	// listen, and keeps no prepared statements. Changes by other processes are then noticed
-	// when a queue polls; it may take 30 s until a process notices that a job of another one has expired, or one
-	// that was committed more than two seconds after its time. If Pool is given, its connections must not keep prepared statements
-	// either (pgx.QueryExecModeCacheDescribe or DescribeExec).
+	// PollOnly is for poolers in transaction mode, such as PgBouncer: the driver does not listen, and keeps no
+	// prepared statements. Changes by other processes are then noticed when a queue polls; it may take 30 s
+	// until a process notices that a job of another one has expired, or one that was committed more than two
+	// seconds after its time. If Pool is given, its connections must not keep prepared statements either
+	// (pgx.QueryExecModeCacheDescribe or DescribeExec).
 	PollOnly bool
 	// SkipMigrations makes Open leave the schema unchanged, and return an error unless it has
 	// the current version. See Migrate.

@@ -63,8 +63,9 @@ func (p *promoter) run() {
 	}
 }
 
-// promote makes due records ready that take no scopes when they start. It reports whether it took as many
-// as it may, and whether there are others. A process that raises a floor may be suspended, so it waits for a short time.
+// promote makes due records ready that take no scopes when they start. It reports whether it took as many as
+// it may, and whether there are others. A process that raises a floor may be suspended, so it waits for a
+// short time.
 func (d *Driver) promote(ctx context.Context, now, from int64) (full, scoped bool, err error) {
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		return d.pipeline(ctx, func(b *batch) {

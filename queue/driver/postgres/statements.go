@@ -297,8 +297,8 @@ const (
 	lateNow  = `CASE WHEN ` + isPassed + ` THEN nextval('{s}.arrivals') ELSE j.late END`
 )
 
-// isAlone is the condition that the line l is the only one of its queue q, and that nothing limits what claims take from
-// it.
+// isAlone is the condition that the line l is the only one of its queue q, and that nothing limits what
+// claims take from it.
 const isAlone = `NOT q.paused AND q.max_running = 0 AND q.rate IS NULL AND q.type_limits IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)`
 

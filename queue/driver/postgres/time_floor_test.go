@@ -87,8 +87,8 @@ func TestEachClaimReadTheTimesOfCanceledJobsWhileASnapshotWasHeld(t *testing.T) 
 	checkReadWhileASnapshotIsHeld(t, scheduled, newRecord, []string{"due = NULL, place = 10"})
 }
 
-// An expired job of a queue that no process serves stays. Each claim from another queue read the expiry times of all jobs
-// that had started since its own.
+// An expired job of a queue that no process serves stays. Each claim from another queue read the expiry times
+// of all jobs that had started since its own.
 func TestEachClaimReadWhatHadStartedSinceAJobOfAnAbandonedQueueExpiredWhileASnapshotWasHeld(t *testing.T) {
 	abandoned := inQueue("abandoned", expiringIn("abandoned", -2*time.Hour))
 	changes := []string{"expires = expires - 7200000000000", "expires = NULL, place = 8"}

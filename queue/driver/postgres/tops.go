@@ -7,29 +7,29 @@ import (
 )
 
 const (
-	// manyLines is the number of lines of a queue beyond which claims do not look at all of them each
-	// time: jobs of many different priorities have come.
+	// manyLines is the number of lines of a queue beyond which not every claim scans all of them. A queue
+	// has so many if its jobs have many different priorities.
 	manyLines = 256
-	// slowLook is how long a look at all lines takes at least before claims do without it.
-	slowLook = 5 * time.Millisecond
-	// looksApart is how many times as long as a look at all lines the time until the next one is.
-	looksApart = 10
+	// slowScan is the duration of a scan of all lines from which on not every claim makes one.
+	slowScan = 5 * time.Millisecond
+	// scansApart is the pause between scans of all lines, in durations of such a scan.
+	scansApart = 10
 )
 
-// top is the highest priority of a queue that claims look at until a time: no job of a higher one was ready when they
-// last looked at all lines, and this process has put none since then.
+// top is the highest priority of a queue that claims scan until a time: no job of a higher one was ready at
+// the last scan of all lines, and this process has put none since then.
 type top struct {
 	priority int64
-	until    time.Time // zero while a claim looks at all lines
+	until    time.Time // zero while a claim scans all lines
 }
 
 func (t top) isForAll() bool { return t.priority == math.MaxInt64 }
 
-// tops are the tops of queues. A job that another process puts into a line above the top is found by the next look at
-// all lines.
+// tops are the tops of queues. A job that another process puts into a line above the top is found by the
+// next scan of all lines.
 type tops struct {
-	slowLook   time.Duration // set by tests
-	looksApart int           // the same
+	slowScan   time.Duration // set by tests
+	scansApart int           // set by tests
 
 	mu sync.Mutex
 	of map[int32]top // by queue
@@ -38,21 +38,22 @@ type tops struct {
 }
 
 func newTops() *tops {
-	return &tops{slowLook: slowLook, looksApart: looksApart, of: map[int32]top{}, many: map[int32]bool{}}
+	return &tops{slowScan: slowScan, scansApart: scansApart, of: map[int32]top{}, many: map[int32]bool{}}
 }
 
-// begin returns the top for a look at a queue.
+// begin returns the top for a scan of a queue.
 func (s *tops) begin(queue int32) top {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.of[queue]; time.Now().Before(t.until) {
 		return t
 	}
-	s.of[queue] = top{priority: math.MinInt64} // it is raised by what is put during the look
+	s.of[queue] = top{priority: math.MinInt64} // raised by what is put during the scan
 	return top{priority: math.MaxInt64}
 }
 
-// end sets the top after a look that began with another one, and has found a priority.
+// end sets the top of a queue after a scan that began with another top. found is the highest priority of the
+// ready jobs.
 func (s *tops) end(queue int32, began top, found int64, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,14 +65,14 @@ func (s *tops) end(queue int32, began top, found int64, until time.Time) {
 	}
 }
 
-// forget makes claims look at all lines of a queue.
+// forget makes the next claim scan all lines of a queue.
 func (s *tops) forget(queue int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.of, queue)
 }
 
-// raise makes claims look at a priority, because a job of it was put.
+// raise makes claims scan the lines of a priority, because a job of it was put.
 func (s *tops) raise(queue int32, priority int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *tops) clear() {
 	clear(s.many)
 }
 
-// noteTops notes the tops of queues after a look that took a time.
+// noteTops sets the tops of the queues that a probe has scanned.
 func (cl *claim) noteTops(p *probing, took time.Duration) {
 	all := cl.d.tops
 	for _, w := range p.all {
@@ -95,13 +96,13 @@ func (cl *claim) noteTops(p *probing, took time.Duration) {
 		switch {
 		case !w.top.isForAll():
 			if w.ready < w.most {
-				cl.lookBy = earlier(cl.lookBy, until)
+				cl.scanBy = earlier(cl.scanBy, until)
 			}
-		case took < all.slowLook || !all.haveMany(w):
+		case took < all.slowScan || !all.haveMany(w):
 			all.forget(w.queue.id)
 			continue
 		default:
-			until = time.Now().Add(time.Duration(all.looksApart) * took)
+			until = time.Now().Add(time.Duration(all.scansApart) * took)
 		}
 		if found, some := w.highest(); some || w.top.isForAll() {
 			all.end(w.queue.id, w.top, found, until)
@@ -109,8 +110,8 @@ func (cl *claim) noteTops(p *probing, took time.Duration) {
 	}
 }
 
-// haveMany reports whether a queue has many lines: by a look at all of them, or by an earlier one if it has found no
-// ready jobs.
+// haveMany reports whether a queue has many lines. A scan that found no ready jobs has not counted them: then
+// the last count holds.
 func (s *tops) haveMany(w *work) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,7 @@ func insertPriorities(t *testing.T, d *postgres.Driver, n int) {
 }
 
 // 8 workers ran 100 no-op jobs a second beside 2,000 priorities.
-func TestEachClaimLookedAtAllPriorities(t *testing.T) {
+func TestEachClaimScannedAllPriorities(t *testing.T) {
 	const priorities, claims = 1000, 100
 	conn, schema := connect(t, pgtest.URL(t)), pgtest.Schema(t)
 	opts := postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema}
@@ -40,7 +40,7 @@ func TestEachClaimLookedAtAllPriorities(t *testing.T) {
 	before := tuplesRead(t, conn, d, schema, "lines")
 
 	d = open(t, opts)
-	postgres.SetLooks(d, 0, math.MaxInt32)
+	postgres.SetScans(d, 0, math.MaxInt32)
 	for i := range claims {
 		require.Equal(t, fmt.Sprint("priority ", priorities-i), claim(t, d, 1)[0].JobID())
 	}
@@ -48,7 +48,7 @@ func TestEachClaimLookedAtAllPriorities(t *testing.T) {
 	assert.Less(t, ready-before, 20*claims, "while jobs of each are ready")
 
 	d = open(t, opts)
-	postgres.SetLooks(d, 0, math.MaxInt32)
+	postgres.SetScans(d, 0, math.MaxInt32)
 	require.Len(t, claim(t, d, priorities-claims), priorities-claims)
 	for i := range claims {
 		id := fmt.Sprint("low ", i)
@@ -58,31 +58,31 @@ func TestEachClaimLookedAtAllPriorities(t *testing.T) {
 	assert.Less(t, tuplesRead(t, conn, d, schema, "lines")-ready, 20*claims+10*priorities, "while those of all but the lowest have started")
 }
 
-// manyPriorities returns two drivers of the same store, of which the first has looked at all priorities, and found
-// only the lowest.
-func manyPriorities(t *testing.T, looksApart int) (d, other *postgres.Driver) {
+// manyPriorities returns two drivers of the same store. The first has scanned all priorities, and found only the
+// lowest.
+func manyPriorities(t *testing.T, scansApart int) (d, other *postgres.Driver) {
 	t.Helper()
 	d, schema := openEmpty(t)
 	other = open(t, postgres.Options{URL: pgtest.URL(t), Schema: schema})
 	insertPriorities(t, d, 300)
 	require.Len(t, claim(t, d, 300), 300)
 	insert(t.Context(), t, d, prioritized("low 1", 1), prioritized("low 2", 1))
-	postgres.SetLooks(d, 0, looksApart)
+	postgres.SetScans(d, 0, scansApart)
 	require.Equal(t, []string{"low 1"}, idsOf(claim(t, d, 1)))
 	return d, other
 }
 
-func TestAJobThatIsPutAboveThePrioritiesThatClaimsLookAtIsNext(t *testing.T) {
+func TestAJobThatIsPutAboveTheScannedPrioritiesIsNext(t *testing.T) {
 	d, _ := manyPriorities(t, math.MaxInt32)
 	insert(t.Context(), t, d, prioritized("high", 200))
 	assert.Equal(t, []string{"high"}, idsOf(claim(t, d, 1)))
 }
 
-func TestAJobThatAnotherProcessPutsAboveThePrioritiesThatClaimsLookAtIsFoundInTime(t *testing.T) {
+func TestAJobThatAnotherProcessPutsAboveTheScannedPrioritiesIsFoundInTime(t *testing.T) {
 	d, other := manyPriorities(t, 1000)
 	insert(t.Context(), t, other, prioritized("high", 200))
 	claimed := claimUpTo(t, d, time.Now(), "", 2)
-	require.Equal(t, []string{"low 2"}, idsOf(claimed.Records), "it looks at the lowest only")
+	require.Equal(t, []string{"low 2"}, idsOf(claimed.Records), "it scans the lowest only")
 	for deadline := time.Now().Add(time.Minute); len(claimed.Records) == 0 || claimed.Records[0].JobID() != "high"; {
 		require.NotZero(t, claimed.Next)
 		require.True(t, claimed.Next.Before(deadline))

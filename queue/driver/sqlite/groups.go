@@ -11,9 +11,9 @@ import (
 // of them blocks them all. So a group is in one line, that of the scope which blocks it, and
 // is moved to another line as a whole, whatever the number of its records.
 //
-// For each group in the line of a scope, one of these is true: the scope has no room for the
-// group's first record, besides its holders and the earlier records that it is promised to; it is not the line's first group; or the scope is among the leftovers or about to be
-// promised by the current transaction.
+// For each group in the line of a scope, one of these is true: the scope has no room for the group's first
+// record, besides its holders and the earlier records that it is promised to; it is not the line's first
+// group; or the scope is among the leftovers or about to be promised by the current transaction.
 
 // group names the group in which a job waits for scopes.
 func (j *job) group() table.Names {
