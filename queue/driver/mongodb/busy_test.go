@@ -150,7 +150,7 @@ func TestAnInterruptedStreamWentOnOnTheServer(t *testing.T) {
 }
 
 // A process ended the holder of a scope and died before it made the next job ready. The other process was busy
-// for a while and did not hear of it, and afterwards no process looked for it.
+// for a while and did not hear of it, and afterwards no process searched for it.
 func TestWhatAProcessLeftWhileAnotherWasBusyWaitedForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.Open(t, mongotest.InMemory())

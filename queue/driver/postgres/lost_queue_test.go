@@ -66,7 +66,7 @@ func TestAllProcessesForgetQueuesThatAFailoverLost(t *testing.T) {
 	assert.Equal(t, []string{"job"}, idsOf(claim(t, consumer, 10)))
 }
 
-// A scheduled job had become ready, and the server that took over had not got that. Claims looked for jobs
+// A scheduled job had become ready, and the server that took over had not got that. Claims searched for jobs
 // that were due later, and found it after up to 30 s.
 func TestAJobThatAFailoverMadeDueAgainIsFoundAtOnce(t *testing.T) {
 	server, err := pgtest.Start(pgtest.Options{})

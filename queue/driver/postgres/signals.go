@@ -40,7 +40,7 @@ type signals struct {
 	mu       sync.Mutex
 	pending  bool
 	mayClaim bool
-	written  moments // of the records that claims of other processes must look for
+	written  moments // of the records that claims of other processes must find
 	failed   bool    // whether the last notification could not be sent
 
 	wake chan struct{}

@@ -31,7 +31,7 @@ type timeFloor struct {
 	// No record has a time from since on and before until, except in the spans, which end before until.
 	since, until int64
 	spans        spans
-	whole        time.Time // when all records were last looked at
+	whole        time.Time // when all records were last searched
 	// served is, for queues from which this driver claims, a time before which no record of the queue has expired;
 	// servedTo is the latest of these times. The expired records of a queue that no process serves stay, and keep at low.
 	served   map[int32]int64
@@ -47,7 +47,7 @@ type look struct {
 	coming, until int64
 	spans         spans
 	noted         spans // records that have become visible since the look began
-	isPart        bool  // whether only some queues are looked at from the first times on
+	isPart        bool  // whether only some queues are searched from their first times on
 }
 
 // look begins a search from the floor, but at the latest from a given time. It must be closed.

@@ -80,7 +80,7 @@ func TestAJobWhoseTransactionWasOpenUntilAfterItsTimeIsFoundAtOnce(t *testing.T)
 	l.isFoundAtOnce(t, due, func() { require.NoError(t, tx.Commit(t.Context())) })
 }
 
-// Claims found the dependent when they looked for all due jobs, up to 30 s later.
+// Claims found the dependent when they searched for all due jobs, up to 30 s later.
 func TestAJobWhoseDependencyEndedInATransactionThatWasOpenUntilAfterItsTimeIsFoundAtOnce(t *testing.T) {
 	for name, scopes := range map[string][]string{"plain": nil, "with a scope": {"scope"}} {
 		t.Run(name, func(t *testing.T) {

@@ -76,7 +76,7 @@ func TestExpiredJobsOfAnAbandonedQueueSlowedEveryClaim(t *testing.T) {
 	require.NoError(t, preparing.Close(t.Context())) // what it read is counted then
 	for i := range claims {
 		r := newRecord(fmt.Sprint(i))
-		r.Priority = i % 2 // a claim from a single line looks for expired jobs in another way
+		r.Priority = i % 2 // a claim from a single line finds expired jobs in another way
 		insert(t.Context(), t, d, r)
 	}
 	before := tuplesRead(t, conn, d, schema, "jobs")

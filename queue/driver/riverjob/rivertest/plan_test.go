@@ -34,7 +34,7 @@ func (w *world) tuplesRead(d *riverjob.Driver) int {
 		WHERE schemaname = $1 AND relname = 'river_job'`, w.schema)
 }
 
-// Each claim looked for available jobs that are not due yet among all that are.
+// Each claim searched all available jobs for those that are not due yet.
 func TestEachClaimReadAllJobsThatWereReady(t *testing.T) {
 	const claims = 20
 	w := newWorld(t)
