@@ -25,11 +25,11 @@ type due struct {
 	at    time.Time
 	// late is true if the time has passed, and what happens then could not be written yet.
 	late bool
-	// token is that of the lease, and timeOuts how many leases had timed out before it, if isTTR is
-	// true.
-	token    outside.Token
-	timeOuts int
-	index    int
+	// token is that of the lease, and putBack and fails are what the job counted when it began (see
+	// meta), if isTTR is true.
+	token          outside.Token
+	putBack, fails int
+	index          int
 }
 
 // clock keeps the times of jobs. A moment has one time: a later one replaces it.
@@ -70,7 +70,7 @@ func (c *clock) setNew(d due) {
 // put sets the time of a moment. The caller holds the lock.
 func (c *clock) put(d due) {
 	if old := c.byKey[d.moment]; old != nil {
-		heap.Remove(&c.dues, old.index)
+		c.remove(old)
 	}
 	c.byKey[d.moment] = &d
 	heap.Push(&c.dues, &d)
@@ -82,25 +82,39 @@ func (c *clock) put(d due) {
 	}
 }
 
-// lease returns the token of the lease that this server gave of a job, and false if it knows of
-// none, or if the job's time to live may be over.
-func (c *clock) lease(id string) (outside.Token, bool) {
+// lease returns the lease that this server gave of a job, and false if it knows of none, or if the
+// job's time to live may be over.
+func (c *clock) lease(id string) (due, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lease, life := c.byKey[moment{isTTR: true, id: id}], c.byKey[moment{id: id}]
 	if lease == nil || life == nil || life.late || !life.at.After(time.Now()) {
-		return "", false
+		return due{}, false
 	}
-	return lease.token, true
+	return *lease, true
+}
+
+// dropLease forgets the time to run of a lease, but not that of a later one of the job.
+func (c *clock) dropLease(id string, token outside.Token) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if lease := c.byKey[moment{isTTR: true, id: id}]; lease != nil && lease.token == token {
+		c.remove(lease)
+	}
 }
 
 func (c *clock) drop(m moment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old := c.byKey[m]; old != nil {
-		heap.Remove(&c.dues, old.index)
-		delete(c.byKey, m)
+		c.remove(old)
 	}
+}
+
+// remove removes the time of a moment. The caller holds the lock.
+func (c *clock) remove(d *due) {
+	heap.Remove(&c.dues, d.index)
+	delete(c.byKey, d.moment)
 }
 
 // run calls passed until ctx ends, and then waits for the calls.

@@ -40,5 +40,5 @@
 // its old place, and has used an attempt. After -max-attempts, or MaxAttempts, it has failed with an
 // empty result. The time to live (ttl) counts from add, or from the time of schedule. When it is
 // over, the job is gone in every state, with its result. complete and fail end a job by its ID alone,
-// and fail for good.
+// and fail for good, unless Options.RetryFails is set.
 package workq

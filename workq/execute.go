@@ -342,11 +342,11 @@ func (s *Server) give(j *outside.Job) []byte {
 	case !ok || err != nil || !isName(name):
 		s.refuse(j, &outside.Fail{Error: "it was not put by a client of workq, whose workers can't run it", Permanent: true})
 		return nil
-	case m.timeOuts+j.Interruptions >= m.attemptsAllowed():
+	case m.putBack+j.Interruptions >= m.attemptsAllowed():
 		s.refuse(j, ttrFailure())
 		return nil
 	}
-	s.clock.set(due{moment: moment{isTTR: true, id: j.ID}, queue: j.Queue, at: now.Add(m.ttr), token: j.Token, timeOuts: m.timeOuts})
+	s.clock.set(due{moment: moment{isTTR: true, id: j.ID}, queue: j.Queue, at: now.Add(m.ttr), token: j.Token, putBack: m.putBack, fails: m.fails})
 	payload := slices.Concat(j.Payload.Bytes, j.Payload.JSON)
 	out := make([]byte, 0, len(payload)+len(name)+len(id)+60)
 	out = append(out, "+OK 1\r\n"...)
@@ -387,25 +387,37 @@ func (s *Server) end(cmd *command, content []byte) ([]byte, error) {
 	}
 	ctx, cancel := s.call()
 	defer cancel()
-	err = s.endByLease(ctx, id, ack)
-	if errors.Is(err, outside.ErrLeaseLost) {
-		err = s.endByID(ctx, id, ack)
+	if cmd.name == "fail" && s.opts.RetryFails {
+		err = s.fail(ctx, id, ack)
+	} else {
+		err = s.endNow(ctx, id, ack)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.clock.drop(moment{isTTR: true, id: id})
 	return []byte(done), nil
+}
+
+// endNow ends a job for good.
+func (s *Server) endNow(ctx context.Context, id string, ack outside.Ack) error {
+	err := s.endByLease(ctx, id, ack)
+	if errors.Is(err, outside.ErrLeaseLost) {
+		err = s.endByID(ctx, id, ack)
+	}
+	if err == nil {
+		s.clock.drop(moment{isTTR: true, id: id})
+	}
+	return err
 }
 
 // endByLease ends a job that this server has leased, which takes fewer calls of the store than
 // endByID. The error wraps outside.ErrLeaseLost if the server knows of no lease, or if it was lost.
 func (s *Server) endByLease(ctx context.Context, id string, ack outside.Ack) error {
-	token, ok := s.clock.lease(id)
+	own, ok := s.clock.lease(id)
 	if !ok {
 		return outside.ErrLeaseLost
 	}
-	ack.Token = token
+	ack.Token = own.token
 	return s.dispatcher.Acknowledge(ctx, ack)[0]
 }
 

@@ -82,8 +82,8 @@ func (s *Server) appendJob(ctx context.Context, out []byte, j *stored) ([]byte, 
 	out = fmt.Appendf(out, "%s %d\r\nname %s\r\nttr %d\r\nttl %d\r\npayload-size %d\r\npayload ",
 		j.JobID(), keys, s.jobs.name(j.prefixed), j.ttr.Milliseconds(), j.ttl.Milliseconds(), len(payload))
 	out = append(out, payload...)
-	out = fmt.Appendf(out, "\r\nmax-attempts %d\r\nattempts %d\r\nmax-fails %d\r\nfails 0\r\npriority %d\r\nstate %d\r\ncreated %s\r\n",
-		j.maxAttempts, j.attempts(), j.maxFails, j.Priority, j.state(), seconds(j.TimeInfo.Created))
+	out = fmt.Appendf(out, "\r\nmax-attempts %d\r\nattempts %d\r\nmax-fails %d\r\nfails %d\r\npriority %d\r\nstate %d\r\ncreated %s\r\n",
+		j.maxAttempts, j.attempts(), j.maxFails, j.fails, j.Priority, j.state(), seconds(j.TimeInfo.Created))
 	if !j.scheduled.IsZero() {
 		out = fmt.Appendf(out, "time %s\r\n", seconds(j.scheduled))
 	}

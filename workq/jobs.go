@@ -25,8 +25,11 @@ var jobType = amboy.JobType{Name: JobType, Version: 1}
 const (
 	// metaKey holds the words of the command that put the job.
 	metaKey = "workq"
-	// attemptsKey counts the leases whose time to run was over.
+	// attemptsKey counts the leases that have put the job back: their time to run was over, or
+	// their worker failed it.
 	attemptsKey = "workq-attempts"
+	// failsKey counts the fails, with Options.RetryFails.
+	failsKey = "workq-fails"
 )
 
 // The errors of jobs that are being removed. Such a job is gone for clients.
@@ -41,8 +44,8 @@ type meta struct {
 	ttr, ttl              time.Duration // ttl is 0 for run
 	maxAttempts, maxFails int
 	scheduled             time.Time // zero unless it was scheduled
-	// timeOuts counts the leases whose time to run was over.
-	timeOuts int
+	// putBack counts the leases that have put the job back, and fails the fails that were counted.
+	putBack, fails int
 }
 
 func (j *newJob) meta() map[string]string {
@@ -71,7 +74,8 @@ func metaOf(data map[string]string) (m meta, ok bool) {
 			return m, false
 		}
 	}
-	m.timeOuts, _ = strconv.Atoi(data[attemptsKey]) // 0 if there is none
+	m.putBack, _ = strconv.Atoi(data[attemptsKey]) // 0 if there is none
+	m.fails, _ = strconv.Atoi(data[failsKey])      // the same
 	return m, true
 }
 
@@ -115,7 +119,7 @@ func (s *stored) leased() bool { return s.Status.InProgress && !s.Status.Complet
 
 // attempts is how often the job was leased.
 func (s *stored) attempts() int {
-	n := s.timeOuts + s.Status.Interruptions.Total()
+	n := s.putBack + s.Status.Interruptions.Total()
 	if !s.TimeInfo.Start.IsZero() {
 		n++
 	}

@@ -77,16 +77,21 @@ func overTCP(t *testing.T, store driver.Driver, opts workq.Options) *fixture {
 	})
 }
 
-// stores are tests' stores with TCP.
+// onEachStore runs a test on each store, with TCP connections.
 func onEachStore(t *testing.T, test func(*fixture)) {
+	t.Helper()
+	onEachStoreWith(t, workq.Options{}, test)
+}
+
+func onEachStoreWith(t *testing.T, opts workq.Options, test func(*fixture)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
-		test(overTCP(t, outsidetest.Memory(t), workq.Options{}))
+		test(overTCP(t, outsidetest.Memory(t), opts))
 	})
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		test(overTCP(t, outsidetest.SQLite(t, filepath.Join(t.TempDir(), "jobs.db")), workq.Options{}))
+		test(overTCP(t, outsidetest.SQLite(t, filepath.Join(t.TempDir(), "jobs.db")), opts))
 	})
 }
 

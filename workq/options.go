@@ -55,6 +55,11 @@ type Options struct {
 	// WriteTimeout is how long a client may take to read an answer. It must not be negative.
 	// Default: one minute.
 	WriteTimeout time.Duration
+	// RetryFails gives -max-fails the meaning that workq documents: with -max-fails=n a fail puts
+	// the job back, in its old place, until the job has failed n times. That, or a fail of its last
+	// attempt, ends it, with the result of that fail. By default every fail ends the job, as with
+	// workq itself.
+	RetryFails bool
 	// AllowRemote lets Serve accept clients of other machines. The protocol has no login and
 	// no encryption: any client that can connect can do anything with the queues. By default Serve
 	// refuses a listener on an address that is not a loopback address.

@@ -76,13 +76,13 @@ func (s *Server) ttrOver(d due) error {
 		return err
 	}
 	// An earlier try may have stored this number, and failed to hand the job back.
-	timeOuts := d.timeOuts + 1
+	putBack := d.putBack + 1
 	ack := outside.Ack{Token: d.token}
-	if timeOuts+job.Status.Interruptions.Total() >= job.attemptsAllowed() {
+	if putBack+job.Status.Interruptions.Total() >= job.attemptsAllowed() {
 		ack.Fail = ttrFailure()
 	} else {
 		ack.Checkpoint = &outside.Checkpoint{Again: &outside.Release{}}
-		ack.Metadata = map[string]string{attemptsKey: strconv.Itoa(timeOuts)}
+		ack.Metadata = map[string]string{attemptsKey: strconv.Itoa(putBack)}
 	}
 	err = s.dispatcher.Acknowledge(ctx, ack)[0]
 	if errors.Is(err, outside.ErrLeaseLost) {
@@ -158,12 +158,15 @@ func (s *Server) setTimes(records []*driver.Record) error {
 // setTTRs sets the clock to the ends of the leases of clients of the protocol.
 func (s *Server) setTTRs(queueName string, jobs map[string]*stored) error {
 	leased, err := s.dispatcher.Leased(s.conns.Open(), queueName, outside.DefaultLease, slices.Collect(maps.Keys(jobs))...)
-	if err != nil {
+	if errors.Is(err, outside.ErrUndecodable) { // its lease runs out, and the job is parked
+		s.conns.Log("could not read the times of leased workq jobs", err)
+	} else if err != nil {
 		return err
 	}
 	for id, j := range leased {
 		if j.Worker == workerName {
-			s.clock.setNew(due{moment: moment{isTTR: true, id: id}, queue: queueName, at: jobs[id].leaseEnds(), token: j.Token, timeOuts: jobs[id].timeOuts})
+			own := jobs[id]
+			s.clock.setNew(due{moment: moment{isTTR: true, id: id}, queue: queueName, at: own.leaseEnds(), token: j.Token, putBack: own.putBack, fails: own.fails})
 		}
 	}
 	return nil

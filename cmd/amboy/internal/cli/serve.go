@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mongodb/amboy/cmd/amboy/internal/serve"
 )
@@ -36,9 +38,19 @@ func (p *program) serve() *cobra.Command {
 	flags.StringVar(&config.TLSCert, "tls-cert", "", "a PEM file with the certificate chain of the HTTP server; it is read again when it changes")
 	flags.StringVar(&config.TLSKey, "tls-key", "", "a PEM file with the key of the certificate")
 	flags.StringVar(&config.Workq, "workq", "", "the address for clients of workq, for instance 127.0.0.1:9922; without it there is none")
-	flags.BoolVar(&config.WorkqRemote, "workq-remote", false, "allow a --workq that other machines can reach: any client that can connect can do anything with the queues")
+	optionalBool(flags, &config.WorkqRemote, "workq-remote", "allow a --workq that other machines can reach: any client that can connect can do anything with the queues")
+	optionalBool(flags, &config.WorkqRetryFails, "workq-retry-fails", "let -max-fails of workq's add and schedule allow retries, as its documentation says; in workq itself it has no effect")
 	flags.StringVar(&config.Pinlater, "pinlater", "", "the address for clients of PinLater, for instance 127.0.0.1:9010; without it there is none")
-	flags.BoolVar(&config.PinlaterRemote, "pinlater-remote", false, "allow a --pinlater that other machines can reach: any client that can connect can do anything with its jobs")
+	optionalBool(flags, &config.PinlaterRemote, "pinlater-remote", "allow a --pinlater that other machines can reach: any client that can connect can do anything with its jobs")
 	flags.StringVar(&config.PinlaterQueues, "pinlater-queues", "", "a JSON file with the rate limits of PinLater's queues; it is read again when it changes")
 	return cmd
+}
+
+// optionalBool defines a flag that sets nothing unless it is given.
+func optionalBool(flags *pflag.FlagSet, to **bool, name, usage string) {
+	flags.BoolFunc(name, usage, func(text string) error {
+		value, err := strconv.ParseBool(text)
+		*to = &value
+		return err
+	})
 }

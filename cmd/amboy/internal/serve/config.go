@@ -52,12 +52,15 @@ type Config struct {
 	// Workq is the address of the server for clients of workq; empty for none.
 	Workq string `json:"workq"`
 	// WorkqRemote allows a Workq that other machines can reach. Their clients need no token.
-	WorkqRemote bool `json:"workq_remote"`
+	// Default: false, as for PinlaterRemote and WorkqRetryFails.
+	WorkqRemote *bool `json:"workq_remote"`
+	// WorkqRetryFails is workq.Options.RetryFails.
+	WorkqRetryFails *bool `json:"workq_retry_fails"`
 	// Pinlater is the address of the server for clients of PinLater; empty for none.
 	Pinlater string `json:"pinlater"`
 	// PinlaterRemote allows a Pinlater that other machines can reach. Their clients need no
 	// token.
-	PinlaterRemote bool `json:"pinlater_remote"`
+	PinlaterRemote *bool `json:"pinlater_remote"`
 	// ClientTime is how long a client of the HTTP server may take to send a request, and to
 	// receive the answer, besides the time that the request waits for a job. Slower ones are
 	// dropped. Default: DefaultClientTime.
@@ -99,9 +102,13 @@ func (c *Config) fill(from Config) {
 	} {
 		*text.to = cmp.Or(*text.to, text.from)
 	}
-	c.WorkqRemote = c.WorkqRemote || from.WorkqRemote
-	c.PinlaterRemote = c.PinlaterRemote || from.PinlaterRemote
+	c.WorkqRemote = cmp.Or(c.WorkqRemote, from.WorkqRemote)
+	c.WorkqRetryFails = cmp.Or(c.WorkqRetryFails, from.WorkqRetryFails)
+	c.PinlaterRemote = cmp.Or(c.PinlaterRemote, from.PinlaterRemote)
 }
+
+// isSet reports whether a setting is there and true.
+func isSet(setting *bool) bool { return setting != nil && *setting }
 
 // setDefaults sets the defaults, and returns an error for values that are not valid.
 func (c *Config) setDefaults() error {

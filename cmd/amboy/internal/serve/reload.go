@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -167,7 +168,7 @@ func (r *reloading) apply(ctx context.Context, content []byte) error {
 		if r.pinlater != nil {
 			r.pinlater.SetDequeueOnly(c.PinlaterDequeueOnly)
 		}
-		if c.Config != r.fromFile {
+		if !reflect.DeepEqual(c.Config, r.fromFile) {
 			r.say("Settings besides queues and pinlater_dequeue_only have changed in %s; they apply after a restart", r.File)
 		}
 	}

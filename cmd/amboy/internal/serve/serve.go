@@ -138,7 +138,7 @@ func (s *server) start(ctx context.Context, out io.Writer) (r *reloading, err er
 	}
 	s.access = &access{}
 	if s.Pinlater != "" {
-		s.pinlater, err = pinlater.New(s.group, s.dispatcher, pinlater.Options{AllowRemote: s.PinlaterRemote, QueueConfigFile: s.PinlaterQueues}) //nolint:contextcheck // Close ends its goroutines.
+		s.pinlater, err = pinlater.New(s.group, s.dispatcher, pinlater.Options{AllowRemote: isSet(s.PinlaterRemote), QueueConfigFile: s.PinlaterQueues}) //nolint:contextcheck // Close ends its goroutines.
 		if err != nil {
 			return nil, err
 		}
@@ -167,8 +167,8 @@ func (s *server) listen(ctx context.Context) error {
 		isPublic      bool // whether other machines may reach it
 	}{
 		{"--listen", s.Listen, true},
-		{"--workq", s.Workq, s.WorkqRemote},
-		{"--pinlater", s.Pinlater, s.PinlaterRemote},
+		{"--workq", s.Workq, isSet(s.WorkqRemote)},
+		{"--pinlater", s.Pinlater, isSet(s.PinlaterRemote)},
 	} {
 		if at.address == "" {
 			continue
@@ -261,7 +261,7 @@ func (s *server) startHTTP() error {
 }
 
 func (s *server) startWorkq() error {
-	server, err := workq.New(s.group, s.dispatcher, workq.Options{AllowRemote: s.WorkqRemote})
+	server, err := workq.New(s.group, s.dispatcher, workq.Options{AllowRemote: isSet(s.WorkqRemote), RetryFails: isSet(s.WorkqRetryFails)})
 	if err != nil {
 		return err
 	}
