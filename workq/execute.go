@@ -205,13 +205,22 @@ func (c *conn) await(queueName, id string, until time.Time, inLease bool) (r res
 		}
 		job, readErr := s.jobs.get(ctx, queueName, id)
 		if readErr == nil && (job.leased() || job.ended()) {
-			r, err = s.awaitResult(ctx, queueName, id, job.leaseEnds())
+			r, err = s.awaitResult(ctx, queueName, id, s.leaseEnds(job))
 		}
 	})
 	if gone {
 		return result{}, errGone
 	}
 	return r, err
+}
+
+// leaseEnds is when the time to run of the lease of a job is over. A lease of this server does not depend on
+// the wall clock.
+func (s *Server) leaseEnds(job *stored) time.Time {
+	if own, ok := s.clock.lease(job.JobID()); ok {
+		return own.at
+	}
+	return job.leaseEnds()
 }
 
 func (s *Server) awaitResult(ctx context.Context, queueName, id string, until time.Time) (result, error) {

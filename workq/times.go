@@ -46,7 +46,11 @@ func (s *Server) tooOld(d due) error {
 		return err
 	}
 	if !job.gone(time.Now()) {
-		return nil // It is a later job with the same ID.
+		// It is a later job with the same ID, or the wall clock was set back.
+		if end := job.TimeInfo.DispatchBy; !end.IsZero() {
+			s.clock.setNew(due{moment: d.moment, queue: d.queue, at: end})
+		}
+		return nil
 	}
 	evicted := !job.ended() || driver.StateOf(job.Record, time.Time{}) == amboy.StateExpired
 	err = s.jobs.remove(ctx, job, errTooOld)
