@@ -53,6 +53,7 @@ func TestLine01SmokeScenariosOfTheGoClient(t *testing.T) {
 		c.do("lease later 100\r\n", timeout)
 		c.do("lease later 1900\r\n", job(5, "later", 1000, "x"))
 	})
+	t.Run("1,000 jobs, a kill, a restart", testThousandJobsAKillAndARestart)
 }
 
 func TestLine02AddAndLeaseReturnThePayloadByteForByte(t *testing.T) {
@@ -652,11 +653,10 @@ func TestLine26JobsBelongToNoConnection(t *testing.T) {
 	})
 }
 
-func TestLine27NothingIsLostByARestart(t *testing.T) {
+func TestLine27NothingIsLostByAKillAndARestart(t *testing.T) {
 	path := t.TempDir() + "/jobs.db"
-	f := overTCP(t, outsidetest.SQLite(t, path), noOptions)
+	f, kill := inProcess(t, path)
 	c := f.connect()
-	begin := time.Now()
 	c.do(add(1, "q", 60000, 600000, "ready"), ok)
 	c.do(add(2, "r", 60000, 600000, ""), ok)
 	c.do(complete(2, "result"), ok)
@@ -664,14 +664,19 @@ func TestLine27NothingIsLostByARestart(t *testing.T) {
 	c.do("delete "+id(3)+"\r\n", ok)
 	c.do(add(4, "s", 1500, 600000, "leased"), ok)
 	c.do("lease s 0\r\n", job(4, "s", 1500, "leased"))
-	c.do(add(5, "t", 60000, 2000, "short"), ok)
-	f.close()
+	begin := time.Now()
+	c.do(add(5, "t", 60000, 5000, "short"), ok)
+	added := time.Now()
+	end := endOfLife(t, path, "t", 5)
+	kill()
 
-	f = overTCP(t, outsidetest.SQLite(t, path), noOptions)
+	f, _ = inProcess(t, path)
 	c = f.connect()
+	c.do("inspect queue q\r\n", "+OK 1\r\nq 2\r\nready-len 1\r\nscheduled-len 0\r\n")
 	c.do(result(2, 0), ended(2, 1, "result"))
 	c.do(result(3, 0), missing)
 	c.do(add(2, "q", 1000, 1000, ""), "-CLIENT-ERROR Duplicate job\r\n")
+	assert.Equal(t, end, endOfLife(t, path, "t", 5))
 	c.do("lease q 0\r\n", job(1, "q", 60000, "ready"))
 	c.do("lease s 10000\r\n", job(4, "s", 1500, "leased")) // its time to run ended
 	require.Eventually(t, func() bool {
@@ -682,8 +687,18 @@ func TestLine27NothingIsLostByARestart(t *testing.T) {
 		_, _ = c.entry()
 		return false
 	}, 10*time.Second, 5*time.Millisecond)
-	assert.GreaterOrEqual(t, time.Since(begin), 1990*time.Millisecond)
-	assert.Less(t, time.Since(begin), 8*time.Second)
+	assert.WithinRange(t, end, begin.Add(4999*time.Millisecond), added.Add(5001*time.Millisecond))
+	assert.GreaterOrEqual(t, time.Since(begin), 4990*time.Millisecond)
+}
+
+// endOfLife reads from a file when the time to live of a job is over.
+func endOfLife(t *testing.T, path, name string, n int) time.Time {
+	t.Helper()
+	store := outsidetest.SQLite(t, path)
+	r, err := store.Get(t.Context(), name, id(n))
+	require.NoError(t, err)
+	require.NoError(t, store.Close(t.Context()))
+	return r.TimeInfo.DispatchBy
 }
 
 // countingDriver counts the claims.
