@@ -18,6 +18,9 @@ import (
 // smallFrame is the size up to which a frame does not count towards Options.MaxBuffered.
 const smallFrame = 64 << 10
 
+// firstRead is the size of the buffer for a frame before any of it has arrived.
+const firstRead = 2 << 10
+
 // replyPatience is how long a large reply waits for room. Then its connection is closed.
 const replyPatience = 5 * time.Second
 
@@ -122,7 +125,7 @@ func (c *connection) readFrame() (frame []byte, release func(), err error) {
 	}
 	// The buffer grows with what arrives, not with what the client says.
 	var buffer bytes.Buffer
-	buffer.Grow(int(min(size, smallFrame)) + bytes.MinRead)
+	buffer.Grow(int(min(size, firstRead)) + bytes.MinRead)
 	if _, err = io.CopyN(&buffer, c.reader, size); err != nil {
 		release()
 		return nil, nil, err
