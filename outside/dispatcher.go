@@ -32,6 +32,9 @@ var ErrTooManyWaiting = errors.New("too many workers wait for jobs")
 // can't be given jobs of.
 var ErrUnsupported = queue.ErrNoLeases
 
+// ErrUndecodable is wrapped by the error of Leased if jobs can't be decoded.
+var ErrUndecodable = queue.ErrUndecodable
+
 // ErrUnknownQueue is wrapped by the error of a call for a queue that the Dispatcher does not
 // serve.
 var ErrUnknownQueue = errors.New("queue is not served")

@@ -2,6 +2,7 @@ package outside
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -21,17 +22,18 @@ func (j *Job) Ack() Ack { return Ack{Token: j.Token, read: j.read} }
 // answer is about the worker that has the job now, whichever that is, and the Dispatcher
 // treats the leases from then on as it treats its own (see LeaseRequest.LostFails). length is
 // for how long Heartbeat renews the leases with the tokens of the answer, from MinLease to
-// MaxLease. LeaseEnds is not set. The error wraps ErrUnknownQueue or ErrClosed, or is an
+// MaxLease. LeaseEnds is not set. If some of the jobs can't be decoded, Leased returns the others and
+// an error that wraps ErrUndecodable. Otherwise the error wraps ErrUnknownQueue or ErrClosed, or is an
 // *InvalidError or that of the store. Leased blocks until the store has answered, or ctx ends.
 func (d *Dispatcher) Leased(ctx context.Context, queueName string, length time.Duration, ids ...string) (map[string]*Job, error) {
 	leased, err := d.leased(ctx, queueName, length, ids)
 	if err != nil {
-		return nil, fmt.Errorf("reading the leases of jobs: %w", err)
+		err = fmt.Errorf("reading the leases of jobs: %w", err)
 	}
-	return leased, nil
+	return leased, err
 }
 
-func (d *Dispatcher) leased(ctx context.Context, queueName string, length time.Duration, ids []string) (map[string]*Job, error) {
+func (d *Dispatcher) leased(ctx context.Context, queueName string, length time.Duration, ids []string) (leased map[string]*Job, err error) {
 	if length < MinLease || length > MaxLease {
 		return nil, invalid("lease", length, fmt.Sprintf("must be from %s to %s", MinLease, MaxLease))
 	}
@@ -51,12 +53,17 @@ func (d *Dispatcher) leased(ctx context.Context, queueName string, length time.D
 	if err != nil {
 		return nil, err
 	}
-	leased := make(map[string]*Job, len(records))
+	leased = make(map[string]*Job, len(records))
+	var undecodable []error
 	for _, r := range records {
 		if !r.Status.InProgress || !strings.HasPrefix(r.Status.Owner, queue.OutsideOwner) {
 			continue
 		}
 		j, err := d.leases.Decode(ctx, r)
+		if errors.Is(err, ErrUndecodable) {
+			undecodable = append(undecodable, err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -67,5 +74,5 @@ func (d *Dispatcher) leased(ctx context.Context, queueName string, length time.D
 		leased[j.ID()] = &described
 		d.held.watch(leaseOf(given, length), r.Status.ModificationTime.Add(length))
 	}
-	return leased, nil
+	return leased, errors.Join(undecodable...)
 }

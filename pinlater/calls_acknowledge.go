@@ -9,8 +9,11 @@ import (
 	"strings"
 
 	"github.com/apache/thrift/lib/go/thrift"
+	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
+	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pinlater/wire"
@@ -30,15 +33,21 @@ const maxChangeTries = 3
 
 // apply makes changes of jobs that are claimed, and ignores others. Each job must be named
 // once, or else by different descriptors, of which at most one is right. It returns the tokens of the leases
-// of the changed jobs.
+// of the changed jobs. Jobs that can't be decoded are left as they are. If their keys may be available later, the
+// error says so after all other changes are made.
 func (s *Server) apply(ctx context.Context, queueName string, changes []change) (tokens map[string]outside.Token, err error) {
 	tokens = map[string]outside.Token{}
+	var noKey error
 	for some := range slices.Chunk(changes, pageSize) {
-		if err := s.applySome(ctx, queueName, some, tokens); err != nil {
+		err := s.applySome(ctx, queueName, some, tokens)
+		switch {
+		case errors.Is(err, codec.ErrKeyUnavailable):
+			noKey = err
+		case err != nil:
 			return nil, err
 		}
 	}
-	return tokens, nil
+	return tokens, noKey
 }
 
 func (s *Server) applySome(ctx context.Context, queueName string, changes []change, tokens map[string]outside.Token) error {
@@ -47,12 +56,22 @@ func (s *Server) applySome(ctx context.Context, queueName string, changes []chan
 		for i, c := range changes {
 			ids[i] = c.jobID()
 		}
-		leased, err := s.dispatcher.Leased(ctx, s.stored(queueName), s.opts.ClaimTimeout, ids...)
-		if err != nil {
-			return err
+		leased, unread := s.dispatcher.Leased(ctx, s.stored(queueName), s.opts.ClaimTimeout, ids...)
+		if unread != nil && !errors.Is(unread, outside.ErrUndecodable) {
+			return unread
 		}
-		if changes, err = s.applyOnce(ctx, queueName, changes, leased, tokens); err != nil || len(changes) == 0 {
+		var err error
+		changes, err = s.applyOnce(ctx, queueName, changes, leased, tokens)
+		switch {
+		case err != nil:
 			return err
+		case errors.Is(unread, codec.ErrKeyUnavailable):
+			return unread
+		case unread != nil: // the jobs will be parked when their claims time out
+			logging.Error(ctx, message.Fields{"message": "could not change claimed jobs", "queue": queueName, "error": unread.Error()})
+		}
+		if len(changes) == 0 {
+			return nil
 		}
 	}
 	return nil
@@ -183,9 +202,7 @@ func (s *Server) checkpointJobs(ctx context.Context, a *wire.PinLaterCheckpointJ
 		var now []change
 		now, changes = distinct(changes)
 		tokens, err := s.apply(ctx, a.Request.QueueName, now)
-		if err == nil {
-			err = s.renew(ctx, tokens)
-		}
+		err = errors.Join(err, s.renew(ctx, tokens))
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/apache/thrift/lib/go/thrift"
 	"github.com/mongodb/grip/message"
 
-	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pinlater/wire"
@@ -197,8 +196,8 @@ func (s *Server) peek(ctx context.Context, request *wire.PinLaterDequeueRequest,
 				return true, nil
 			}
 			body, err := s.bodyOf(ctx, r)
-			if errors.Is(err, codec.ErrKeyUnavailable) {
-				return true, nil // it would not be claimed here
+			if errors.Is(err, outside.ErrUndecodable) {
+				return true, nil // it would not be claimed here, or be parked
 			}
 			if err != nil {
 				return false, err

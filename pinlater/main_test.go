@@ -126,10 +126,15 @@ func newFixture(t testing.TB, store driver.Driver, opts pinlater.Options) *fixtu
 
 func newFixtureOn(t testing.TB, store driver.Driver, opts pinlater.Options, listener net.Listener) *fixture {
 	t.Helper()
+	return newFixtureWith(t, queue.DriverQueueOptions{Driver: store, CloseDriver: true}, opts, listener)
+}
+
+func newFixtureWith(t testing.TB, queues queue.DriverQueueOptions, opts pinlater.Options, listener net.Listener) *fixture {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	g := outsidetest.StartGroup(t, queue.DriverQueueOptions{Driver: store, CloseDriver: true}, outside.Options{})
-	f := &fixture{TB: t, ctx: ctx, driver: store, group: g.Queues, dispatcher: g.Dispatcher, listener: listener}
+	g := outsidetest.StartGroup(t, queues, outside.Options{})
+	f := &fixture{TB: t, ctx: ctx, driver: queues.Driver, group: g.Queues, dispatcher: g.Dispatcher, listener: listener}
 	f.serve(opts)
 	stop := f.close
 	f.close = func() {

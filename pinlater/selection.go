@@ -10,10 +10,10 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/records"
 	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -44,14 +44,14 @@ func (s *Server) query(sel selection) driver.Query {
 }
 
 // find calls do with the selected jobs until it returns false. If the selection is by body, jobs
-// that are encrypted with a key that is not available here are left out, and logged.
+// that can't be decoded here are left out, and their number is logged.
 func (s *Server) find(ctx context.Context, sel selection, do func(*driver.Record) (more bool, err error)) error {
 	query := s.query(sel)
 	unread := 0
 	defer func() {
 		if unread > 0 {
 			logging.Warning(ctx, message.Fields{
-				"message": "left out jobs from a search by body, because their keys are not available",
+				"message": "left out jobs from a search by body, because they can't be decoded",
 				"queue":   sel.queue,
 				"jobs":    unread,
 			})
@@ -66,7 +66,7 @@ func (s *Server) find(ctx context.Context, sel selection, do func(*driver.Record
 		}
 		matches, err := s.matches(ctx, sel.body, r)
 		switch {
-		case errors.Is(err, codec.ErrKeyUnavailable):
+		case errors.Is(err, outside.ErrUndecodable):
 			unread++
 			continue
 		case err != nil:

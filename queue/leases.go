@@ -188,7 +188,11 @@ func (l *Leases) SetProgress(ctx context.Context, lease driver.Lease, progress a
 // does not wait for that.
 func (l *Leases) Recover() { l.engine.Note(core.RecoverNow{}) }
 
-// Decode returns the job of a stored record.
+// ErrUndecodable is wrapped by the error of Leases.Decode for a record that this process can't decode. It
+// also wraps codec.ErrKeyUnavailable if a later try, or another process, may decode it.
+var ErrUndecodable = errors.New("the job can't be decoded")
+
+// Decode returns the job of a stored record. The error wraps ErrUndecodable, or is that of opening its queue.
 func (l *Leases) Decode(ctx context.Context, r *driver.Record) (amboy.Job, error) {
 	q, err := l.queue(ctx, r.Group)
 	if err != nil {
@@ -196,7 +200,7 @@ func (l *Leases) Decode(ctx context.Context, r *driver.Record) (amboy.Job, error
 	}
 	j, err := q.ResolveSafely(r)
 	if err != nil {
-		return nil, fmt.Errorf("job %q of queue %q: %w", r.JobID(), r.Group, err)
+		return nil, fmt.Errorf("job %q of queue %q: %w: %w", r.JobID(), r.Group, ErrUndecodable, err)
 	}
 	return j, nil
 }
