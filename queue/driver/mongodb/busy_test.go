@@ -174,45 +174,30 @@ func TestWhatAProcessLeftWhileAnotherWasBusyWaitedForever(t *testing.T) {
 // What a process reads after its change stream was opened anew got no answer, on a connection that was dead. Until the
 // system gave that up, the stream was followed no further.
 func TestAChangeStreamWaitedForWhatIsReadBesideIt(t *testing.T) {
-	for name, test := range map[string]struct {
-		command string
-		breaks  bool
-	}{
-		"after an interruption": {"listIndexes", true},
-		"of something else":     {"find", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
-				d, producer := openOn(t, s), openOn(t, s)
-				makeBusy(t, d)
-				dead := make(chan struct{})
-				var met atomic.Bool
-				s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
-					if c.Name == test.command && strings.HasPrefix(c.Collection, "work.group") && !met.Swap(true) {
-						<-dead
-						return mongotest.Unserved
-					}
-					return mongotest.Served
-				})
-				t.Cleanup(func() { close(dead) })
-				if test.breaks {
-					const historyLost = 286
-					s.Fail(mongotest.Failure{Commands: []string{"getMore"}, Times: 1, ErrorCode: historyLost})
-					pass(time.Minute)
-				}
-				require.Empty(t, claimAll(t, d, request("owner", 1, "queue")), "it is idle, and was busy")
-				pass(2 * time.Minute)
-				require.True(t, met.Load())
-				var told atomic.Int64
-				d.SubscribeToClaimable(func(c driver.Change) {
-					if c.InOneQueue {
-						told.Add(1)
-					}
-				})
-				putAll(t, producer, plainRecord("new"))
-				pass(time.Second)
-				assert.NotZero(t, told.Load())
-			})
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d, producer := openOn(t, s), openOn(t, s)
+		makeBusy(t, d)
+		dead := make(chan struct{})
+		var met atomic.Bool
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Name == "find" && strings.HasPrefix(c.Collection, "work.group") && !met.Swap(true) {
+				<-dead
+				return mongotest.Unserved
+			}
+			return mongotest.Served
 		})
-	}
+		t.Cleanup(func() { close(dead) })
+		require.Empty(t, claimAll(t, d, request("owner", 1, "queue")), "it is idle, and was busy")
+		pass(2 * time.Minute)
+		require.True(t, met.Load())
+		var told atomic.Int64
+		d.SubscribeToClaimable(func(c driver.Change) {
+			if c.InOneQueue {
+				told.Add(1)
+			}
+		})
+		putAll(t, producer, plainRecord("new"))
+		pass(time.Second)
+		assert.NotZero(t, told.Load())
+	})
 }
