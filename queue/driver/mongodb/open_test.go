@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,6 +217,33 @@ func TestACollectionThatWasDroppedWhileAProcessRanHadNoIndexes(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, s.jobs(true).Drop(t.Context()))
 		pass(5 * time.Second)
+		putAll(t, d, plainRecord("job"))
+		condition, err := d.Examine(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, condition.Defects)
+	})
+}
+
+// The connection on which the process built the indexes again was dead, without an error.
+func TestIndexesWereNotBuiltAgainAfterAConnectionDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d := openOn(t, s)
+		claimAll(t, d, request("owner", 1, "queue")) // it listens from now on
+		synctest.Wait()
+		dead := make(chan struct{})
+		t.Cleanup(func() { close(dead) })
+		var met atomic.Bool
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Name == "createIndexes" && !met.Swap(true) {
+				<-dead
+				return mongotest.Unserved
+			}
+			return mongotest.Served
+		})
+		require.NoError(t, s.Collection("work.group").Drop(t.Context()))
+		pass(2 * time.Minute)
+		require.True(t, met.Load())
 		putAll(t, d, plainRecord("job"))
 		condition, err := d.Examine(t.Context())
 		require.NoError(t, err)

@@ -68,9 +68,11 @@ func (d *Driver) sweep(ctx context.Context) {
 }
 
 // sweepOnce prepares the indexes if needed, and sweeps once. What is left undone does not wait for an
-// index that can't be built.
+// index that can't be built, or that takes long: the server continues, and the next sweep waits again.
 func (d *Driver) sweepOnce(ctx context.Context) error {
-	indexErr := d.prepareIndexesAgain(ctx)
+	indexing, stop := context.WithTimeout(ctx, sweepLimit)
+	indexErr := d.prepareIndexesAgain(indexing)
+	stop()
 	bounded, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	err := d.sweepDue(bounded)
