@@ -119,7 +119,9 @@ func (d *Driver) writeControl(ctx context.Context, queue string, change driver.C
 	}
 	d.barrier.set(stored)
 	if stored.Draining {
-		err = d.barrier.awaitInserts(ctx, queue)
+		bounded, cancel := context.WithTimeout(ctx, memberTimeout)
+		err = d.barrier.awaitInserts(bounded, queue)
+		cancel()
 		if err == nil {
 			err = d.barrier.awaitAnswers(ctx, stored)
 		}

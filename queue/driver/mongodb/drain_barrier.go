@@ -23,13 +23,15 @@ import (
 // because it follows the control documents, by its change stream or by reading them
 // regularly. The process that drains a queue waits until
 // each member has answered. A member answers when it knows of the drain and all of its
-// inserts into the queue have ended. So nothing is inserted into the queue from then on.
+// inserts into the queue have ended, with the callers' transactions that they are in. So nothing is
+// inserted into the queue from then on.
 type drainBarrier struct {
 	control *mongo.Collection
 	id      string        // of this member
 	every   time.Duration // how often to read them without a change stream
 	// background calls a function in a goroutine that ends before the driver is closed.
 	background func(call func(context.Context))
+	puts       *uncommitted // in callers' transactions
 	// listens is true once a change stream shows the control documents.
 	listens atomic.Bool
 
@@ -74,11 +76,12 @@ const (
 
 const memberPrefix = "member/"
 
-func newDrainBarrier(control *mongo.Collection, poll time.Duration) *drainBarrier {
+func newDrainBarrier(control, jobs *mongo.Collection, poll time.Duration) *drainBarrier {
 	return &drainBarrier{
 		control: control,
 		id:      memberPrefix + primitive.NewObjectID().Hex(),
 		every:   poll,
+		puts:    &uncommitted{jobs: jobs},
 		joining: make(chan struct{}, 1),
 		queues:  map[string]*drainState{},
 		seen:    make(chan struct{}),
@@ -169,7 +172,7 @@ func (g *drainBarrier) listen(ctx context.Context) error {
 // deregisters the process if it has not inserted anything for a while.
 func (g *drainBarrier) poll(ctx context.Context) error {
 	g.mu.Lock()
-	joined := g.joined
+	joined, isIdle := g.joined, g.isIdle()
 	g.mu.Unlock()
 	switch {
 	case joined.IsZero():
@@ -179,12 +182,20 @@ func (g *drainBarrier) poll(ctx context.Context) error {
 	case g.listens.Load():
 		return nil
 	}
-	err := g.leave(ctx, func() bool { return g.inserts == 0 && time.Since(g.inserted) > idleAfter })
-	if err != nil || !g.isMember() {
-		return err
+	if isIdle {
+		open, err := g.puts.open(ctx, nil)
+		if err == nil && !open {
+			err = g.leave(ctx, g.isIdle)
+		}
+		if err != nil || !g.isMember() {
+			return err
+		}
 	}
 	return g.refresh(ctx)
 }
+
+// isIdle reports whether nothing has been inserted for a while. The caller holds the lock.
+func (g *drainBarrier) isIdle() bool { return g.inserts == 0 && time.Since(g.inserted) > idleAfter }
 
 // refresh reads which queues are draining, if this process is a member. It joins again if
 // another process removed this one as dead.
@@ -261,12 +272,12 @@ func (g *drainBarrier) answer(ctx context.Context, doc controlDocument) error {
 	return nil
 }
 
-// answerLater answers in the background if inserts are in progress, and reports whether they are.
+// answerLater answers in the background if inserts are in progress, or their transactions, and reports whether they are.
 func (g *drainBarrier) answerLater(doc controlDocument) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.queue(doc.Queue)
-	if q.inserts == 0 {
+	if q.inserts == 0 && !g.puts.holds(doc.Queue) {
 		return false
 	}
 	if q.answering != doc.Drains {
@@ -409,13 +420,13 @@ func (g *drainBarrier) tryEnter(queue string) (leave func(), isMember bool) {
 	}, true
 }
 
-// awaitInserts waits until the inserts into a queue that are in progress have ended.
+// awaitInserts waits until the inserts into a queue that are in progress have ended, and their transactions.
 func (g *drainBarrier) awaitInserts(ctx context.Context, queue string) error {
 	g.mu.Lock()
 	q := g.queue(queue)
 	if q.inserts == 0 {
 		g.mu.Unlock()
-		return nil
+		return g.puts.await(ctx, queue)
 	}
 	if q.idle == nil {
 		q.idle = make(chan struct{})
@@ -424,7 +435,7 @@ func (g *drainBarrier) awaitInserts(ctx context.Context, queue string) error {
 	g.mu.Unlock()
 	select {
 	case <-idle:
-		return nil
+		return g.puts.await(ctx, queue)
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the inserts into queue %q to end: %w", queue, ctx.Err())
 	}

@@ -158,6 +158,60 @@ func TestADrainReturnedWhileALiveProcessStillInserted(t *testing.T) {
 	}
 }
 
+// A transaction that had put a job was committed after the drain of its queue had returned.
+func TestATransactionThatEndedAfterADrainPutAJob(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		bySame  bool          // the process that put the job drains the queue
+		after   time.Duration // when the transaction ends
+		commits bool
+	}{
+		{name: "committed", after: 2 * time.Second, commits: true},
+		{name: "aborted", after: 2 * time.Second},
+		{name: "committed, by the same process", after: 2 * time.Second, commits: true, bySame: true},
+		{name: "open for long", after: 30 * time.Second, commits: true},
+		{name: "open for long, by the same process", after: 30 * time.Second, commits: true, bySame: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+				client := s.Connect()
+				d := openOn(t, s, func(o *mongodb.Options) { o.Client = client })
+				drainer := d
+				if !test.bySame {
+					drainer = openOn(t, s)
+				}
+				session, inTx := begin(t, client)
+				putAll(t, d, plainRecord("earlier"))
+				insertIn(inTx, t, d, plainRecord("job"))
+				pass(15 * time.Second) // the process has put nothing for a while
+				drained := make(chan error, 1)
+				go func() {
+					_, err := drainer.Control(t.Context(), "queue", driver.ControlChange{Draining: new(true)})
+					drained <- err
+				}()
+				pass(test.after)
+				if test.after > 5*time.Second {
+					require.ErrorIs(t, <-drained, driver.ErrOutcomeUnknown)
+				} else {
+					require.Empty(t, drained, "the transaction is open")
+				}
+				if !test.commits {
+					require.NoError(t, session.AbortTransaction(t.Context()))
+				} else {
+					require.NoError(t, session.CommitTransaction(t.Context()))
+				}
+				pass(2 * time.Second)
+				if test.after > 5*time.Second {
+					_, err := drainer.Control(t.Context(), "queue", driver.ControlChange{Draining: new(true)})
+					require.NoError(t, err)
+				} else {
+					require.NoError(t, <-drained)
+				}
+			})
+		})
+	}
+}
+
 func TestADrainDuringASlowPutHeldUpTheWakeUpsOfAllQueues(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
 		d, other := openOn(t, s), openOn(t, s)

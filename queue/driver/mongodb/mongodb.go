@@ -112,7 +112,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	d.jobs = db.Collection(opts.collection(), primary)
 	d.control = db.Collection(opts.collection()+controlSuffix, primary)
 	d.notes.Collection = db.Collection(opts.collection()+notesSuffix, primary)
-	d.barrier = newDrainBarrier(d.control, opts.PollInterval)
+	d.barrier = newDrainBarrier(d.control, d.jobs, opts.PollInterval)
 	d.opened = time.Now()
 	// Servers refuse change streams with another read concern.
 	d.feed = feedOf(d.client.Database(opts.DB, options.Database().SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority())))

@@ -65,6 +65,7 @@ func (b *batch) storeInTransaction(ctx context.Context, docs []*newDocument) err
 		if len(raws) == 0 {
 			continue
 		}
+		b.barrier.puts.add(b.tx, n.Group, n.id, false)
 		if _, err := b.jobs.InsertOne(b.session(ctx), raws[0]); err != nil {
 			var failure mongo.WriteException
 			if errors.As(err, &failure) && len(failure.WriteErrors) == 1 && refusalOf(failure.WriteErrors[0]) != nil {
@@ -73,6 +74,7 @@ func (b *batch) storeInTransaction(ctx context.Context, docs []*newDocument) err
 			return err
 		}
 		n.stored = true
+		b.barrier.puts.add(b.tx, n.Group, n.id, true)
 		if len(n.Line.Edges) > 0 {
 			b.transacted.add(n.id)
 		}
