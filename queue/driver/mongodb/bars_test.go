@@ -739,6 +739,29 @@ func TestEachEndWokeEveryProcessBesideAPausedQueue(t *testing.T) {
 	})
 }
 
+// A process that had closed a queue with a limit heard of the end of each job of the others from then on.
+func TestEachEndWokeAProcessThatHadClosedALimitedQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		drivers := openAll(t, s, 2)
+		_, err := drivers[0].Control(t.Context(), "limited", driver.ControlChange{MaxRunning: new(1)})
+		require.NoError(t, err)
+		require.Empty(t, claimAll(t, drivers[1], request("owner", 1, "limited", "queue")))
+		putAll(t, drivers[0], plainRecord("job"))
+		running := claimAll(t, drivers[0], request("owner", 1, "queue"))
+		require.Len(t, running, 1)
+		for range 8 { // as an engine does that has closed the queue
+			pass(30 * time.Second)
+			require.Empty(t, claimAll(t, drivers[1], request("owner", 1, "queue")))
+		}
+		pass(time.Second)
+		count := heard(drivers[1:])
+		endAll(t, drivers[0], running...)
+		pass(time.Second)
+		assert.Zero(t, count())
+	})
+}
+
 // The finished jobs of many queues were removed with a command for each queue, one after the other, so that
 // they became more than a call could remove in its time.
 func TestForgettingTheJobsOfManyQueuesTookTooLong(t *testing.T) {

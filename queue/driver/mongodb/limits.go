@@ -3,15 +3,24 @@ package mongodb
 import (
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+// limitsTime is how long after the last claim from a queue its controls are remembered. A process with idle workers
+// claims at least every 45 s from each queue with ready jobs.
+const limitsTime = 2 * time.Minute
+
 // limits holds the controls of the queues that the last claim found stopped or limited.
 type limits struct {
 	mu       sync.Mutex
 	controls map[string]driver.Control
+	// asked is when the queues with such controls were last claimed from, and pruned is when the ones of which that is
+	// long ago were last removed: the process may have closed them.
+	asked  map[string]time.Time
+	pruned time.Time
 	// met holds the queues in which the last claim found ready jobs of types with limits.
 	met map[string]bool
 }
@@ -85,14 +94,33 @@ func (l *limits) observe(controls map[string]driver.Control, asked []string) (re
 		before := l.controls[queue]
 		resumed = resumed || (before.IsStopped() && !now.IsStopped()) || !reflect.DeepEqual(before.Types, now.Types)
 		if !now.IsStopped() && !limitsRunning(now) {
-			delete(l.controls, queue)
-			delete(l.met, queue)
+			l.forget(queue)
 			continue
 		}
 		if l.controls == nil {
-			l.controls = map[string]driver.Control{}
+			l.controls, l.asked = map[string]driver.Control{}, map[string]time.Time{}
 		}
-		l.controls[queue] = now
+		l.controls[queue], l.asked[queue] = now, time.Now()
 	}
+	l.prune()
 	return resumed
+}
+
+func (l *limits) forget(queue string) {
+	delete(l.controls, queue)
+	delete(l.asked, queue)
+	delete(l.met, queue)
+}
+
+// prune forgets the queues from which nothing was claimed for long. The caller holds the lock.
+func (l *limits) prune() {
+	if time.Since(l.pruned) < limitsTime/2 {
+		return
+	}
+	l.pruned = time.Now()
+	for queue, at := range l.asked {
+		if time.Since(at) > limitsTime {
+			l.forget(queue)
+		}
+	}
 }
