@@ -149,7 +149,7 @@ func (u *uncommitted) probe(ctx context.Context, docs []any) error {
 	if err != nil {
 		return err
 	}
-	return mongo.WithSession(ctx, session, func(ctx mongo.SessionContext) error {
+	return mongo.WithSession(ctx, session, func(ctx mongo.SessionContext) error { //nolint:contextcheck // It inherits it.
 		_, failure := u.jobs.InsertMany(ctx, docs)
 		return errors.Join(failure, session.AbortTransaction(ctx))
 	})
