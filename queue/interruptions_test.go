@@ -195,3 +195,27 @@ func TestASuspectStopsAProcessWhoseJobsRunForHours(t *testing.T) {
 		assert.Equal(t, amboy.StateRunning, infoOf(t, q, "long").State)
 	})
 }
+
+// The log counted the jobs whose process had died, but named none of them.
+func TestTheLogDidNotNameTheJobsWhoseProcessHadDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{t: t, store: newStore(t), workers: 1}
+		defer f.close()
+		lines := logged(t, func() {
+			q := f.start()
+			began := make(chan struct{}, 2)
+			put(t, q, newJob(t, "job", func(ctx context.Context, _ *funcJob) {
+				began <- struct{}{}
+				if f.kills.Load() == 0 {
+					<-ctx.Done()
+				}
+			}))
+			<-began
+			f.kill()
+			q = f.start()
+			<-began
+			drain(t, q)
+		}, "message", "job_id", "interruptions")
+		assert.Contains(t, lines, "warning|runs a job again whose process died or lost the store|job|1")
+	})
+}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mongodb/grip/message"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/internal/activity"
@@ -48,11 +50,32 @@ func (q *Queue) DecodeAndStart(ctx context.Context, run *core.Run) (begun amboy.
 			now := q.Engine.Now()
 			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: now})
 			q.Publish(amboy.EventStarted, j, now)
+			q.logInterruptions(ctx, run.Record)
 			begun = j
 		}
 	}
 	q.DecodeAnd(ctx, run, begin, func(ctx context.Context, err error) { q.leave(ctx, run, err) })
 	return begun
+}
+
+// logInterruptions logs that a job runs which was interrupted before.
+func (q *Queue) logInterruptions(ctx context.Context, r *driver.Record) {
+	lost := r.Status.Interruptions
+	if lost.Total() == 0 {
+		return
+	}
+	fields := message.Fields{
+		"message":       "runs a job again whose process died or lost the store",
+		"queue":         amboy.NameOf(q),
+		"job_id":        r.JobID(),
+		"job_type":      r.Type,
+		"interruptions": lost.Total(),
+	}
+	if len(lost.Latest) > 0 {
+		last := lost.Latest[len(lost.Latest)-1]
+		fields["owner"], fields["started"], fields["recovered"] = last.Owner, last.Start, last.At
+	}
+	logging.Warning(ctx, fields)
 }
 
 // Expire ends a claimed job whose dispatch-by time has passed. A job that had started in a process that
