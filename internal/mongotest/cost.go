@@ -170,7 +170,10 @@ func (c *costs) write(on *collection, tx *transaction, before, after *document, 
 		w.Singly++
 	}
 	for _, x := range on.indexes {
-		w.Keys[x.name] += differing(before.keysIn(x), after.keysIn(x)) + differing(after.keysIn(x), before.keysIn(x))
+		was, is := before.keysIn(x), after.keysIn(x)
+		if n := differing(was, is) + differing(is, was); n > 0 {
+			w.Keys[x.name] += n
+		}
 	}
 }
 

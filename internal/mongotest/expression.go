@@ -18,36 +18,34 @@ type expressionOperator struct {
 
 const unbounded = math.MaxInt
 
-// expressionOperators returns the operators that need only the values of their arguments.
+// expressionOperators are the operators that need only the values of their arguments.
 // See https://www.mongodb.com/docs/manual/reference/operator/aggregation/.
-func expressionOperators() map[string]expressionOperator {
-	return map[string]expressionOperator{
-		"$eq":     {2, 2, compared(func(c int) bool { return c == 0 })},
-		"$ne":     {2, 2, compared(func(c int) bool { return c != 0 })},
-		"$gt":     {2, 2, compared(func(c int) bool { return c > 0 })},
-		"$gte":    {2, 2, compared(func(c int) bool { return c >= 0 })},
-		"$lt":     {2, 2, compared(func(c int) bool { return c < 0 })},
-		"$lte":    {2, 2, compared(func(c int) bool { return c <= 0 })},
-		"$and":    {0, unbounded, func(args []any) (any, error) { return !slices.ContainsFunc(args, falsy), nil }},
-		"$or":     {0, unbounded, func(args []any) (any, error) { return slices.ContainsFunc(args, truthy), nil }},
-		"$not":    {1, 1, func(args []any) (any, error) { return falsy(args[0]), nil }},
-		"$cond":   {3, 3, cond},
-		"$ifNull": {2, unbounded, ifNull},
-		"$in":     {2, 2, in},
-		"$size":   {1, 1, sizeOf},
-		"$concat": {0, unbounded, concat},
+var expressionOperators = map[string]expressionOperator{
+	"$eq":     {2, 2, compared(func(c int) bool { return c == 0 })},
+	"$ne":     {2, 2, compared(func(c int) bool { return c != 0 })},
+	"$gt":     {2, 2, compared(func(c int) bool { return c > 0 })},
+	"$gte":    {2, 2, compared(func(c int) bool { return c >= 0 })},
+	"$lt":     {2, 2, compared(func(c int) bool { return c < 0 })},
+	"$lte":    {2, 2, compared(func(c int) bool { return c <= 0 })},
+	"$and":    {0, unbounded, func(args []any) (any, error) { return !slices.ContainsFunc(args, falsy), nil }},
+	"$or":     {0, unbounded, func(args []any) (any, error) { return slices.ContainsFunc(args, truthy), nil }},
+	"$not":    {1, 1, func(args []any) (any, error) { return falsy(args[0]), nil }},
+	"$cond":   {3, 3, cond},
+	"$ifNull": {2, unbounded, ifNull},
+	"$in":     {2, 2, in},
+	"$size":   {1, 1, sizeOf},
+	"$concat": {0, unbounded, concat},
 
-		"$arrayElemAt":  {2, 2, arrayElement},
-		"$indexOfArray": {2, 2, indexOfArray},
+	"$arrayElemAt":  {2, 2, arrayElement},
+	"$indexOfArray": {2, 2, indexOfArray},
 
-		"$type":     {1, 1, func(args []any) (any, error) { return typeName(args[0]), nil }},
-		"$add":      {0, unbounded, fold(int32(0), add)},
-		"$multiply": {0, unbounded, fold(int32(1), multiply)},
-		"$floor":    {1, 1, floor},
-		"$subtract": {2, 2, func(args []any) (any, error) { return subtract(args[0], args[1]) }},
-		"$min":      {1, unbounded, func(args []any) (any, error) { return extreme("$min", args), nil }},
-		"$max":      {1, unbounded, func(args []any) (any, error) { return extreme("$max", args), nil }},
-	}
+	"$type":     {1, 1, func(args []any) (any, error) { return typeName(args[0]), nil }},
+	"$add":      {0, unbounded, fold(int32(0), add)},
+	"$multiply": {0, unbounded, fold(int32(1), multiply)},
+	"$floor":    {1, 1, floor},
+	"$subtract": {2, 2, func(args []any) (any, error) { return subtract(args[0], args[1]) }},
+	"$min":      {1, unbounded, func(args []any) (any, error) { return extreme("$min", args), nil }},
+	"$max":      {1, unbounded, func(args []any) (any, error) { return extreme("$max", args), nil }},
 }
 
 func falsy(v any) bool { return !truthy(v) }
@@ -90,7 +88,7 @@ func checkOperator(doc bson.D) error {
 	if doc[0].Key == "$literal" {
 		return nil
 	}
-	op, ok := expressionOperators()[doc[0].Key]
+	op, ok := expressionOperators[doc[0].Key]
 	if !ok {
 		return errorf(codeUnknownExpression, "Unrecognized expression '%s'", doc[0].Key)
 	}
@@ -181,7 +179,7 @@ func evaluateOperator(doc bson.D, op bson.E) (any, error) {
 			args = list
 		}
 	}
-	return expressionOperators()[op.Key].run(args)
+	return expressionOperators[op.Key].run(args)
 }
 
 func evaluatePath(doc bson.D, text string) any {

@@ -13,6 +13,7 @@ import (
 // index is an index of a collection: the keys of its records in their order.
 type index struct {
 	name    string
+	number  int // no other index of the collection has or had it
 	keys    bson.D
 	fields  []indexField
 	unique  bool

@@ -157,6 +157,8 @@ func (s *Server) createIndexes(req *request) (bson.D, error) {
 	for _, x := range wanted {
 		exists, err := c.conflict(x)
 		if err == nil && !exists {
+			c.built++
+			x.number = c.built
 			err = x.build(c)
 		}
 		if err != nil {

@@ -9,41 +9,33 @@ import (
 
 // documentKeys caches the keys of a document in the indexes of its collection. Neither
 // documents nor indexes change.
-type documentKeys []struct {
-	index *index
-	keys  [][]any
-}
+type documentKeys [][][]any // by the number of the index
 
 // of returns the keys in an index, or none if the index excludes the document.
 func (k documentKeys) of(x *index) [][]any {
-	for i := range k {
-		if k[i].index == x {
-			return k[i].keys
-		}
+	if x.number < len(k) {
+		return k[x.number]
 	}
 	return nil
 }
 
 func (k *documentKeys) add(x *index, keys [][]any) {
-	*k = append(*k, struct {
-		index *index
-		keys  [][]any
-	}{x, keys})
+	for len(*k) <= x.number {
+		*k = append(*k, nil)
+	}
+	(*k)[x.number] = keys
 }
 
 // share replaces the keys in an index by keys of another document if both are equal, so
 // that they share memory. It reports whether they are equal.
 func (k documentKeys) share(x *index, keys [][]any) bool {
-	for i := range k {
-		if k[i].index == x {
-			if !slices.EqualFunc(k[i].keys, keys, sameKey) {
-				return false
-			}
-			k[i].keys = keys
-			return true
-		}
+	if !slices.EqualFunc(k.of(x), keys, sameKey) {
+		return false
 	}
-	return len(keys) == 0
+	if x.number < len(k) {
+		k[x.number] = keys
+	}
+	return true
 }
 
 // generate computes the keys of a document in an index. See

@@ -297,15 +297,21 @@ func parseIn(op bson.E) (condition, error) {
 	if !ok {
 		return nil, errorf(codeBadValue, "%s needs an array", op.Key)
 	}
-	any1 := make([]condition, len(list))
-	for i, v := range list {
+	texts := map[string]bool{} // there may be thousands
+	any1 := []condition{anyValue(func(x any) bool { return rank(x) == rankString && texts[text(x)] })}
+	for _, v := range list {
+		if s, isText := v.(string); isText {
+			texts[s] = true
+			continue
+		}
 		if isOperators(v) {
 			return nil, errorf(codeBadValue, "cannot nest $ under %s", op.Key)
 		}
-		var err error
-		if any1[i], err = parseCondition(v); err != nil {
+		c, err := parseCondition(v)
+		if err != nil {
 			return nil, err
 		}
+		any1 = append(any1, c)
 	}
 	in := func(values []any) bool {
 		for _, c := range any1 {

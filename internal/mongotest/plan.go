@@ -97,19 +97,27 @@ func conjunction(filter bson.D) bson.D {
 // choose returns the plan of the best index for all conditions of a filter, and its worth,
 // which is 0 if there is none.
 func (c *collection) choose(filter bson.D, order []sortField) (best plan, most int) {
-	return c.best(order, func(*index) bson.D { return filter })
+	all := newConditions(filter)
+	return c.best(order, func(*index) *conditions { return all })
 }
+
+// conditions are a filter with what it requires.
+type conditions struct {
+	filter bson.D
+	limits requirements
+}
+
+func newConditions(filter bson.D) *conditions { return &conditions{filter, required(filter)} }
 
 // best returns the plan of the best index and its worth, which is 0 if there is none. usable
 // returns the conditions that an index can use.
-func (c *collection) best(order []sortField, usable func(*index) bson.D) (best plan, most int) {
+func (c *collection) best(order []sortField, usable func(*index) *conditions) (best plan, most int) {
 	for _, x := range c.indexes {
-		filter := usable(x)
-		limits := required(filter)
-		if !x.covers(filter, limits) {
+		use := usable(x)
+		if !x.covers(use) {
 			continue
 		}
-		if p, worth := x.plan(limits, order); worth > most {
+		if p, worth := x.plan(use.limits, order); worth > most {
 			best, most = p, worth
 		}
 		if most >= worthUnique {
@@ -128,15 +136,16 @@ func (c *collection) union(filter bson.D) []indexWalk {
 	if i < 0 {
 		return nil
 	}
-	common := slices.Delete(slices.Clone(filter), i, i+1)
+	common := newConditions(slices.Delete(slices.Clone(filter), i, i+1))
 	var walks []indexWalk
 	for _, one := range filter[i].Value.(bson.A) {
-		alternative := one.(bson.D)
-		p, worth := c.best(nil, func(x *index) bson.D {
-			if x.partial != nil && !x.covers(common, required(common)) {
+		alternative := newConditions(one.(bson.D))
+		both := newConditions(append(slices.Clip(common.filter), alternative.filter...))
+		p, worth := c.best(nil, func(x *index) *conditions {
+			if x.partial != nil && !x.covers(common) {
 				return alternative
 			}
-			return append(slices.Clip(common), alternative...)
+			return both
 		})
 		if worth == 0 {
 			return nil
@@ -329,13 +338,13 @@ func (x *index) sorts(order []sortField, fixed int) (backward, ok bool) {
 	return backward, true
 }
 
-// covers reports whether the index contains all documents that a filter can match. See
+// covers reports whether the index contains all documents that can meet the conditions. See
 // https://www.mongodb.com/docs/manual/core/index-partial/#query-coverage.
-func (x *index) covers(filter bson.D, limits requirements) bool {
-	if x.sparse && !slices.ContainsFunc(x.fields, func(f indexField) bool { return limits.of(f.name).exists }) {
+func (x *index) covers(c *conditions) bool {
+	if x.sparse && !slices.ContainsFunc(x.fields, func(f indexField) bool { return c.limits.of(f.name).exists }) {
 		return false
 	}
-	return x.partial == nil || limits.imply(filter, x.filter)
+	return x.partial == nil || c.limits.imply(c.filter, x.filter)
 }
 
 // requirement is the part of a filter on one field that an index can use. Each part must

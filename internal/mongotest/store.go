@@ -10,7 +10,6 @@ import (
 
 	"github.com/tidwall/btree"
 	"go.mongodb.org/mongo-driver/bson"
-	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"github.com/mongodb/amboy/internal/mongotest/codec"
 )
@@ -33,12 +32,12 @@ func newDocument(fields bson.D) (*document, error) {
 
 // field returns the value of a top-level field, or undefined if it is missing.
 func field(doc bson.D, name string) any {
-	for _, e := range doc {
-		if e.Key == name {
-			return e.Value
+	for i := range doc { // without copies, which the race detector makes slow
+		if doc[i].Key == name {
+			return doc[i].Value
 		}
 	}
-	return primitive.Undefined{}
+	return undefined
 }
 
 // version is the content of a record from a commit on.
@@ -88,6 +87,7 @@ type collection struct {
 	records btree.Map[uint64, *record]
 	last    uint64   // the number of the last record
 	indexes []*index // the first is on _id; none if the collection is not stored
+	built   int      // the number of the last index
 	// building are the indexes whose builds wait for other members.
 	building []*index
 	// costs are those of the whole server.

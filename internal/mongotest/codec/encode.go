@@ -24,8 +24,8 @@ func appendDocument(dst []byte, doc bson.D) ([]byte, error) {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
 	var err error
-	for _, e := range doc {
-		if dst, err = appendElement(dst, e.Key, e.Value); err != nil {
+	for i := range doc {
+		if dst, err = appendElement(dst, doc[i].Key, doc[i].Value); err != nil {
 			return nil, err
 		}
 	}
