@@ -12,6 +12,7 @@ import (
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/retry"
+	"github.com/mongodb/amboy/schedule"
 )
 
 // The code under test: a new user gets a mail at once, and a reminder a day later.
@@ -84,6 +85,124 @@ func ExampleQueue_RunFor() {
 	// 2 ran until 09:01:30
 	// to bob: welcome
 	// true 09:02:00
+}
+
+// New takes the *testing.T of the test, and closes the queue at its end.
+func ExampleNew() {
+	t := newT()
+	q := amboytest.New(t)
+	if err := post.PutAndWait(t.Context(), q, letter{"ann", "welcome"}); err != nil {
+		t.Fatal(err)
+	}
+	// Output: to ann: welcome
+}
+
+// Begin at a time that the test chooses.
+func ExampleNewWithOptions() {
+	t := newT()
+	q := amboytest.NewWithOptions(t, queue.InlineOptions{Time: time.Date(2030, 1, 1, 9, 0, 0, 0, time.UTC)})
+	fmt.Println(q.Now().Format(time.TimeOnly))
+	// Output: 09:00:00
+}
+
+// Advance only moves the time; RunAll then runs the jobs that are due.
+func ExampleQueue_Advance() {
+	t := newT()
+	q := amboytest.New(t)
+	if _, err := post.Put(t.Context(), q, letter{"ann", "good morning"}, job.In(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	q.Advance(time.Hour)
+	fmt.Println(q.RunAll(t.Context()), "ran")
+	// Output:
+	// to ann: good morning
+	// 1 ran
+}
+
+// Run a schedule for two days.
+func ExampleQueue_RunSchedule() {
+	t := newT()
+	q := amboytest.NewWithOptions(t, queue.InlineOptions{Time: time.Date(2030, 1, 1, 9, 0, 0, 0, time.UTC)})
+	s, err := schedule.New(q, schedule.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	noon, err := schedule.Cron("0 12 * * *", "UTC")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lunch := schedule.JobOf(post, func(tick time.Time) letter { return letter{"ann", "lunch of " + tick.Format("January 2")} })
+	if err = s.Add("lunch", noon, lunch, schedule.CatchUpLatest); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println(q.RunSchedule(t.Context(), s, q.Now().Add(48*time.Hour))) // s is not started
+	// Output:
+	// to ann: lunch of January 1
+	// to ann: lunch of January 2
+	// 2 <nil>
+}
+
+// Read the arguments of all jobs that were put.
+func ExamplePuts() {
+	t := newT()
+	q := amboytest.New(t)
+	if err := signUp(t.Context(), q, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	for _, put := range amboytest.Puts(t, q, post) {
+		fmt.Println(put.Args.Text)
+	}
+	// Output:
+	// welcome
+	// how is it going?
+}
+
+// Require a job with these arguments.
+func ExampleRequirePut() {
+	t := newT()
+	q := amboytest.New(t)
+	if err := signUp(t.Context(), q, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	put := amboytest.RequirePut(t, q, post, letter{"ann", "welcome"})
+	fmt.Println(put.Info.State)
+	// Output: pending
+}
+
+// Require that a job was not put.
+func ExampleRequireNoPut() {
+	t := newT()
+	q := amboytest.New(t)
+	amboytest.RequireNoPut(t, q, post)
+	fmt.Println("nothing was put")
+	// Output: nothing was put
+}
+
+// Require a number of jobs.
+func ExampleRequireCount() {
+	t := newT()
+	q := amboytest.New(t)
+	if err := signUp(t.Context(), q, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	amboytest.RequireCount(t, q, 2, amboy.JobQuery{})
+	amboytest.RequireCount(t, q, 1, amboy.JobQuery{Tag: "reminder"})
+	amboytest.RequireCount(t, q, 1, amboy.JobQuery{States: []amboy.JobState{amboy.StateScheduled}})
+	fmt.Println("one is scheduled")
+	// Output: one is scheduled
+}
+
+// Require the state of a job.
+func ExampleRequireState() {
+	t := newT()
+	q := amboytest.New(t)
+	id, err := post.Put(t.Context(), q, letter{"ann", "welcome"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.RunAll(t.Context())
+	amboytest.RequireState(t, q, id, amboy.StateSucceeded)
+	// Output: to ann: welcome
 }
 
 // exampleT replaces the *testing.T that an example does not have.

@@ -18,6 +18,7 @@ var (
 	})
 )
 
+// must stands for the handling of an error.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -79,4 +80,42 @@ func ExampleOpen() {
 	// Output:
 	// 0 of 1 ended
 	// 100%
+}
+
+// Put jobs together, and one that runs when all have ended, whatever happened.
+func ExampleNew() {
+	ctx := context.Background()
+	q := queue.NewLocalLimitedSize(4, 100)
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+
+	album, err := batch.New("") // a random ID
+	must(err)
+	picture, err := resize.New("a.jpg")
+	must(err)
+	must(album.Add(picture))
+	last, err := publish.New("what is there")
+	must(err)
+	must(album.OnEnd(last))
+	_, err = album.Put(ctx, q)
+	must(err)
+	amboy.Wait(ctx, q)
+	// Output: publishing what is there
+}
+
+// Read which jobs of a batch have failed.
+func ExampleHandle_Jobs() {
+	ctx := context.Background()
+	q := queue.NewLocalLimitedSize(4, 100)
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+	handle, err := newAlbum("album-9", "a.jpg").Put(ctx, q)
+	must(err)
+	_, err = handle.Wait(ctx)
+	must(err)
+	for info, err := range handle.Jobs(ctx) {
+		must(err)
+		fmt.Println(info.Type.Name, info.State)
+	}
+	// Output: batch-resize succeeded
 }

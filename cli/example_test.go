@@ -10,16 +10,20 @@ import (
 	urfave "github.com/urfave/cli"
 
 	"github.com/mongodb/amboy/cli"
+	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/rest"
 )
 
+// must stands for the handling of an error.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
+
+var importMail = job.Define("import-mail", 1, func(context.Context, string) error { return nil })
 
 // Add the commands to the command line of a service.
 func ExampleAmboy() {
@@ -32,8 +36,8 @@ func ExampleAmboy() {
 		rest.NewManagementService(management.NewQueueManager(q)).Handler()))
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	must(q.Put(ctx, newTask("mail-1", "import")))
-	must(q.Put(ctx, newTask("mail-2", "export")))
+	_, err := importMail.Put(ctx, q, "mail-1")
+	must(err)
 
 	opts := &cli.ServiceOptions{
 		BaseURL:                       "http://localhost:2285",
@@ -53,9 +57,8 @@ func ExampleAmboy() {
 	must(app.Run([]string{"service", "amboy", "--token", "x", "management", "status", "--url", server.URL}))
 	fmt.Println(app.Run([]string{"service", "amboy", "management", "complete-jobs", "--filter", "new"}))
 	// Output:
-	// TYPE    GROUP  COUNT
-	// export  -      1
-	// import  -      1
+	// TYPE         GROUP  COUNT
+	// import-mail  -      1
 	// complete-jobs: invalid argument: filter must be one of ["pending" "in-progress" "stale" "completed" "retrying" "stale-retrying" "all"] (is "new")
 }
 

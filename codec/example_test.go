@@ -20,6 +20,7 @@ var charge = job.DefineResult("charge", 1, func(_ context.Context, c card) (stri
 	return "charged " + c.Number, nil
 })
 
+// must stands for the handling of an error.
 func must(err error) {
 	if err != nil {
 		panic(err)

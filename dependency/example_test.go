@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/mongodb/amboy/dependency"
 )
@@ -77,4 +78,32 @@ func ExampleNewCheckManager() {
 	// Output:
 	// blocked
 	// ready
+}
+
+// afterHour is ready from an hour of the day on.
+type afterHour struct {
+	Hour                int                 `bson:"hour" json:"hour"`
+	T                   dependency.TypeInfo `bson:"type" json:"type"`
+	dependency.JobEdges `bson:"edges" json:"edges"`
+}
+
+func newAfterHour(hour int) *afterHour {
+	return &afterHour{Hour: hour, T: dependency.TypeInfo{Name: "after-hour"}, JobEdges: dependency.NewJobEdges()}
+}
+
+func (d *afterHour) Type() dependency.TypeInfo { return d.T }
+
+func (d *afterHour) State() dependency.State {
+	if time.Now().Hour() < d.Hour {
+		return dependency.Blocked
+	}
+	return dependency.Ready
+}
+
+// Write a manager by hand, and register it, so that it can be stored with its job.
+func ExampleRegisterManager() {
+	dependency.RegisterManager("after-hour", func() dependency.Manager { return newAfterHour(0) })
+	manager := newAfterHour(0)
+	fmt.Println(manager.AddEdge("import"), manager.State())
+	// Output: <nil> ready
 }

@@ -119,14 +119,14 @@ func Checkpoint[A any](ctx context.Context, args A) error {
 // The transaction also checks the job's lease. After an error the caller must roll back. After
 // CompleteIn the function should commit and return: its lease is not renewed any more, so that
 // the transaction and the rest of the run must not take longer than half of the queue's lock
-// time-out. Progress and lines that it reports from then on are stored only if the job does not
+// timeout. Progress and lines that it reports from then on are stored only if the job does not
 // end in the transaction. Once the transaction is committed the job has succeeded, whatever the
 // function returns. If it is not committed and the function returns nil the attempt fails with an
 // error that wraps amboy.ErrNotCommitted, and is retried if the job may be. A job of DefineResult
 // leaves no result; see CompleteWithResultIn.
 //
-// The error wraps ErrNoJob if there is no job, and otherwise is that of
-// amboy.TransactionalCompleter. Without a queue, as in amboy.RunJob, it does nothing. It
+// The error wraps ErrNoJob if there is no job, errors.ErrUnsupported if the queue is no
+// amboy.TransactionalCompleter, and otherwise is that of the queue. Without a queue, as in amboy.RunJob, it does nothing. It
 // blocks as a statement of the transaction does.
 func CompleteIn(ctx context.Context) error {
 	j, ok := FromContext(ctx)
@@ -139,7 +139,7 @@ func CompleteIn(ctx context.Context) error {
 	}
 	completer, ok := q.(amboy.TransactionalCompleter)
 	if !ok {
-		return fmt.Errorf("completing job %q in a transaction: a %T can't do that", j.ID(), q)
+		return fmt.Errorf("completing job %q in a transaction: queue %q of type %T does not support that: %w", j.ID(), q.ID(), q, errors.ErrUnsupported)
 	}
 	return completer.CompleteIn(ctx, j)
 }

@@ -35,6 +35,14 @@ func ExampleNewQueueBackedSender() {
 	// Output: hello
 }
 
+// withoutTime makes the output of an example deterministic.
+func withoutTime(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
 // Route the messages of this library to log/slog.
 func ExampleNewSlogSender() {
 	l := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime}))

@@ -16,13 +16,6 @@ import (
 	"github.com/mongodb/amboy/logger"
 )
 
-func withoutTime(_ []string, a slog.Attr) slog.Attr {
-	if a.Key == slog.TimeKey {
-		return slog.Attr{}
-	}
-	return a
-}
-
 func TestSlogSenderWritesFieldsAsAttributes(t *testing.T) {
 	var out bytes.Buffer
 	l := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: withoutTime}))

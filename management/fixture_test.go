@@ -184,6 +184,13 @@ func newTask(id, jobType string) *task {
 	return j
 }
 
+// tonight returns a task that is due in an hour.
+func tonight(id, jobType string) amboy.Job {
+	j := newTask(id, jobType)
+	j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)})
+	return j
+}
+
 func init() {
 	for _, name := range []string{"alpha", "beta"} {
 		registry.AddJobType(name, func() amboy.Job { return newTask("", name) })

@@ -90,3 +90,61 @@ func ExampleContext() {
 	}
 	// Output: welcome, ann
 }
+
+// ExampleRecover reports panics to a service of its own.
+func ExampleRecover() {
+	report := func(_ context.Context, j amboy.Job, panicked *amboy.PanicError) {
+		fmt.Println("reporting", j.ID(), panicked.Value)
+	}
+	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, Middleware: []amboy.Middleware{middleware.Recover(report)}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	if err = q.Start(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer q.Close(ctx)
+	broken := job.Define("middleware-example.broken", 1, func(context.Context, string) error { panic("out of paper") })
+	_, err = broken.Put(ctx, q, "", job.ID("print"))
+	fmt.Println(err, amboy.Wait(ctx, q))
+	// Unordered output:
+	// reporting print out of paper
+	// <nil> true
+}
+
+// counting is middleware that prints how each attempt ended.
+var counting = amboy.Middleware{Run: func(next amboy.RunFunc) amboy.RunFunc {
+	return func(ctx context.Context, j amboy.Job) error {
+		err := next(ctx, j)
+		fmt.Println(j.ID(), middleware.OutcomeOf(ctx, j, err))
+		return err
+	}
+}}
+
+// ExampleOutcomeOf tells a failure that is retried from one that is not.
+func ExampleOutcomeOf() {
+	ctx := context.Background()
+	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, Middleware: []amboy.Middleware{counting}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err = q.Start(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer q.Close(ctx)
+	_, err = deliver.Put(ctx, q, "Main St", job.ID("good"))
+	fmt.Println(err, amboy.Wait(ctx, q))
+	_, err = deliver.Put(ctx, q, "", job.ID("bad"), job.MaxAttempts(2))
+	fmt.Println(err, amboy.Wait(ctx, q))
+	// Output:
+	// good succeeded
+	// <nil> true
+	// bad retrying
+	// bad failed
+	// <nil> true
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
+// must stands for the handling of an error.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -172,4 +173,43 @@ func ExampleResultBytes() {
 	result, ok := outside.ResultBytes(ended)
 	fmt.Printf("%x %t\n", result, ok)
 	// Output: ff00 true
+}
+
+// Lease the jobs of a queue.
+func ExampleNew() {
+	ctx := context.Background()
+	q := newImages(ctx)
+	defer q.Close(ctx)
+	d, err := outside.New(q, outside.Options{MaxWaiting: 1000})
+	must(err)
+	defer d.Close(ctx) //nolint:errcheck // Its context does not end.
+
+	jobs, err := d.Lease(ctx, outside.LeaseRequest{Queues: []string{"images"}, Types: []string{"measure"}})
+	fmt.Println(len(jobs), err)
+	// Output: 0 <nil>
+}
+
+// Lease the jobs of all queues of a group.
+func ExampleNewGroup() {
+	ctx := context.Background()
+	store, err := memory.New(memory.Options{KeepFinished: 1000})
+	must(err)
+	group, err := queue.NewDriverGroup(ctx, queue.DriverGroupOptions{DefaultQueue: queue.DriverQueueOptions{
+		Driver: store, CloseDriver: true,
+		NewRunner: func(amboy.Queue) (amboy.Runner, error) { return pool.NewNoop(), nil },
+	}})
+	must(err)
+	d, err := outside.NewGroup(group, outside.Options{})
+	must(err)
+	q, err := group.Get(ctx, "acme")
+	must(err)
+	_, err = measure.Put(ctx, q, image{Path: "cat.png"})
+	must(err)
+
+	jobs, err := d.Lease(ctx, outside.LeaseRequest{Queues: []string{"acme"}, Types: []string{"measure"}})
+	must(err)
+	fmt.Println(jobs[0].Queue)
+	must(d.Close(ctx)) // before the group
+	must(group.Close(ctx))
+	// Output: acme
 }

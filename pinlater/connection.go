@@ -82,7 +82,7 @@ func (c *connection) callContext() (context.Context, context.CancelFunc) {
 }
 
 // watch calls gone if the client closes the connection while a call takes long: jobs that were claimed
-// for it would be claimed until their time-out. unwatch must be called before the next request is read.
+// for it would be claimed until their timeout. unwatch must be called before the next request is read.
 func (c *connection) watch(gone func()) (unwatch func()) {
 	if c.conn.SetReadDeadline(time.Time{}) != nil {
 		return func() {} // the server is being closed, and answers the call

@@ -17,6 +17,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
+// must stands for the handling of an error.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -6,139 +6,141 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/pool"
+	"github.com/mongodb/amboy/queue"
 )
 
-func ExampleNewLocalWorkers() {
-	ctx := context.Background()
-	q := newFakeQueue() // any amboy.Queue, such as those of package queue
-	workers := pool.NewLocalWorkers(4, q)
-	if err := workers.Start(ctx); err != nil {
-		fmt.Println(err)
-		return
+// must stands for the handling of an error.
+func must(err error) {
+	if err != nil {
+		panic(err)
 	}
-	q.jobs <- newJob("greet", func(context.Context, *funcJob) { fmt.Println("hello") })
-	fmt.Println((<-q.ended).state)
-
-	// Running jobs have a minute to end before they are canceled.
-	patience, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	workers.Close(patience)
-	// Output:
-	// hello
-	// succeeded
 }
 
+// greet is a job that prints a name.
+var greet = job.Define("pool-example.greet", 1, func(_ context.Context, name string) error {
+	_, err := fmt.Println("hello,", name)
+	return err
+})
+
+// Choose the runner of a queue before it is started.
+func ExampleNewLocalWorkers() {
+	ctx := context.Background()
+	q := queue.NewLocalLimitedSize(1, 100)
+	must(q.SetRunner(pool.NewLocalWorkers(4, q)))
+	must(q.Start(ctx)) // also starts the runner
+	defer q.Close(ctx)
+
+	fmt.Println(greet.PutAndWait(ctx, q, "world"), amboy.Workers(q))
+	// Output:
+	// hello, world
+	// <nil> 4
+}
+
+// Every pool of this package can change its number of workers while it runs.
 func ExampleNewLocalWorkers_resize() {
-	workers := pool.NewLocalWorkers(4, newFakeQueue())
-	resizable, ok := workers.(amboy.ResizableRunner)
-	if !ok {
-		return
-	}
-	fmt.Println(resizable.Workers())
-	if err := resizable.SetWorkers(8); err != nil {
-		fmt.Println(err)
-	}
-	fmt.Println(resizable.Workers())
-	fmt.Println(resizable.SetWorkers(0))
+	q := queue.NewLocalLimitedSize(1, 100)
+	defer q.Close(context.Background())
+	workers := pool.NewLocalWorkers(4, q).(amboy.ResizableRunner)
+	fmt.Println(workers.Workers())
+	must(workers.SetWorkers(8))
+	fmt.Println(workers.Workers())
+	fmt.Println(workers.SetWorkers(0))
 	// Output:
 	// 4
 	// 8
 	// resizing runner: number of workers must be at least 1 (is 0)
 }
 
+// Cancel a running job, which ends as canceled.
 func ExampleNewAbortablePool() {
 	ctx := context.Background()
-	q := newFakeQueue()
-	workers := pool.NewAbortablePool(4, q)
-	if err := workers.Start(ctx); err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer workers.Close(ctx)
-
 	running := make(chan struct{})
-	q.jobs <- newJob("endless", func(ctx context.Context, _ *funcJob) {
+	endless := job.Define("pool-example.endless", 1, func(ctx context.Context, _ string) error {
 		close(running)
 		<-ctx.Done()
+		return context.Cause(ctx)
 	})
+	q := queue.NewLocalLimitedSize(1, 100)
+	workers := pool.NewAbortablePool(4, q)
+	must(q.SetRunner(workers))
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+
+	_, err := endless.Put(ctx, q, "", job.ID("endless"))
+	must(err)
 	<-running
 	fmt.Println(workers.RunningJobs())
-	if err := workers.Abort(ctx, "endless"); err != nil {
-		fmt.Println(err)
-	}
-	fmt.Println((<-q.ended).state)
-
-	err := workers.Abort(ctx, "endless")
-	fmt.Println(amboy.IsJobNotFoundError(err), err)
+	must(workers.Abort(ctx, "endless"))
+	j, _ := q.Get(ctx, "endless")
+	fmt.Println(amboy.NewJobInfo(j).State)
+	fmt.Println(workers.Abort(ctx, "endless"))
 	// Output:
 	// [endless]
 	// canceled
-	// true aborting job "endless": it is not running here
+	// aborting job "endless": it is not running here
 }
 
+// Ten jobs a second. After idle time three may start at once: burst+1.
 func ExampleNewRateLimitedWorkers() {
 	ctx := context.Background()
-	q := newFakeQueue()
-	// Ten jobs a second. After idle time three may start at once: burst+1.
+	q := queue.NewLocalLimitedSize(1, 100)
 	workers, err := pool.NewRateLimitedWorkers(4, 10, time.Second, 2, q)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	if err = workers.Start(ctx); err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer workers.Close(ctx)
+	must(err)
+	must(q.SetRunner(workers))
+	must(q.Start(ctx))
+	defer q.Close(ctx)
 
 	begin := time.Now()
-	q.put(5, doNothing)
 	for range 5 {
-		<-q.ended
+		_, err = greet.Put(ctx, q, "world")
+		must(err)
 	}
+	amboy.Wait(ctx, q)
 	fmt.Println("took at least 200ms:", time.Since(begin) >= 200*time.Millisecond)
-	// Output: took at least 200ms: true
+	// Output:
+	// hello, world
+	// hello, world
+	// hello, world
+	// hello, world
+	// hello, world
+	// took at least 200ms: true
 }
 
+// Six hundred jobs a minute, on average.
 func ExampleNewMovingAverageRateLimitedWorkers() {
 	ctx := context.Background()
-	q := newFakeQueue()
-	// Six hundred jobs a minute.
+	q := queue.NewLocalLimitedSize(1, 100)
 	workers, err := pool.NewMovingAverageRateLimitedWorkers(4, 600, time.Minute, q)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	if err = workers.Start(ctx); err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer workers.Close(ctx)
+	must(err)
+	must(q.SetRunner(workers))
+	must(q.Start(ctx))
+	defer q.Close(ctx)
 
 	begin := time.Now()
-	q.put(3, doNothing)
 	for range 3 {
-		<-q.ended
+		_, err = greet.Put(ctx, q, "world")
+		must(err)
 	}
+	amboy.Wait(ctx, q)
 	fmt.Println("took at least 190ms:", time.Since(begin) >= 190*time.Millisecond)
-	// Output: took at least 190ms: true
+	// Output:
+	// hello, world
+	// hello, world
+	// hello, world
+	// took at least 190ms: true
 }
 
+// A process that only puts jobs leaves them to others.
 func ExampleNewNoop() {
 	ctx := context.Background()
-	q := newFakeQueue()
-	runner := pool.NewNoop()
-	if err := runner.SetQueue(q); err != nil {
-		fmt.Println(err)
-		return
-	}
-	if err := runner.Start(ctx); err != nil {
-		fmt.Println(err)
-		return
-	}
-	q.put(1, doNothing)
-	runner.Close(ctx)
-	fmt.Println(len(q.jobs), "job waits for another process")
+	q := queue.NewLocalLimitedSize(1, 100)
+	must(q.SetRunner(pool.NewNoop()))
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+	_, err := greet.Put(ctx, q, "world")
+	must(err)
+	fmt.Println(q.Stats(ctx).Pending, "job waits for another process")
 	// Output: 1 job waits for another process
 }

@@ -9,7 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/pool"
@@ -524,4 +529,248 @@ func ExampleNewLocalQueueGroup() {
 	// welcome
 	// welcome
 	// [acme globex]
+}
+
+// startServer starts a stand-in of MongoDB in this process.
+func startServer() (uri string, stop func()) {
+	server, err := mongotest.New(mongotest.Options{})
+	must(err)
+	return server.URI(), server.Close
+}
+
+// Store jobs in MongoDB.
+func ExampleNewMongoDBQueue() {
+	ctx := context.Background()
+	uri, stop := startServer()
+	defer stop()
+
+	q, err := queue.NewMongoDBQueue(ctx, queue.MongoDBQueueOptions{
+		DB: &queue.MongoDBOptions{
+			URI:         uri, // such as mongodb://localhost:27017/?replicaSet=rs0
+			DB:          "shop",
+			Collection:  "mail",
+			LockTimeout: time.Minute,
+			TTL:         24 * time.Hour,
+		},
+		NumWorkers: new(8),
+	})
+	must(err)
+	must(q.Start(ctx))
+	_, err = note.Put(ctx, q, "hello")
+	must(err)
+	fmt.Println(amboy.Wait(ctx, q))
+	q.Close(ctx) // and disconnects
+	// Output:
+	// hello
+	// true
+}
+
+// Give each tenant a queue, all in one collection.
+func ExampleNewMongoDBSingleQueueGroup() {
+	ctx := context.Background()
+	uri, stop := startServer()
+	defer stop()
+
+	group, err := queue.NewMongoDBSingleQueueGroup(ctx, queue.MongoDBQueueGroupOptions{
+		DefaultQueue: queue.MongoDBQueueOptions{
+			DB:         &queue.MongoDBOptions{URI: uri, DB: "shop", Collection: "tenants", LockTimeout: time.Minute},
+			NumWorkers: new(4),
+		},
+		RegexpQueue: []queue.RegexpMongoDBQueueOptions{
+			{Regexp: *regexp.MustCompile("^paying-"), Options: queue.MongoDBQueueOptions{NumWorkers: new(16)}},
+		},
+		PerQueue: map[string]queue.MongoDBQueueOptions{
+			"paying-acme": {Abortable: new(true)},
+		},
+		TTL:                       10 * time.Minute, // a queue without work is closed after that
+		PruneFrequency:            time.Minute,
+		BackgroundCreateFrequency: 10 * time.Second, // what other processes put is run here too
+	})
+	must(err)
+	for _, tenant := range []string{"paying-acme", "globex"} {
+		q, err := group.Get(ctx, tenant) // made and started
+		must(err)
+		_, err = note.Put(ctx, q, "welcome", job.ID("welcome")) // the same ID in another queue
+		must(err)
+		amboy.Wait(ctx, q)
+		fmt.Println(tenant, amboy.Workers(q))
+	}
+	must(group.Close(ctx))
+	// Output:
+	// welcome
+	// paying-acme 16
+	// welcome
+	// globex 4
+}
+
+// Make a queue on the driver, for settings that MongoDBOptions do not contain.
+func ExampleNewDriverQueue_mongoDB() {
+	ctx := context.Background()
+	uri, stop := startServer()
+	defer stop()
+
+	store, err := mongodb.Open(ctx, mongodb.Options{URI: uri, DB: "shop", Collection: "mail"})
+	must(err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
+		Driver:      store,
+		CloseDriver: true,
+		NumWorkers:  8,
+		MaxRunning:  20, // over all processes
+		LockTimeout: time.Minute,
+		Retention:   queue.Retention{Succeeded: time.Hour},
+	})
+	must(err)
+	defer q.Close(ctx)
+	must(q.Start(ctx))
+	_, err = note.Put(ctx, q, "mail")
+	must(err)
+	amboy.Wait(ctx, q)
+	// Output: mail
+}
+
+// Put a job in the same transaction as the data that it belongs to.
+func ExampleNewMongoDBQueue_transaction() {
+	ctx := context.Background()
+	uri, stop := startServer()
+	defer stop()
+
+	client, err := mongo.Connect(ctx, options.Client().ApplyURI(uri))
+	must(err)
+	defer func() { must(client.Disconnect(ctx)) }()
+	orders := client.Database("shop").Collection("orders")
+	q, err := queue.NewMongoDBQueue(ctx, queue.MongoDBQueueOptions{
+		DB:         &queue.MongoDBOptions{Client: client, DB: "shop", Collection: "shipping"},
+		NumWorkers: new(8),
+	})
+	must(err)
+	defer q.Close(ctx)
+	must(q.Start(ctx))
+
+	session, err := client.StartSession()
+	must(err)
+	defer session.EndSession(ctx)
+	_, err = session.WithTransaction(ctx, func(ctx mongo.SessionContext) (any, error) {
+		_, insertErr := orders.InsertOne(ctx, bson.M{"_id": 17})
+		if insertErr != nil {
+			return nil, insertErr
+		}
+		_, putErr := note.Put(ctx, q, "ship order 17")
+		return nil, putErr
+	})
+	must(err)
+	fmt.Println(amboy.Wait(ctx, q))
+	// Output:
+	// ship order 17
+	// true
+}
+
+// Run jobs in a test, one after the other, at times of the test's choice.
+func ExampleNewInline() {
+	ctx := context.Background()
+	q, err := queue.NewInline(queue.InlineOptions{Time: time.Date(2030, 1, 1, 9, 0, 0, 0, time.UTC)})
+	must(err)
+	defer q.Close(ctx)
+	_, err = note.Put(ctx, q, "reminder", job.In(time.Hour))
+	must(err)
+
+	fmt.Println(q.RunAll(ctx), "ran")
+	fmt.Println(q.RunUntil(ctx, q.Now().Add(2*time.Hour)), "ran until", q.Now().Format(time.TimeOnly))
+	// Output:
+	// 0 ran
+	// reminder
+	// 1 ran until 11:00:00
+}
+
+// Choose the options of a queue in memory that stores its jobs as a database does.
+func ExampleNewLocalLimitedSizeSerializableWithOptions() {
+	ctx := context.Background()
+	q, err := queue.NewLocalLimitedSizeSerializableWithOptions(queue.LocalLimitedSizeSerializableOptions{
+		NumWorkers: 4,
+		Capacity:   1000,
+	})
+	must(err)
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+	fmt.Println(note.PutAndWait(ctx, q, "hello"))
+	// Output:
+	// hello
+	// <nil>
+}
+
+// After a change of the key, encrypt the waiting jobs with the new one.
+func ExampleStoreOf() {
+	ctx := context.Background()
+	q, err := queue.NewLocalLimitedSizeSerializable(1, 1000)
+	must(err)
+	defer q.Close(ctx)
+	_, err = note.Put(ctx, q, "hello", job.In(time.Hour))
+	must(err)
+
+	store, ok := queue.StoreOf(q)
+	fmt.Println(ok)
+	fmt.Println(store.Reencode(ctx)) // until it returns 0; this queue has no codec
+	// Output:
+	// true
+	// 0 <nil>
+}
+
+// The store of a group has the queues of all tenants.
+func ExampleStoreOfGroup() {
+	ctx := context.Background()
+	store, err := memory.New(memory.Options{KeepFinished: 1000})
+	must(err)
+	group, err := queue.NewDriverGroup(ctx, queue.DriverGroupOptions{
+		DefaultQueue: queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1},
+	})
+	must(err)
+	_, err = group.Get(ctx, "acme")
+	must(err)
+	s, ok := queue.StoreOfGroup(group)
+	_, isOpen := s.Queue("acme")
+	fmt.Println(ok, isOpen)
+	must(group.Close(ctx))
+	// Output: true true
+}
+
+// Replace the handler that makes the next attempts of a queue's jobs.
+func ExampleNewBasicRetryHandler() {
+	ctx := context.Background()
+	q, err := queue.NewLocalLimitedSizeSerializable(1, 1000)
+	must(err)
+	handler, err := queue.NewBasicRetryHandler(q, amboy.RetryHandlerOptions{
+		NumWorkers:  2,
+		RetryPolicy: retry.Fixed{Wait: 10 * time.Millisecond},
+	})
+	must(err)
+	must(q.SetRetryHandler(handler))
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+
+	_, err = note.Put(ctx, q, "", job.MaxAttempts(3)) // will fail
+	must(err)
+	amboy.Wait(ctx, q)
+	fmt.Println(q.Stats(ctx).Completed, "attempts")
+	// Output: 3 attempts
+}
+
+// A group of your own keeps its queues in a cache, which removes only those without work.
+func ExampleNewCacheWithCleanupHook() {
+	ctx := context.Background()
+	cache := queue.NewCacheWithCleanupHook(time.Hour, func(_ context.Context, id string) error {
+		fmt.Println("cleaning up after", id)
+		return nil
+	})
+	busy, idle := queue.NewLocalPriority(1, 1000), queue.NewLocalPriority(1, 1000)
+	_, err := note.Put(ctx, busy, "hello")
+	must(err)
+	must(cache.Set("busy", busy, 0))
+	must(cache.Set("idle", idle, 0))
+
+	fmt.Println(cache.Remove(ctx, "idle"))
+	fmt.Println(cache.Remove(ctx, "busy") != nil, cache.Names())
+	busy.Close(ctx)
+	// Output:
+	// cleaning up after idle
+	// <nil>
+	// true [busy]
 }

@@ -105,25 +105,6 @@ func (h *hookCalls) sorted() []string {
 	return slices.Sorted(slices.Values(h.names))
 }
 
-func ExampleNewCacheWithCleanupHook() {
-	ctx := context.Background()
-	cache := queue.NewCacheWithCleanupHook(time.Hour, func(_ context.Context, id string) error {
-		fmt.Println("cleaning up after", id)
-		return nil
-	})
-	busy := &groupedQueue{stats: amboy.QueueStats{Total: 1, Pending: 1}}
-	fmt.Println(cache.Set("busy", busy, 0), cache.Set("idle", &groupedQueue{}, 0))
-	fmt.Println(cache.Remove(ctx, "idle"))
-	fmt.Println(cache.Remove(ctx, "busy"))
-	fmt.Println(cache.Names())
-	// Output:
-	// <nil> <nil>
-	// cleaning up after idle
-	// <nil>
-	// removing queue "busy" from its group: has work: running='0', completed='0', retrying='0', pending='1', blocked='0', total='1'
-	// [busy]
-}
-
 func TestGroupCacheSetRefuses(t *testing.T) {
 	cache := queue.NewGroupCache(0)
 	require.NoError(t, cache.Set("taken", &groupedQueue{}, 0))

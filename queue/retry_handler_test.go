@@ -176,31 +176,6 @@ func startRetryHandler(t *testing.T, q amboy.RetryableQueue, opts amboy.RetryHan
 	return h
 }
 
-func ExampleBasicRetryHandler() {
-	j := newRetriedJob("upload")
-	q := newRetryQueue(j)
-	replaced := make(chan struct{})
-	q.replace = func(context.Context, string) error { close(replaced); return nil }
-
-	h, err := queue.NewBasicRetryHandler(q, amboy.RetryHandlerOptions{NumWorkers: 2})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	ctx := context.Background()
-	if err = h.Start(ctx); err != nil {
-		fmt.Println(err)
-		return
-	}
-	if err = h.Put(ctx, j); err != nil {
-		fmt.Println(err)
-	}
-	<-replaced
-	h.Close(ctx)
-	fmt.Println("attempt", q.next["upload"].RetryInfo().CurrentAttempt)
-	// Output: attempt 1
-}
-
 func TestRetryHandlerMakesNextAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newRetriedJob("upload")

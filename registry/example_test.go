@@ -92,3 +92,32 @@ func ExampleAddJobUpgrade() {
 	// resizing dog.png to 128 pixels
 	// 1
 }
+
+// Register a type for good. AddJobType replaces a factory, and logs a warning.
+func ExampleRegisterJobType() {
+	err := registry.RegisterJobType("resize", func() amboy.Job { return makeResize() })
+	fmt.Println(errors.Is(err, registry.ErrTypeTaken))
+	// Output: true
+}
+
+// List the types that this process can decode.
+func ExampleJobTypeNames() {
+	for name := range registry.JobTypeNames() {
+		if name == "resize" {
+			fmt.Println(name)
+		}
+	}
+	// Output: resize
+}
+
+// A job whose type this process does not know is left to others.
+func ExampleUnknownTypeError() {
+	stored, err := registry.DecodeJobInterchange([]byte(`{"name": "a", "type": "no-such-type", "version": 1, "job": {}}`), amboy.JSON)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = stored.Resolve(amboy.JSON)
+	var unknown *registry.UnknownTypeError
+	fmt.Println(errors.As(err, &unknown), registry.IsUnknown(err))
+	// Output: true true
+}

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/schedule"
 )
 
+// must stands for the handling of an error.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -132,4 +135,122 @@ func ExampleSkip() {
 	must(err)
 	fmt.Println(q.Stats(ctx).Total, "jobs")
 	// Output: 0 jobs
+}
+
+var cleanUp = job.Define("example-clean-up", 1, func(context.Context, string) error { return nil })
+
+// listTenants stands for a query of the service's own data.
+func listTenants(context.Context) ([]string, error) { return []string{"acme", "globex"}, nil }
+
+func ExampleNewTenants() {
+	ctx := context.Background()
+	store, err := memory.New(memory.Options{KeepFinished: 100})
+	must(err)
+	group, err := queue.NewDriverGroup(ctx, queue.DriverGroupOptions{
+		DefaultQueue: queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1},
+		TTL:          time.Minute,
+	})
+	must(err)
+	nightly, err := schedule.Cron("0 3 * * *", "Europe/Berlin")
+	must(err)
+
+	one, err := schedule.NewInGroup(group, "acme", schedule.Options{})
+	must(err)
+	must(one.Add("clean-acme", nightly, schedule.JobOf(cleanUp, func(time.Time) string { return "acme" }), schedule.CatchUpLatest))
+	must(one.Start(ctx))
+
+	all, err := schedule.NewTenants(group, listTenants, schedule.Options{})
+	must(err)
+	must(all.Add("clean-up", nightly, func(tenant string, _ time.Time) (amboy.Job, error) {
+		return cleanUp.New(tenant)
+	}, schedule.CatchUpLatest))
+	must(all.Start(ctx))
+
+	_, err = all.PutDue(ctx) // a service does not call this: here it waits until the tenants were listed
+	must(err)
+	fmt.Println(len(one.List()), len(all.List()["acme"]), len(all.List()["globex"]))
+	one.Close(ctx)
+	all.Close(ctx) // before the group
+	must(group.Close(ctx))
+	// Output: 1 1 1
+}
+
+// A process that is not always running catches up with the latest tick that it missed.
+func ExampleNew() {
+	ctx := context.Background()
+	q := queue.NewLocalLimitedSize(1, 100)
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+	s, err := schedule.New(q, schedule.Options{})
+	must(err)
+	hourly, err := schedule.Cron("0 * * * *", "UTC")
+	must(err)
+	must(s.Add("clean-up", hourly, schedule.JobOf(cleanUp, func(tick time.Time) string {
+		return tick.Format("15:04")
+	}), schedule.CatchUpLatest))
+	must(s.Start(ctx))
+	s.Close(ctx) // before the queue
+	fmt.Println(len(s.List()))
+	// Output: 1
+}
+
+// For one queue of a group, which may be closed while it is idle.
+func ExampleNewInGroup() {
+	ctx := context.Background()
+	store, err := memory.New(memory.Options{KeepFinished: 100})
+	must(err)
+	group, err := queue.NewDriverGroup(ctx, queue.DriverGroupOptions{
+		DefaultQueue: queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1},
+		TTL:          time.Minute,
+	})
+	must(err)
+	s, err := schedule.NewInGroup(group, "acme", schedule.Options{})
+	must(err)
+	nightly, err := schedule.Cron("0 3 * * *", "Europe/Berlin")
+	must(err)
+	must(s.Add("clean-acme", nightly, schedule.JobOf(cleanUp, func(time.Time) string { return "acme" }), schedule.CatchUpLatest))
+	must(s.Start(ctx))
+	s.Close(ctx) // before the group
+	must(group.Close(ctx))
+	fmt.Println(s.List()[0].Name)
+	// Output: clean-acme
+}
+
+// Put a job at some times, once each.
+func ExampleAt() {
+	soon := time.Date(2030, 1, 1, 9, 0, 0, 0, time.UTC)
+	ticks, err := schedule.At(soon.AddDate(0, 0, 7), soon)
+	must(err)
+	for _, tick := range schedule.Upcoming(ticks, soon.Add(-time.Hour), 5) {
+		fmt.Println(tick.Format(time.DateTime))
+	}
+	// Output:
+	// 2030-01-01 09:00:00
+	// 2030-01-08 09:00:00
+}
+
+// The job of a tick gets its arguments from the tick.
+func ExampleJobOf() {
+	newJob := schedule.JobOf(report, func(tick time.Time) period {
+		return period{Day: tick.AddDate(0, 0, -1).Format(time.DateOnly)}
+	}, job.Priority(-1))
+	j, err := newJob(time.Date(2030, 1, 1, 7, 30, 0, 0, time.UTC))
+	must(err)
+	args, err := report.Args(j)
+	must(err)
+	fmt.Println(args.Day, amboy.PriorityOf(j))
+	// Output: 2029-12-31 -1
+}
+
+// Check a schedule before it is used.
+func ExampleUpcoming() {
+	workdays, err := schedule.Cron("0 9 * * MON-FRI", "America/New_York")
+	must(err)
+	friday := time.Date(2030, 2, 1, 12, 0, 0, 0, time.UTC)
+	for _, tick := range schedule.Upcoming(workdays, friday, 2) {
+		fmt.Println(tick.Format("Mon 15:04 MST"))
+	}
+	// Output:
+	// Fri 09:00 EST
+	// Mon 09:00 EST
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mongodb/amboy/workq"
 )
 
+// must stands for the handling of an error.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
+// must stands for the handling of an error.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -23,7 +24,8 @@ func must(err error) {
 
 var write = job.Define("otelamboy-example.write", 1, func(context.Context, string) error { return nil })
 
-func Example() {
+// Trace and measure the jobs of a queue.
+func ExampleNew() {
 	ctx := context.Background()
 	spans := tracetest.NewSpanRecorder()
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))

@@ -2,13 +2,14 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
+	"database/sql"
 	"fmt"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers the driver "pgx"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
@@ -26,51 +27,90 @@ var sendMail = job.Define("example.postgres.mail", 1, func(_ context.Context, m 
 	return nil
 })
 
-// Put a job in the same transaction as a change of the application, and run it after the commit.
-func ExampleOpen() {
-	if err := putAndRun(context.Background(), os.Getenv("DATABASE_URL"), "amboy"); err != nil {
-		fmt.Println(err)
+// must stands for the handling of an error.
+func must(err error) {
+	if err != nil {
+		panic(err)
 	}
 }
 
-func putAndRun(ctx context.Context, url, schema string) (err error) {
-	store, err := postgres.Open(ctx, postgres.Options{URL: url, Schema: schema})
-	if err != nil {
-		return err
-	}
+// options name the server and the schema.
+var options = postgres.Options{URL: os.Getenv("DATABASE_URL"), Schema: "amboy"}
+
+// Run a job in PostgreSQL.
+func ExampleOpen() {
+	ctx := context.Background()
+	store, err := postgres.Open(ctx, options)
+	must(err)
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "mail", NumWorkers: 1})
-	if err != nil {
-		return err
-	}
+	must(err)
+	defer q.Close(ctx)
+	must(q.Start(ctx))
+	must(sendMail.PutAndWait(ctx, q, mail{To: "ada@example.com"}))
+}
+
+// Put a job in the same transaction as a change of the application.
+func ExampleWithTx() {
+	ctx := context.Background()
+	store, err := postgres.Open(ctx, options)
+	must(err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "mail", NumWorkers: 1})
+	must(err)
 	defer q.Close(ctx)
 
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		_, failure := tx.Exec(ctx, "CREATE TEMPORARY TABLE orders AS SELECT 1 AS id")
-		if failure == nil {
-			_, failure = sendMail.Put(postgres.WithTx(ctx, tx), q, mail{To: "ada@example.com"})
+	conn, err := pgx.Connect(ctx, options.URL)
+	must(err)
+	must(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, failure := tx.Exec(ctx, "CREATE TEMPORARY TABLE orders AS SELECT 1 AS id"); failure != nil {
+			return failure
 		}
+		_, failure := sendMail.Put(postgres.WithTx(ctx, tx), q, mail{To: "ada@example.com"})
 		return failure
-	})
-	if err != nil {
-		return err
-	}
-	err = q.Start(ctx)
-	if err != nil {
-		return err
-	}
-	amboy.Wait(ctx, q)
-	fmt.Println(q.Stats(ctx).Completed, "completed")
-	return nil
+	}))
+	must(conn.Close(ctx))
 }
 
-// The example needs a server, so a test runs it.
-func TestExample(t *testing.T) {
-	require.NoError(t, putAndRun(t.Context(), pgtest.URL(t), pgtest.Schema(t)))
+// The same with database/sql, whose driver must be that of pgx.
+func ExampleWithSQLTx() {
+	ctx := context.Background()
+	store, err := postgres.Open(ctx, options)
+	must(err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "mail", NumWorkers: 1})
+	must(err)
+	defer q.Close(ctx)
+
+	db, err := sql.Open("pgx", options.URL)
+	must(err)
+	tx, err := db.BeginTx(ctx, nil)
+	must(err)
+	_, err = sendMail.Put(postgres.WithSQLTx(ctx, tx), q, mail{To: "ada@example.com"})
+	must(err)
+	must(tx.Commit())
+	must(db.Close())
+}
+
+// Migrate the schema before a deploy, for instance in a job of the pipeline.
+func ExampleMigrate() {
+	steps, err := postgres.Migrate(context.Background(), options, true) // a dry run
+	must(err)
+	for _, step := range steps {
+		fmt.Println(step.Version, len(step.SQL) > 0)
+	}
+}
+
+// The examples need a server, so a test runs them.
+func TestExamples(t *testing.T) {
+	options = postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	ExampleOpen()
+	ExampleWithTx()
+	ExampleWithSQLTx()
+	ExampleMigrate()
+	store, err := postgres.Open(t.Context(), options)
+	require.NoError(t, err)
+	stats, err := store.Stats(t.Context(), "mail")
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 2}, []int{stats.Completed, stats.Pending})
+	require.NoError(t, store.Close(t.Context()))
 }
 
 // Two processes behind a pooler in transaction mode: one puts jobs, and the other one polls.

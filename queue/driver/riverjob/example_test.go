@@ -6,6 +6,9 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver/riverjob"
@@ -41,4 +44,28 @@ func ExampleOpen() {
 	}
 	<-ctx.Done()
 	q.Close(context.Background())
+}
+
+// Order has the arguments of the jobs of the kind "ship".
+type Order struct {
+	ID int `json:"id"`
+}
+
+// End a job in the transaction that does its work, as River's JobCompleteTx does.
+func ExampleWithTx() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	job.Define("ship", 1, func(ctx context.Context, o Order) error {
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "INSERT INTO shipments (order_id) VALUES ($1)", o.ID); err != nil {
+				return err
+			}
+			return job.CompleteIn(riverjob.WithTx(ctx, tx)) // last before the commit
+		})
+	})
+	// Open a store and a queue as in the example of Open.
 }

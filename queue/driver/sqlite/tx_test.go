@@ -4,10 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"log"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 	"github.com/mongodb/amboy/registry"
@@ -107,76 +102,6 @@ func TestInsertInATransactionOnAnotherDatabase(t *testing.T) {
 	_, err := d.Insert(sqlite.WithTx(t.Context(), ended), []*driver.Record{newRecord(t, "job")})
 	require.ErrorIs(t, err, sql.ErrTxDone)
 	assert.Empty(t, list(t, d))
-}
-
-// Put a job together with the data that it is about: either both are stored, or neither.
-func ExampleWithTx() {
-	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		log.Fatal(err)
-	}
-	path := filepath.Join(dir, "shop.db")
-	err = errors.Join(
-		with(ctx, sqlite.Options{Path: path}, func(ctx context.Context, d *sqlite.Driver) error { return orderTwice(ctx, d, path) }),
-		os.RemoveAll(dir),
-	)
-	if err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// after the rollback: 0 jobs
-	// after the commit: 1 jobs
-}
-
-func orderTwice(ctx context.Context, d *sqlite.Driver, path string) error {
-	db, err := sql.Open("sqlite", path+"?_txlock=immediate&_pragma=busy_timeout(5000)")
-	if err != nil {
-		return err
-	}
-	_, err = db.ExecContext(ctx, "CREATE TABLE orders (id TEXT)")
-	return errors.Join(
-		err,
-		order(ctx, d, db, "rollback", (*sql.Tx).Rollback),
-		order(ctx, d, db, "commit", (*sql.Tx).Commit),
-		db.Close(),
-	)
-}
-
-func order(ctx context.Context, d *sqlite.Driver, db *sql.DB, name string, end func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO orders (id) VALUES ('order-1')")
-	if err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	err = putIn(sqlite.WithTx(ctx, tx), d, "confirm-order-1")
-	if err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	err = end(tx)
-	if err != nil {
-		return err
-	}
-	stats, err := d.Stats(ctx, "mail")
-	fmt.Printf("after the %s: %d jobs\n", name, stats.Total)
-	return err
-}
-
-// putIn inserts a job as a queue's Put does.
-func putIn(ctx context.Context, d *sqlite.Driver, id string) error {
-	j := job.NewShellJob("true", "")
-	j.SetID(id)
-	r, err := registry.MakeJobInterchange(j, amboy.BSON2)
-	if err != nil {
-		return err
-	}
-	r.Group = "mail"
-	r.Name = driver.RecordName(r.Group, id, r.RetryInfo)
-	errs, err := d.Insert(ctx, []*driver.Record{r})
-	return errors.Join(append(errs, err)...)
 }
 
 // What a job stored while it had a transaction of its own waited for that transaction until the job's lease
