@@ -9,7 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	pkgerrors "github.com/pkg/errors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -60,16 +59,12 @@ func TestErrorKinds(t *testing.T) {
 		wrap func(error) error
 	}{
 		{"bare", func(err error) error { return err }},
-		{"Wrap", func(err error) error { return pkgerrors.Wrap(err, "putting") }},
-		{"WithStack", pkgerrors.WithStack},
-		{"WithMessage", func(err error) error { return pkgerrors.WithMessage(err, "putting") }},
-		{"Cause", pkgerrors.Cause},
 		{"%w", func(err error) error { return fmt.Errorf("putting: %w", err) }},
 		{"two %w", func(err error) error { return fmt.Errorf("%w: %w", errPlain, err) }},
 		{"Join", func(err error) error { return errors.Join(errPlain, err) }},
 		{"Collate", func(err error) error { return amboy.CollateWriteErrors([]error{nil, err}) }},
 		{"all", func(err error) error {
-			return fmt.Errorf("a: %w", errors.Join(pkgerrors.Wrap(pkgerrors.WithStack(err), "b")))
+			return fmt.Errorf("a: %w", errors.Join(fmt.Errorf("b: %w", err)))
 		}},
 	}
 	for _, kind := range kinds {
@@ -134,7 +129,7 @@ func TestTheErrorOfALongDependencyCycleWasAsLongAsTheCycle(t *testing.T) {
 
 func TestCollateWriteErrors(t *testing.T) {
 	duplicate := amboy.NewDuplicateJobError("job is taken")
-	other := pkgerrors.Wrap(amboy.NewDuplicateJobError("job is taken too"), "putting")
+	other := fmt.Errorf("putting: %w", amboy.NewDuplicateJobError("job is taken too"))
 	scope := amboy.NewDuplicateJobScopeError("scope is held")
 	notPut := fmt.Errorf("putting: %w", &amboy.DependencyNotPutError{JobID: "a", DependencyID: "b"})
 	many := amboy.CollateWriteErrors
@@ -167,8 +162,7 @@ func TestCollateWriteErrors(t *testing.T) {
 			require.Error(t, err)
 			for name, e := range map[string]error{
 				"itself":  err,
-				"wrapped": fmt.Errorf("putting: %w", pkgerrors.WithStack(err)),
-				"cause":   pkgerrors.Cause(pkgerrors.Wrap(err, "putting")),
+				"wrapped": fmt.Errorf("putting: %w", err),
 				"joined":  errors.Join(err),
 			} {
 				assert.Equal(t, test.job, amboy.IsDuplicateJobError(e), name)

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	pkgerrors "github.com/pkg/errors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -29,7 +28,7 @@ func TestEnqueueUniqueJob(t *testing.T) {
 	}{
 		{"new", nil, true},
 		{"duplicate job", errDuplicate, true},
-		{"wrapped duplicate job", pkgerrors.Wrap(errDuplicate, "putting"), true},
+		{"wrapped duplicate job", fmt.Errorf("putting: %w", errDuplicate), true},
 		{"collated duplicate jobs", amboy.CollateWriteErrors([]error{errDuplicate, errDuplicate}), true},
 		{"duplicate job made of several errors", amboy.MakeDuplicateJobError(errors.Join(errPlain, errPlain)), true},
 		{"duplicate with the existing job", &amboy.DuplicateJobError{JobID: "a", Reason: amboy.DuplicateUniqueKey}, true},
@@ -75,7 +74,7 @@ func TestEnqueueManyUniqueJobs(t *testing.T) {
 	}{
 		{name: "all new", put: []string{"a", "b", "c"}},
 		{name: "one duplicate job", errs: map[string]error{"b": errDuplicate}, put: []string{"a", "c"}},
-		{name: "all duplicate jobs", errs: map[string]error{"a": errDuplicate, "b": pkgerrors.WithStack(errDuplicate), "c": errDuplicate}, put: []string{}},
+		{name: "all duplicate jobs", errs: map[string]error{"a": errDuplicate, "b": fmt.Errorf("putting: %w", errDuplicate), "c": errDuplicate}, put: []string{}},
 		{
 			name: "one duplicate scope", errs: map[string]error{"b": errScope}, put: []string{"a", "c"},
 			kept: []error{errScope}, scope: true,
@@ -99,7 +98,7 @@ func TestEnqueueManyUniqueJobs(t *testing.T) {
 		{
 			name: "nested", errs: map[string]error{
 				"a": amboy.CollateWriteErrors([]error{errDuplicate, errScope}),
-				"b": pkgerrors.Wrap(errors.Join(errDuplicate, errDuplicate), "putting"),
+				"b": fmt.Errorf("putting: %w", errors.Join(errDuplicate, errDuplicate)),
 			}, put: []string{"c"},
 			kept: []error{errScope}, gone: []error{errDuplicate}, scope: true,
 		},

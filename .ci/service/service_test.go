@@ -176,3 +176,21 @@ func TestLocalJobs(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, output, stats.ID())
 }
+
+// Services wrap the errors of Put with package github.com/pkg/errors before they ask what they are.
+func TestKindsOfErrorsAreSeenThroughWrappers(t *testing.T) {
+	duplicate, scope := amboy.NewDuplicateJobError("job is taken"), amboy.NewDuplicateJobScopeError("scope is held")
+	for name, wrap := range map[string]func(error) error{
+		"Wrap":        func(err error) error { return errors.Wrap(err, "putting") },
+		"WithStack":   errors.WithStack,
+		"WithMessage": func(err error) error { return errors.WithMessage(err, "putting") },
+		"Cause":       func(err error) error { return errors.Cause(errors.Wrap(err, "putting")) },
+	} {
+		for _, err := range []error{duplicate, amboy.CollateWriteErrors([]error{wrap(duplicate), nil, duplicate})} {
+			assert.True(t, amboy.IsDuplicateJobError(wrap(err)), name)
+			assert.False(t, amboy.IsDuplicateJobScopeError(wrap(err)), name)
+		}
+		assert.True(t, amboy.IsDuplicateJobScopeError(wrap(amboy.CollateWriteErrors([]error{scope, duplicate}))), name)
+		assert.True(t, amboy.IsJobNotFoundError(wrap(amboy.NewJobNotFoundError("no such job"))), name)
+	}
+}
