@@ -893,7 +893,7 @@ func ExampleCompleteIn() {
 		if failure != nil {
 			return failure
 		}
-		defer tx.Rollback() // does nothing after the commit
+		defer tx.Rollback() //nolint:errcheck // It does nothing after the commit.
 		if _, failure = tx.ExecContext(ctx, "INSERT INTO shipments (id) VALUES (?)", order); failure != nil {
 			return failure
 		}

@@ -103,7 +103,7 @@ func ExampleWithTx() {
 	defer q.Close(ctx)
 	db, err := sql.Open("sqlite", path+"?_txlock=immediate&_pragma=busy_timeout(5000)")
 	must(err)
-	defer db.Close()
+	defer func() { must(db.Close()) }()
 	_, err = db.ExecContext(ctx, "CREATE TABLE orders (customer TEXT)")
 	must(err)
 
