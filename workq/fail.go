@@ -36,7 +36,8 @@ func (s *Server) failOnce(ctx context.Context, id string, ack outside.Ack) error
 		return err
 	}
 	fails := map[string]string{failsKey: strconv.Itoa(job.fails + 1)}
-	switch mayFail := job.fails+1 < job.maxFails && job.attempts() < job.attemptsAllowed(); {
+	mayFail := job.fails+1 < job.maxFails && job.attempts() < job.attemptsAllowed()
+	switch {
 	case job.ended() || !mayFail:
 		ack.Metadata = fails
 		return s.endNow(ctx, id, ack)
