@@ -29,9 +29,11 @@ failure() {
     '{acknowledge: [{token: $token, fail: {error: (.[:10000] | rtrimstr("\n") | if . == "" then "stopped" else . end), permanent: $permanent}}]}' "$files/error"
 }
 
-# acknowledge BODY tells the server about a job, until the server has answered.
+# acknowledge BODY tells the server about a job, until the server has answered, or the worker stops: then the job is
+# leased again.
 acknowledge() {
   until call /v2/leases/acknowledge <<<"$1" | jq -e 'all(.acknowledged[]; (.problem.status // 0) < 500)' >/dev/null; do
+    [ -z "$stopping" ] || return
     sleep 1
   done
 }
