@@ -186,9 +186,12 @@ func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, wanted NewJob
 			return Created{}, err
 		}
 	default:
+		if _, isRefused := publicText(err); isRefused && !request.Refused {
+			err = errors.Join(err, i.refuseKey(ctx, wanted, request))
+		}
 		return Created{}, err
 	}
-	request.Done = true
+	request.Done, request.Refused = true, false
 	if err := i.keepRequest(ctx, wanted, request); err != nil {
 		return Created{}, fmt.Errorf("the job was put, but its idempotency key could not be kept: %w", err)
 	}

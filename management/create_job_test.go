@@ -92,6 +92,30 @@ func TestCreateJobWithAnIdempotencyKeyPutsOneJob(t *testing.T) {
 	})
 }
 
+func TestAKeyOfARefusedRequestWasTakenForADay(t *testing.T) {
+	inspectEach(t, []view{ofQueue}, func(f *inspected) {
+		drain := func(draining bool) {
+			_, err := f.SetControl(f.ctx, f.name, management.ControlChange{Draining: &draining})
+			require.NoError(f, err)
+		}
+		drain(true)
+		wrong := management.NewJob{Queue: f.name, Type: "alpha", IdempotencyKey: "monday"}
+		_, err := f.CreateJob(f.ctx, wrong)
+		require.ErrorIs(f, err, amboy.ErrQueueDraining)
+		drain(false)
+		right := wrong
+		right.Due = inAnHour()
+		created, err := f.CreateJob(f.ctx, right)
+		require.NoError(f, err)
+		assert.False(f, created.Repeated)
+		again, err := f.CreateJob(f.ctx, right)
+		require.NoError(f, err)
+		assert.Equal(f, management.Created{JobRef: created.JobRef, Repeated: true}, again)
+		_, err = f.CreateJob(f.ctx, wrong)
+		f.refusedFor("idempotency_key", err)
+	})
+}
+
 func TestInspectorOfAForeignQueueIsUnsupported(t *testing.T) {
 	q := openSQLite(t)
 	_, err := management.NewInspector(foreign{q})

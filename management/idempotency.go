@@ -26,10 +26,14 @@ type request struct {
 	ID string `json:"id"`
 	// Done is true when the job was put.
 	Done bool `json:"done"`
+	// Refused is true if the job was refused, so that a request with other contents may use the key.
+	// One with the same contents continues this one, because a repetition may have put the job.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // claimKey returns the stored request with the idempotency key of a job: this one, or an
-// earlier one. If the earlier one had other contents, it returns an *InvalidArgumentError.
+// earlier one. If the earlier one had other contents and was not refused, it returns an
+// *InvalidArgumentError.
 func (i *inspector) claimKey(ctx context.Context, job NewJob, id string) (kept request, isNew bool, err error) {
 	values := []any{job.Type, job.ID, job.Args, job.Priority, job.Due, job.Deadline}
 	if job.isSet() { // else the digest is that of versions without options
@@ -39,7 +43,8 @@ func (i *inspector) claimKey(ctx context.Context, job NewJob, id string) (kept r
 	if err != nil {
 		return request{}, false, err
 	}
-	note, err := i.requestNote(job, request{Hash: hash, ID: id})
+	wanted := request{Hash: hash, ID: id}
+	note, err := i.requestNote(job, wanted)
 	if err != nil {
 		return request{}, false, err
 	}
@@ -50,10 +55,16 @@ func (i *inspector) claimKey(ctx context.Context, job NewJob, id string) (kept r
 	if err := json.Unmarshal(found.Value, &kept); err != nil {
 		return request{}, false, fmt.Errorf("reading note %q of kind %q: %w", found.Key, found.Kind, err)
 	}
-	if kept.Hash != hash {
-		return request{}, false, invalid("idempotency_key", job.IdempotencyKey, "was used by an earlier request with other contents")
+	if kept.Hash == hash {
+		return kept, isNew, nil
 	}
-	return kept, isNew, nil
+	if kept.Refused {
+		replaced, err := i.store.Admin().Replace(ctx, note, found.Value)
+		if err != nil || replaced {
+			return wanted, true, err
+		}
+	}
+	return request{}, false, invalid("idempotency_key", job.IdempotencyKey, "was used by an earlier request with other contents")
 }
 
 func (i *inspector) requestNote(job NewJob, r request) (driver.Note, error) {
@@ -72,6 +83,20 @@ func (i *inspector) keepRequest(ctx context.Context, job NewJob, r request) erro
 		return err
 	}
 	return i.store.Admin().Keep(ctx, note)
+}
+
+// refuseKey marks a stored request, whose job was not put, as refused.
+func (i *inspector) refuseKey(ctx context.Context, job NewJob, r request) error {
+	open, err := i.requestNote(job, r)
+	if err != nil {
+		return err
+	}
+	r.Refused = true
+	refused, err := i.requestNote(job, r)
+	if err == nil {
+		_, err = i.store.Admin().Replace(ctx, refused, open.Value) // unless a repetition has put the job meanwhile
+	}
+	return err
 }
 
 // forgetKey deletes the stored request, so that the next one with the key is a new one.
