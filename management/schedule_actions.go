@@ -330,18 +330,7 @@ func (i *inspector) triggerSchedule(ctx context.Context, queue, name, idempotenc
 // noteTrigger adds a job that was put by hand to the history. If that fails, it is logged: the job
 // was put, and the audit list shows it too.
 func (i *inspector) noteTrigger(ctx context.Context, d scheduleDefinition, id string) {
-	key := scheduleKey(d.Queue, d.Name)
-	var triggered scheduleState
-	_, err := i.readNote(ctx, scheduleTriggersKind, key, &triggered)
-	if err == nil {
-		triggered.add(ScheduleRun{Tick: i.store.Now().UTC(), JobID: id, Triggered: true})
-		var note driver.Note
-		note, err = i.storedNote(scheduleTriggersKind, key, triggered)
-		if err == nil {
-			err = i.store.Admin().Keep(ctx, note)
-		}
-	}
-	if err != nil {
+	if err := i.addTrigger(ctx, scheduleKey(d.Queue, d.Name), id); err != nil {
 		logging.Warning(ctx, message.Fields{
 			"message":  "could not add a run to the history of a schedule",
 			"queue":    d.Queue,
@@ -350,6 +339,37 @@ func (i *inspector) noteTrigger(ctx context.Context, d scheduleDefinition, id st
 			"error":    err.Error(),
 		})
 	}
+}
+
+// addTrigger adds a job to the runs by hand of a schedule. It does so again if others are added
+// meanwhile.
+func (i *inspector) addTrigger(ctx context.Context, key, id string) error {
+	for range maxTries {
+		now := i.store.Now()
+		var triggered scheduleState
+		old, found, err := i.note(ctx, scheduleTriggersKind, key)
+		if err == nil && found {
+			err = decodeNote(old, &triggered)
+		}
+		if err != nil {
+			return err
+		}
+		triggered.add(ScheduleRun{Tick: now.UTC(), JobID: id, Triggered: true})
+		note, err := i.storedNote(scheduleTriggersKind, key, triggered)
+		if err != nil {
+			return err
+		}
+		kept := false
+		if found {
+			kept, err = i.store.Admin().Replace(ctx, note, old.Value)
+		} else {
+			_, kept, err = i.store.Admin().KeepNew(ctx, note, now)
+		}
+		if err != nil || kept {
+			return err
+		}
+	}
+	return fmt.Errorf("the history changed %d times meanwhile: %w", maxTries, ErrScheduleChanged)
 }
 
 func (i *inspector) StoredSchedule(ctx context.Context, queue, name string) (StoredSchedule, error) {

@@ -1,6 +1,7 @@
 package management_test
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"testing"
@@ -12,10 +13,12 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// afterRead is a store in which something happens right after a schedule was read, once.
+// afterRead is a store in which something happens right after a schedule, or notes of another kind,
+// was read, once.
 type afterRead struct {
 	driver.Driver
 	happens atomic.Pointer[func()]
+	kind    string
 }
 
 // meanwhile sets what happens.
@@ -23,7 +26,7 @@ func (m *afterRead) meanwhile(f func()) { m.happens.Store(&f) }
 
 func (m *afterRead) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
 	found, err := m.Driver.Notes(ctx, req)
-	if req.Kind == "stored-schedule" {
+	if req.Kind == cmp.Or(m.kind, "stored-schedule") {
 		if happens := m.happens.Swap(nil); happens != nil {
 			(*happens)()
 		}
@@ -141,4 +144,21 @@ func TestTheSecondOfTwoChangesOfAScheduleUndidTheFirst(t *testing.T) {
 		require.ErrorAs(f, err, &invalid)
 		assert.Equal(f, "revision", invalid.Field)
 	})
+}
+
+func TestTheHistoryLostARunByHandThatCameMeanwhile(t *testing.T) {
+	for _, earlier := range []int{0, 1} {
+		store, w := newMeanwhile(t)
+		trigger := func() {
+			_, err := w.inspector.TriggerSchedule(t.Context(), "acme", "report", "")
+			require.NoError(t, err)
+		}
+		for range earlier {
+			trigger()
+		}
+		store.kind = "stored-schedule-triggers"
+		store.meanwhile(trigger)
+		trigger()
+		assert.Len(t, w.get().Runs, earlier+2)
+	}
 }
