@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mongodb/amboy/internal/bearer"
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
@@ -71,7 +72,7 @@ var errNotLoggedIn = fmt.Errorf("%w: it contains neither a session cookie nor a 
 // a bearer token of this Login. For all others its error wraps ErrUnauthenticated.
 func (l *Login) Authorize(r *http.Request, _ Access) error {
 	var given []string
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+	if token, ok := bearer.Token(r); ok {
 		given = append(given, token)
 	}
 	if cookie, err := r.Cookie(l.cookie); err == nil {

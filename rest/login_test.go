@@ -119,6 +119,15 @@ func TestAttackALoginOfAnotherProcessIsUsed(t *testing.T) {
 	assert.Equal(t, http.StatusOK, response.StatusCode)
 }
 
+func TestATokenWasRefusedBecauseOfTheCaseOfItsScheme(t *testing.T) {
+	login := rest.NewLogin("/jobs")
+	server := serveWithLogin(t, login)
+	for _, scheme := range []string{"bearer ", "BEARER  "} {
+		response, _ := fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues", "Authorization", scheme+login.Token())
+		assert.Equal(t, http.StatusOK, response.StatusCode, "%q", scheme)
+	}
+}
+
 // Two such programs on one host must not log each other out: cookies do not distinguish ports.
 func TestCookiesOfTwoLoginsHaveDifferentNames(t *testing.T) {
 	names := map[string]bool{}

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
+	"github.com/mongodb/amboy/internal/bearer"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -137,8 +137,8 @@ func (e *UnauthenticatedError) Unwrap() error { return e.Reason }
 
 // NewUnauthenticatedError returns the error of a request.
 func NewUnauthenticatedError(r *http.Request, reason error) *UnauthenticatedError {
-	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	return &UnauthenticatedError{HasToken: strings.EqualFold(scheme, "Bearer"), Reason: reason}
+	_, hasToken := bearer.Token(r)
+	return &UnauthenticatedError{HasToken: hasToken, Reason: reason}
 }
 
 // Authorize decides whether a request may do something. A non-nil error is the reason why not.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/mongodb/amboy/internal/bearer"
 	"github.com/mongodb/amboy/rest"
 )
 
@@ -61,7 +62,7 @@ func makeToken(file string) error {
 }
 
 func (a *access) hasToken(r *http.Request) bool {
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	given, ok := bearer.Token(r)
 	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(*a.token.Load())) == 1
 }
 
