@@ -29,7 +29,11 @@ func newMongoDBGroup(t *testing.T, d *mongotest.Deployment, amend func(*queue.Mo
 	}
 	group, err := queue.NewMongoDBSingleQueueGroup(t.Context(), opts)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, group.Close(ended())) })
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a server may not answer at once
+		defer cancel()
+		assert.NoError(t, group.Close(ctx))
+	})
 	return group
 }
 
