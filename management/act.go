@@ -151,7 +151,7 @@ const scanTime = 1500 * time.Millisecond
 
 // scan reads up to the requested number of jobs, and returns the place where it stopped.
 func (w *actWalk) scan(ctx context.Context) (next string, err error) {
-	page, begun := driver.PageRequest{After: driver.Cursor(w.after), Newest: true}, time.Now()
+	page, begun := driver.PageRequest{After: driver.Cursor(w.after), Newest: true, Body: w.req.Filter.body()}, time.Now()
 	for left := w.req.Limit; ; {
 		page.Limit = min(left, pageSize)
 		found, err := w.store.Admin().Find(ctx, w.query, page)

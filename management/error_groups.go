@@ -120,7 +120,7 @@ type errorGroup struct {
 // next call continues.
 func (g *errorGrouping) examine(ctx context.Context, req ErrorGroupRequest, queues []string, after driver.Cursor) (driver.Cursor, error) {
 	matches, query := req.Filter.matcher(), req.Filter.query(queues)
-	page := driver.PageRequest{After: after, Limit: examinedAtOnce, Newest: true, Brief: true}
+	page := driver.PageRequest{After: after, Limit: examinedAtOnce, Newest: true, Brief: true, Body: req.Filter.body()}
 	for begun := time.Now(); ; {
 		found, err := g.store.Admin().Find(ctx, query, page)
 		if err != nil {

@@ -65,6 +65,7 @@ const fillTime = 150 * time.Millisecond
 // reads on until the page is full or fillTime is over.
 func (i *inspector) findSelected(ctx context.Context, filter JobFilter, queues []string, page driver.PageRequest) (driver.Page, error) {
 	matches, query := filter.matcher(), filter.query(queues)
+	page.Body = filter.body()
 	if !filter.Searches() {
 		return i.store.Admin().Find(ctx, query, page)
 	}
@@ -113,16 +114,16 @@ func endedAlone(limited, parent context.Context) bool {
 // countSelected counts the jobs that a filter selects in some queues, up to most. If ctx ends
 // first, it returns what it has counted until then, and the error.
 func (i *inspector) countSelected(ctx context.Context, filter JobFilter, queues []string, most int) (Count, error) {
-	matches := filter.matcher()
-	if matches == nil {
+	matches, body := filter.matcher(), filter.body()
+	if matches == nil && body == nil {
 		return i.count(ctx, filter.query(queues), most)
 	}
 	n := 0
-	for r, err := range i.records(ctx, filter.query(queues), driver.PageRequest{Limit: examinedAtOnce, Brief: true}) {
+	for r, err := range i.records(ctx, filter.query(queues), driver.PageRequest{Limit: examinedAtOnce, Brief: true, Body: body}) {
 		if err != nil {
 			return Count{Count: min(n, most), More: true}, err
 		}
-		if matches(r) {
+		if matches == nil || matches(r) {
 			n++
 		}
 		if n > most {

@@ -42,6 +42,9 @@ type JobFilter struct {
 	IDPart   string `json:"id_part,omitempty"`
 	TypePart string `json:"type_part,omitempty"`
 	TagPart  string `json:"tag_part,omitempty"`
+	// ArgsPart is a part of the arguments, as JSON without spaces between its values. Arguments that
+	// are encrypted, or whose stored form is longer than MaxSearchedArgs, are not searched.
+	ArgsPart string `json:"args_part,omitempty"`
 	// Error is a part of the job's last error.
 	Error string `json:"error,omitempty"`
 	// ErrorGroup is a message as FoldError folds it, or one to fold: it selects the jobs
@@ -88,6 +91,7 @@ func (f JobFilter) Validate() error {
 		validateText("id_part", f.IDPart),
 		validateText("type_part", f.TypePart),
 		validateText("tag_part", f.TagPart),
+		validateText("args_part", f.ArgsPart),
 		validateText("error", f.Error),
 		validateText("error_group", f.ErrorGroup),
 		validateText("scope", f.Scope),
@@ -101,7 +105,7 @@ func (f JobFilter) Validate() error {
 // SelectsAll reports whether the filter selects all jobs, as an empty filter does.
 func (f JobFilter) SelectsAll() bool {
 	return len(f.Queues)+len(f.States)+len(f.Types)+len(f.Tags)+len(f.IDs) == 0 && strings.Trim(f.IDPattern, "*") == "" &&
-		f.IDPart+f.TypePart+f.TagPart == "" && f.Error == "" && f.ErrorGroup == "" && f.Scope == "" && f.Created == TimeRange{} && f.Due == TimeRange{} && f.Ended == TimeRange{}
+		f.IDPart+f.TypePart+f.TagPart+f.ArgsPart == "" && f.Error == "" && f.ErrorGroup == "" && f.Scope == "" && f.Created == TimeRange{} && f.Due == TimeRange{} && f.Ended == TimeRange{}
 }
 
 func (f JobFilter) validateStates() error {
@@ -214,7 +218,7 @@ func (f JobFilter) query(queues []string) driver.Query {
 // Searches reports whether the filter has parts of texts, which a store may have to search all jobs
 // for.
 func (f JobFilter) Searches() bool {
-	return f.IDPart+f.TypePart+f.TagPart+f.Error+f.ErrorGroup != ""
+	return f.IDPart+f.TypePart+f.TagPart+f.ArgsPart+f.Error+f.ErrorGroup != ""
 }
 
 // matcher returns a function that reports whether a record that the query of the filter

@@ -108,6 +108,9 @@ func (i *inspector) filterFits(ctx context.Context, entry AuditEntry, r *driver.
 	if len(f.Queues) > 0 && !slices.Contains(f.Queues, r.Group) || len(f.IDs) > 0 && !slices.Contains(f.IDs, r.JobID()) {
 		return false, nil
 	}
+	if body := f.body(); body != nil && !body(r.Job) {
+		return false, nil
+	}
 	f.States, f.Error, f.ErrorGroup, f.Due, f.Ended = nil, "", "", TimeRange{}, TimeRange{}
 	query := f.query([]string{r.Group})
 	query.JobIDs = []string{r.JobID()}

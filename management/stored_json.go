@@ -25,14 +25,23 @@ func argsOf(r *driver.Record, byReference bool) (args json.RawMessage, hidden st
 	case r.Job.IsZero():
 		return nil, "the job has no stored form that could be read"
 	}
-	doc, err := jsonOf(r.Job)
+	args, err := storedArgs(r.Job)
 	if err != nil {
 		return nil, fmt.Sprintf("the stored form of the job can't be decoded: %v", err)
 	}
-	if own := argsField(doc); own != nil {
-		return own, ""
+	return args, ""
+}
+
+// storedArgs returns the arguments in the stored form of a job.
+func storedArgs(body registry.Body) (json.RawMessage, error) {
+	doc, err := jsonOf(body)
+	if err != nil {
+		return nil, err
 	}
-	return doc, ""
+	if own := argsField(doc); own != nil {
+		return own, nil
+	}
+	return doc, nil
 }
 
 // The fields of the stored form of a job made by a definition of package job.

@@ -186,7 +186,9 @@ func (a groupAdmin) pages(q driver.Query, after driver.Cursor, newest bool, limi
 func (a groupAdmin) Find(ctx context.Context, q driver.Query, request driver.PageRequest) (driver.Page, error) {
 	var page driver.Page
 	next, err := a.pages(q, request.After, request.Newest, request.Limit, func(m member, after driver.Cursor, limit int) (int, driver.Cursor, error) {
-		part, err := m.admin.Find(ctx, m.query(q), driver.PageRequest{After: after, Limit: limit, Newest: request.Newest, Brief: request.Brief})
+		of := request
+		of.After, of.Limit = after, limit
+		part, err := m.admin.Find(ctx, m.query(q), of)
 		if err != nil {
 			return 0, "", fmt.Errorf("queue %q: %w", m.name, err)
 		}

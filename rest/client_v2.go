@@ -105,6 +105,7 @@ func (q query) filter(f management.JobFilter) {
 	q.text("id_part", f.IDPart)
 	q.text("type_part", f.TypePart)
 	q.text("tag_part", f.TagPart)
+	q.text("args_part", f.ArgsPart)
 	q.text("error", f.Error)
 	q.text("error_group", f.ErrorGroup)
 	q.text("scope", f.Scope)

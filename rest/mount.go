@@ -171,8 +171,9 @@ func TenantOf(queue func(r *http.Request) string) Option {
 // MaskArgs sets the function that redacts the arguments and the result of a job: it
 // returns JSON, or nil to hide them. For the arguments of a schedule, the job has no ID. If it
 // panics, or returns invalid JSON, they are hidden too. A job with arguments that it has changed
-// can't be copied on the dashboard (see management.JobSummary.ArgsMasked). It must be safe for
-// concurrent use.
+// can't be copied on the dashboard (see management.JobSummary.ArgsMasked). No request may search
+// arguments then (see management.JobFilter.ArgsPart), because what it finds would tell what they
+// are. It must be safe for concurrent use.
 func MaskArgs(mask func(job management.JobRef, jobType string, args json.RawMessage) json.RawMessage) Option {
 	if mask == nil {
 		panic("rest.MaskArgs: the function must not be nil")
@@ -342,7 +343,8 @@ func pagesOf(o options) *dashboard.Dashboard {
 			return g.MayPut(r, guard.Action(action), queue, jobType)
 		},
 		CreateTypes: o.guard.CreateTypes, CreateOutside: o.guard.CreateOutside,
-		Title: o.title,
+		HideArgs: o.guard.MaskArgs != nil,
+		Title:    o.title,
 	})
 }
 

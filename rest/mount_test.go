@@ -208,6 +208,29 @@ func TestMaskedArgsAreInNoAnswer(t *testing.T) {
 	assert.Contains(t, sample{target: "/v2/queues/mine/jobs/one"}.ask(t, open, http.MethodGet, "", nil).body, "secret")
 }
 
+// A search would tell what is masked: one tries the digits of a card number until a job is found.
+func TestMaskedArgsAreNotSearched(t *testing.T) {
+	inspector := &tenants{}
+	handler := rest.Handler(inspector, everybody(), rest.MaskArgs(func(management.JobRef, string, json.RawMessage) json.RawMessage { return nil }))
+	open := rest.Handler(&tenants{}, everybody())
+	blind := rest.Handler(inspector, mayDo("retry"))
+	act := sample{target: "/v2/jobs/actions", body: `{"action":"retry","filter":{"queues":["mine"],"args_part":"4111"},"limit":10,"dry_run":true}`}
+	for _, path := range []string{"/v2/jobs", "/v2/jobs/count", "/v2/jobs/states", "/v2/jobs/errors", "/jobs"} {
+		s := sample{target: path + "?args_part=4111"}
+		assert.Equal(t, http.StatusForbidden, s.ask(t, handler, http.MethodGet, "", nil).status, path)
+		assert.Equal(t, http.StatusOK, s.ask(t, open, http.MethodGet, "", nil).status, path)
+	}
+	got := act.ask(t, handler, http.MethodPost, "", nil)
+	assert.Equal(t, http.StatusForbidden, got.status)
+	assert.Contains(t, got.body, "the service masks arguments, so they can't be searched")
+	assert.Equal(t, http.StatusForbidden, act.ask(t, blind, http.MethodPost, "", nil).status, "who may not read may not search")
+	assert.Equal(t, http.StatusOK, act.ask(t, open, http.MethodPost, "", nil).status)
+	assert.Empty(t, inspector.done())
+	const box = `name="args_part"`
+	assert.NotContains(t, sample{target: "/jobs"}.ask(t, handler, http.MethodGet, "", nil).body, box)
+	assert.Contains(t, sample{target: "/jobs"}.ask(t, open, http.MethodGet, "", nil).body, box)
+}
+
 // TestOverHTTP sends requests through a real server, which also handles paths.
 func TestOverHTTP(t *testing.T) {
 	url := serve(t, rest.Handler(&tenants{}, everybody(), rest.CreateTypes("resize")))

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/registry"
 )
 
 // Query selects records by their current contents. Empty fields match everything;
@@ -73,7 +74,20 @@ type PageRequest struct {
 	// Brief asks for no more of the records than their queues, job IDs, types, start and
 	// end, and last errors (see LastError). A driver may return more.
 	Brief bool
+	// Body, if it is set, leaves out the records for whose bodies it returns false, and those
+	// whose bodies are empty or longer than MaxSearchedBody. It is called for each record that
+	// the query selects, without a lock or under one that is soon released, and must not call
+	// the driver. A page ends early after a time.
+	Body func(registry.Body) bool
 }
+
+// Wants reports whether Body selects a body.
+func (p PageRequest) Wants(body registry.Body) bool {
+	return p.Body == nil || !body.IsZero() && len(body.Raw()) <= MaxSearchedBody && p.Body(body)
+}
+
+// MaxSearchedBody is the maximum length in bytes of a body that PageRequest.Body selects.
+const MaxSearchedBody = 16 << 10
 
 // Page is a part of the records that a query selects.
 type Page struct {

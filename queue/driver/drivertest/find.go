@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/registry"
 )
 
 var findRules = []rule{
@@ -34,6 +36,7 @@ var findRules = []rule{
 	{"a record that stays is on one page while others are added and removed", findWhileChanging},
 	{"Newest returns the newest records first", findNewest},
 	{"a brief page has the same records, with their last errors", findBrief},
+	{"a page has the records with wanted bodies, however many others are between", findBodies},
 	{"a limit must be at least 1", findLimit},
 }
 
@@ -482,6 +485,36 @@ func findBrief(f *fixture) {
 			require.Equal(f, []string{r.Group, r.Name, r.JobID(), r.Type}, []string{b.Group, b.Name, b.JobID(), b.Type})
 			require.True(f, r.TimeInfo.Start.Equal(b.TimeInfo.Start) && r.TimeInfo.End.Equal(b.TimeInfo.End), r.Name)
 			require.Equal(f, driver.LastError(r.Status.Errors), driver.LastError(b.Status.Errors), r.Name)
+		}
+	}
+}
+
+func findBodies(f *fixture) {
+	var want []string
+	for i := range 30 {
+		s := spec{id: fmt.Sprint("job ", i), note: "other", tags: []string{"tag"}}
+		if i%7 == 3 {
+			s.note = "wanted"
+			want = append(want, s.id)
+		}
+		f.insert(s)
+	}
+	large := f.record(spec{id: "large", note: "wanted" + strings.Repeat("x", driver.MaxSearchedBody)})
+	sealed := f.record(spec{id: "sealed"})
+	sealed.Job = registry.NewSealedBody([]byte("wanted"))
+	require.Equal(f, []error{nil, nil}, f.insertOf(large, sealed))
+	f.in("other").insert(spec{id: "elsewhere", note: "wanted"})
+	contains := func(body registry.Body) bool { return !body.IsSealed() && bytes.Contains(body.Raw(), []byte("wanted")) }
+	for _, q := range []driver.Query{{Queues: []string{f.queue}}, {Queues: []string{f.queue}, Tags: []string{"tag"}, Latest: true}, {Queues: []string{f.queue}, States: []amboy.JobState{amboy.StatePending}}} {
+		for _, newest := range []bool{false, true} {
+			for _, page := range []driver.PageRequest{{Limit: 1}, {Limit: 2, Brief: true}, {Limit: 100}} {
+				page.Body, page.Newest = contains, newest
+				found := slices.Concat(f.pages(q, page, func([]string) {})...)
+				if newest {
+					slices.Reverse(found)
+				}
+				require.Equal(f, want, found, "%+v newest %t limit %d", q, newest, page.Limit)
+			}
 		}
 	}
 }

@@ -71,6 +71,8 @@ func dependsOn(r *driver.Record, id string) bool {
 type walk struct {
 	filter
 	*arrivals.Walk[entry]
+	// stride is the maximum number of records that are checked before the lock is released.
+	stride int
 }
 
 // newWalk starts a walk after a cursor.
@@ -82,7 +84,7 @@ func (d *Driver) newWalk(q driver.Query, after driver.Cursor, newest bool) (*wal
 	if !q.Latest {
 		w.IDs = nil // only the latest attempt of a job is found by its ID
 	}
-	return &walk{filter: newFilter(q, d.opts.Now()), Walk: w}, nil
+	return &walk{filter: newFilter(q, d.opts.Now()), Walk: w, stride: stride}, nil
 }
 
 // following returns the next entry that a walk must check; nil if there is none. If the
@@ -130,8 +132,14 @@ func (d *Driver) findJobs(w *walk) {
 	w.Find(found, func(e *entry) uint64 { return e.Job.number })
 }
 
-// stride is the maximum number of records that are checked before the lock is released.
-const stride = 1000
+// The strides of walks, and of those that check the bodies of records, which takes longer.
+const (
+	stride       = 1000
+	bodiesStride = 50
+)
+
+// findTime is the time after which a page of records whose bodies are checked ends.
+const findTime = 40 * time.Millisecond
 
 // walk calls visit with the entries that w selects, under the lock, until visit returns
 // false or there are no more.
@@ -141,7 +149,7 @@ func (d *Driver) walk(ctx context.Context, w *walk, lock func(context.Context) e
 			return err
 		}
 		d.findJobs(w)
-		for looked := 0; more && looked < stride; looked++ {
+		for looked := 0; more && looked < w.stride; looked++ {
 			e := d.following(w)
 			if e == nil {
 				more = false
@@ -167,7 +175,7 @@ func (d *Driver) cursor(w *walk) driver.Cursor {
 }
 
 // Find implements driver.Driver. A page has fewer records than its limit only if there are
-// no more.
+// no more, or if bodies were checked for 40 ms.
 func (d *Driver) Find(ctx context.Context, q driver.Query, request driver.PageRequest) (driver.Page, error) {
 	if err := checkLimit(request.Limit); err != nil {
 		return driver.Page{}, err
@@ -176,10 +184,16 @@ func (d *Driver) Find(ctx context.Context, q driver.Query, request driver.PageRe
 	if err != nil {
 		return driver.Page{}, err
 	}
+	if request.Body != nil {
+		w.stride = bodiesStride
+	}
 	var page driver.Page
+	begun := time.Now()
 	err = d.walk(ctx, w, d.lockToRead, func(e *entry) bool {
-		page.Records = append(page.Records, described(e))
-		return len(page.Records) < request.Limit
+		if request.Wants(e.Job.record.Job) {
+			page.Records = append(page.Records, described(e))
+		}
+		return len(page.Records) < request.Limit && (request.Body == nil || time.Since(begun) < findTime)
 	})
 	if err != nil {
 		return driver.Page{}, fmt.Errorf("finding records: %w", err)

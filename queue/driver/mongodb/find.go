@@ -17,6 +17,9 @@ import (
 // examine them to decide whether they are selected.
 const examineBatch = 200
 
+// bodiesBatch is examineBatch if the driver must examine the bodies, which select few documents.
+const bodiesBatch = 1000
+
 // position is a position in the order of documents, which is by arrival and then by _id.
 // Legacy documents, which have no order, come first.
 type position struct {
@@ -150,9 +153,10 @@ func (d *Driver) findPage(ctx context.Context, q driver.Query, page driver.PageR
 		return found, err
 	}
 	var projection bson.D
-	if page.Brief {
+	if page.Brief && page.Body == nil {
 		projection = withoutContent
 	}
+	s.bodies.Body = page.Body
 	docs, more, err := d.findNext(ctx, s, at, page.Limit, projection)
 	if err != nil {
 		return found, err
@@ -177,6 +181,9 @@ func (d *Driver) findNext(ctx context.Context, s *selection, at *position, limit
 	if s.isApproximate() {
 		size = max(limit, examineBatch)
 	}
+	if s.bodies.Body != nil {
+		size = max(limit, bodiesBatch)
+	}
 	docs, end, err := d.read(ctx, s, at, size+1, projection)
 	if err != nil {
 		return nil, false, err
@@ -195,7 +202,7 @@ func (d *Driver) findNext(ctx context.Context, s *selection, at *position, limit
 			return selected, true, nil
 		}
 		at.pass(doc.Order, doc.id)
-		if !replaced[doc] && s.selects(doc) {
+		if !replaced[doc] && s.selects(doc) && s.bodies.Wants(doc.Record.Job) {
 			selected = append(selected, doc)
 		}
 	}

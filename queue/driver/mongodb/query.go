@@ -31,6 +31,8 @@ type selection struct {
 	ids map[string]bool
 	// none is true if no document can match.
 	none bool
+	// bodies selects by the bodies of documents, if its field Body is set.
+	bodies driver.PageRequest
 }
 
 // newSelection translates a query at a time. To find jobs by ID in any queue it reads the

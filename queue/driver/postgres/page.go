@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
@@ -14,6 +15,9 @@ func (s *selection) page(ctx context.Context, d *Driver, on querier, at *table.S
 	if err != nil {
 		return nil, "", err
 	}
+	if s.bodies.Body != nil {
+		return s.pageOfBodies(ctx, d, on, at, limit)
+	}
 	text, args := s.statement(d.inSchema(recordColumns), at, limit+1)
 	found, err = d.records(ctx, on, d.inSchema(text), args...)
 	switch {
@@ -22,6 +26,42 @@ func (s *selection) page(ctx context.Context, d *Driver, on querier, at *table.S
 	case len(found) > limit:
 		found = found[:limit]
 		at.After = found[limit-1].Seq
+	case at.Until.Valid:
+		at.After = at.Until.Int64
+	default:
+		return found, "", nil
+	}
+	return found, at.Cursor(), nil
+}
+
+// pageOfBodies is page for a selection by bodies. It reads all bodies up to the end of the span, and
+// then the selected records.
+func (s *selection) pageOfBodies(ctx context.Context, d *Driver, on querier, at *table.Span, limit int) (found []*stored, next driver.Cursor, err error) {
+	text, args := s.statement("seq, format, CASE WHEN octet_length(body) <= "+strconv.Itoa(driver.MaxSearchedBody)+" THEN body END", at, readAtOnce)
+	read, last, numbers := 0, int64(0), []int64(nil)
+	err = on.query(ctx, d.inSchema(text), func(r *row) error {
+		if len(numbers) == limit {
+			return nil
+		}
+		read++
+		last = r.integer()
+		if s.bodies.Wants(table.BodyOf(r.int(), r.bytes())) {
+			numbers = append(numbers, last)
+		}
+		return nil
+	}, args...)
+	if err == nil && len(numbers) > 0 {
+		chosen := *s
+		chosen.few = &table.Condition{}
+		chosen.few.Add("SELECT unnest(?::bigint[]) AS seq", numbers)
+		text, args = chosen.statement(d.inSchema(recordColumns), at, len(numbers))
+		found, err = d.records(ctx, on, d.inSchema(text), args...)
+	}
+	switch {
+	case err != nil:
+		return nil, "", err
+	case len(numbers) == limit || read == readAtOnce:
+		at.After = last
 	case at.Until.Valid:
 		at.After = at.Until.Int64
 	default:

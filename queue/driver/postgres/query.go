@@ -47,6 +47,8 @@ type selection struct {
 	maybeFew *table.Condition
 	// base is the term of the partial index that is scanned.
 	base string
+	// bodies selects by the bodies of records, if its field Body is set.
+	bodies driver.PageRequest
 }
 
 // inQueues selects by the names of queues.

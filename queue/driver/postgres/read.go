@@ -82,6 +82,7 @@ func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageReque
 	if err != nil {
 		return nil, "", err
 	}
+	s.bodies.Body = page.Body
 	err = d.reading(ctx, func(ctx context.Context, on querier) error {
 		for begun := time.Now(); ; {
 			some, cursor, failure := s.page(ctx, d, on, at, page.Limit-len(found))

@@ -191,19 +191,28 @@ func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageReque
 		return driver.Page{}, wrapFind(err)
 	}
 	s.limit, s.withArgs = page.Limit, !page.Brief
+	if page.Body != nil {
+		s.limit, s.withArgs = max(page.Limit, searchedAtOnce), true
+	}
 	rows, err := d.read(ctx, s)
 	if err != nil {
 		return driver.Page{}, wrapFind(err)
 	}
 	var found driver.Page
-	for _, r := range rows {
-		found.Records = append(found.Records, r.record())
-	}
-	if len(rows) == page.Limit {
-		found.Next = cursorOf(rows)
+	for i, r := range rows {
+		if record := r.record(); page.Wants(record.Job) {
+			found.Records = append(found.Records, record)
+		}
+		if len(found.Records) == page.Limit || i+1 == s.limit {
+			found.Next = cursorOf(rows[:i+1])
+			break
+		}
 	}
 	return found, nil
 }
+
+// searchedAtOnce is the number of jobs whose arguments one statement reads to search them.
+const searchedAtOnce = 1000
 
 func wrapFind(err error) error {
 	if err != nil {

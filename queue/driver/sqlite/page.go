@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"fmt"
+
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
@@ -9,6 +11,10 @@ import (
 type textQuerier interface {
 	queryText(text string, each func(*row) error, args ...any) error
 }
+
+// shortBody is the body of a record that is not longer than may be searched. SQLite does not read a
+// longer one to know its length.
+var shortBody = fmt.Sprintf("CASE WHEN length(body) <= %d THEN body END", driver.MaxSearchedBody)
 
 // page reads up to limit selected rows. It returns the cursor of the next page; empty if
 // there is none.
@@ -21,11 +27,18 @@ func (s *selection) page(from textQuerier, columns string, at *table.Span, limit
 	if err != nil {
 		return "", err
 	}
-	text, args := s.statement("jobs.seq, "+columns, at, numbers, limit+1)
+	columns, most := "jobs.seq, "+columns, limit+1
+	if s.bodies.Body != nil {
+		columns, most = "format, "+shortBody+", "+columns, -1 // its rows are limited by the access path
+	}
+	text, args := s.statement(columns, at, numbers, most)
 	n, more, last := 0, false, at.After
 	err = from.queryText(text, func(r *row) error {
 		if n == limit {
 			more = true
+			return nil
+		}
+		if s.bodies.Body != nil && !s.bodies.Wants(table.BodyOf(r.int(), r.bytes())) {
 			return nil
 		}
 		n++

@@ -263,6 +263,7 @@ func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageReque
 	if err != nil {
 		return "", err
 	}
+	s.bodies.Body = page.Body
 	n := 0
 	counted := func(r *row) error {
 		n++

@@ -23,6 +23,7 @@ type localWalk struct {
 	*arrivals.Walk[localEntry]
 	nothing bool // matches, because the query names other queues
 	now     time.Time
+	end     time.Time // when the walk stops; zero for never
 }
 
 // newWalk returns a walk that starts after a cursor.
@@ -129,17 +130,16 @@ func (a localAdmin) stride(w *localWalk, most int) (views []localView, more bool
 	return views, true
 }
 
-// walk calls visit with the matching jobs, at most limit.
-func (a localAdmin) walk(ctx context.Context, w *localWalk, limit int, visit func(*localView)) error {
-	for more := true; more && limit > 0; {
+// walk calls visit with the matching jobs, until it has returned true limit times.
+func (a localAdmin) walk(ctx context.Context, w *localWalk, limit int, visit func(*localView) bool) error {
+	for more := true; more && limit > 0 && (w.end.IsZero() || time.Now().Before(w.end)); {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		var views []localView
 		views, more = a.stride(w, limit)
 		for i := range views {
-			if w.matches(&views[i]) {
-				visit(&views[i])
+			if w.matches(&views[i]) && visit(&views[i]) {
 				limit--
 			}
 		}
@@ -158,15 +158,27 @@ func (a localAdmin) cursor(w *localWalk) driver.Cursor {
 	return w.Cursor()
 }
 
-// Find implements driver.Admin. A page that is not full is the last one.
+// findTime is the time after which a page of jobs whose stored forms are checked ends.
+const findTime = 40 * time.Millisecond
+
+// Find implements driver.Admin. A page that is not full is the last one, unless stored forms were
+// checked for 40 ms.
 func (a localAdmin) Find(ctx context.Context, q driver.Query, request driver.PageRequest) (driver.Page, error) {
 	w, err := a.newWalk(q, request.After, request.Newest, request.Limit)
 	if err != nil {
 		return driver.Page{}, err
 	}
+	if request.Body != nil {
+		w.end = time.Now().Add(findTime)
+	}
 	var page driver.Page
-	err = a.walk(ctx, w, request.Limit, func(v *localView) {
-		page.Records = append(page.Records, a.record(*v))
+	err = a.walk(ctx, w, request.Limit, func(v *localView) bool {
+		r := a.record(*v)
+		wanted := request.Wants(r.Job)
+		if wanted {
+			page.Records = append(page.Records, r)
+		}
+		return wanted
 	})
 	if err != nil {
 		return driver.Page{}, fmt.Errorf("finding records: %w", err)
@@ -182,7 +194,7 @@ func (a localAdmin) Count(ctx context.Context, q driver.Query, limit int) (int, 
 		return 0, err
 	}
 	count := 0
-	err = a.walk(ctx, w, limit, func(*localView) { count++ })
+	err = a.walk(ctx, w, limit, func(*localView) bool { count++; return true })
 	if err != nil {
 		return count, fmt.Errorf("counting records: %w", err)
 	}

@@ -112,9 +112,10 @@ type filterInput struct {
 	Tag        []string             `query:"tags" maxItems:"100" description:"All of these tags"`
 	ID         []string             `query:"ids" maxItems:"100" description:"Any of these IDs"`
 	IDPattern  string               `query:"id_pattern" description:"A pattern for the ID: * matches any characters, ? matches one"`
-	IDPart     string               `query:"id_part" description:"A part of the ID. As for type_part, tag_part and error, the case of the letters A to Z does not matter"`
+	IDPart     string               `query:"id_part" description:"A part of the ID. As for the other parts and error, the case of the letters A to Z does not matter"`
 	TypePart   string               `query:"type_part" description:"A part of the type"`
 	TagPart    string               `query:"tag_part" description:"A part of a tag"`
+	ArgsPart   string               `query:"args_part" description:"A part of the arguments, as JSON without spaces between its values. Arguments that are encrypted, or longer than 16384 bytes, are not searched. Denied if the service redacts arguments"`
 	Error      string               `query:"error" description:"A part of the last error"`
 	ErrorGroup string               `query:"error_group" description:"The message of a group of errors, or an error of one of its jobs"`
 	Scope      string               `query:"scope" description:"A scope that the job needs"`
@@ -126,7 +127,7 @@ type filterInput struct {
 func (f filterInput) filter() management.JobFilter {
 	return management.JobFilter{
 		Queues: f.Queue, States: f.State, Types: f.Type, Tags: f.Tag, IDs: f.ID,
-		IDPattern: f.IDPattern, IDPart: f.IDPart, TypePart: f.TypePart, TagPart: f.TagPart, Error: f.Error, ErrorGroup: f.ErrorGroup, Scope: f.Scope,
+		IDPattern: f.IDPattern, IDPart: f.IDPart, TypePart: f.TypePart, TagPart: f.TagPart, ArgsPart: f.ArgsPart, Error: f.Error, ErrorGroup: f.ErrorGroup, Scope: f.Scope,
 		Created: f.Created, Due: f.Due, Ended: f.Ended,
 	}
 }

@@ -32,6 +32,8 @@ type Options struct {
 	// outside workers may be put, of any type that is not registered.
 	CreateTypes   []string
 	CreateOutside bool
+	// HideArgs leaves out the field that searches arguments.
+	HideArgs bool
 	// Title is the title of the site. Default: "Amboy".
 	Title string
 }
@@ -98,7 +100,7 @@ func (d *Dashboard) Routes() []Route {
 		{"POST", "/jobs/actions", acts, "preview, and act on, many jobs", d.form(d.actOnMany)},
 		{"POST", "/queues/{queue}/jobs/{id}/actions", acts, "act on one job", d.form(d.actOnOne)},
 		{"POST", "/queues/{queue}/jobs/{id}/edit", []string{"read", "edit"}, "preview, and make, a change of a job", d.form(d.doEdit)},
-		{"POST", "/queues/{queue}/create", []string{"create"}, "put a job", d.form(d.doCreate)},
+		{"POST", "/queues/{queue}/create", []string{"create"}, "create a job", d.form(d.doCreate)},
 		{"POST", "/queues/{queue}/control", []string{"read", "control"}, "pause, resume, drain, limits", d.form(d.control)},
 		{"POST", "/theme", nil, "light, dark or system colors", d.form(d.theme)},
 	}...)

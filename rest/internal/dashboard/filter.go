@@ -11,7 +11,7 @@ import (
 
 // filterFields are the names of the fields of a filter, in addresses and forms.
 var filterFields = []string{
-	"queue", "state", "type_part", "id_part", "tag_part", "error",
+	"queue", "state", "type_part", "id_part", "tag_part", "args_part", "error",
 	"type", "tag", "id", "id_pattern", "error_group", "scope",
 	"created_from", "created_to", "due_from", "due_to", "ended_from", "ended_to",
 }
@@ -32,7 +32,7 @@ func parseFilter(fields url.Values) (management.JobFilter, error) {
 	}
 	f.Types, f.Tags, f.IDs = given(fields, "type"), given(fields, "tag"), given(fields, "id")
 	for name, text := range map[string]*string{
-		"type_part": &f.TypePart, "id_part": &f.IDPart, "tag_part": &f.TagPart, "id_pattern": &f.IDPattern,
+		"type_part": &f.TypePart, "id_part": &f.IDPart, "tag_part": &f.TagPart, "args_part": &f.ArgsPart, "id_pattern": &f.IDPattern,
 		"error": &f.Error, "error_group": &f.ErrorGroup, "scope": &f.Scope,
 	} {
 		value, err := single(fields, name)
@@ -118,6 +118,7 @@ func filterValues(f management.JobFilter) url.Values {
 	add("type_part", f.TypePart)
 	add("id_part", f.IDPart)
 	add("tag_part", f.TagPart)
+	add("args_part", f.ArgsPart)
 	add("error", f.Error)
 	add("error_group", f.ErrorGroup)
 	add("scope", f.Scope)
@@ -135,9 +136,9 @@ func filterValues(f management.JobFilter) url.Values {
 // filterLabels are the labels of the fields.
 var filterLabels = map[string]string{
 	"queue": "Queue", "state": "State", "type": "Type", "tag": "Tag", "id": "ID", "id_pattern": "ID like",
-	"type_part": "Type contains", "id_part": "ID contains", "tag_part": "Tag contains",
+	"type_part": "Type contains", "id_part": "ID contains", "tag_part": "Tag contains", "args_part": "Arguments contain",
 	"error": "Error contains", "error_group": "Error like", "scope": "Scope",
-	"created_from": "Put from", "created_to": "Put before", "due_from": "Due from", "due_to": "Due before",
+	"created_from": "Created from", "created_to": "Created before", "due_from": "Due from", "due_to": "Due before",
 	"ended_from": "Ended from", "ended_to": "Ended before",
 }
 

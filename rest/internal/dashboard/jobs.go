@@ -37,6 +37,7 @@ var jobLimits = []int{25, 50, 100}
 // jobsData is the data of the page of jobs.
 type jobsData struct {
 	Filter  management.JobFilter
+	Args    bool // whether arguments can be searched
 	Tabs    []stateTab
 	States  []stateChoice
 	More    bool // whether the fields that are hidden at first are in use
@@ -120,7 +121,7 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 		sum = &management.Count{Count: len(found.Jobs)}
 	}
 	data := jobsData{
-		Filter: filter, Tabs: stateTabs(query, filter, counts), States: stateChoices(filter), Chosen: filterList(filter),
+		Filter: filter, Args: !d.options.HideArgs, Tabs: stateTabs(query, filter, counts), States: stateChoices(filter), Chosen: filterList(filter),
 		Oldest: !page.Newest, Limit: page.Limit, Limits: jobLimits,
 		Queues: queueNames(queues.Queues), Types: typeNames(activity),
 		Jobs: found.Jobs, Count: sum,
@@ -194,7 +195,7 @@ func stateChoices(f management.JobFilter) []stateChoice {
 // at the top, and several states, because a tab selects one.
 func needsMore(f management.JobFilter, chosen []field) bool {
 	return len(f.States) > 1 || slices.ContainsFunc(chosen, func(f field) bool {
-		return !slices.Contains([]string{"queue", "state", "type", "type_part", "id_part", "tag_part", "error"}, f.Name)
+		return !slices.Contains([]string{"queue", "state", "type", "type_part", "id_part", "tag_part", "args_part", "error"}, f.Name)
 	})
 }
 

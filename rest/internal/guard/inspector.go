@@ -147,7 +147,7 @@ func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, pag
 	if err := filter.Validate(); err != nil {
 		return management.JobPage{}, err
 	}
-	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
+	if err := g.allowRead(ctx, filter); err != nil {
 		return management.JobPage{}, err
 	}
 	filter.Queues = g.visibleQueues(filter.Queues)
@@ -159,6 +159,18 @@ func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, pag
 		g.maskArgs(ctx, &found.Jobs[i])
 	}
 	return found, err
+}
+
+// allowRead authorizes reading the jobs that a filter selects. Arguments that are redacted must not be
+// searched: the jobs that are found tell what is redacted.
+func (g *guarded) allowRead(ctx context.Context, filter management.JobFilter) error {
+	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
+		return err
+	}
+	if filter.ArgsPart != "" && g.opts.MaskArgs != nil {
+		return &DeniedError{Access: Access{Action: Read, AllQueues: true}, Reason: errMasked, Cause: "the service masks arguments, so they can't be searched"}
+	}
+	return nil
 }
 
 // maxReads is the maximum number of pages that are read for one page of a tenant.
@@ -184,7 +196,7 @@ func (g *guarded) CountJobs(ctx context.Context, filter management.JobFilter, mo
 	if err := filter.Validate(); err != nil {
 		return management.Count{}, err
 	}
-	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
+	if err := g.allowRead(ctx, filter); err != nil {
 		return management.Count{}, err
 	}
 	filter.Queues = g.visibleQueues(filter.Queues)
@@ -195,7 +207,7 @@ func (g *guarded) CountStates(ctx context.Context, req management.StateCountRequ
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
-	if err := g.allow(ctx, Read, req.Filter.Queues...); err != nil {
+	if err := g.allowRead(ctx, req.Filter); err != nil {
 		return nil, err
 	}
 	req.Filter.Queues = g.visibleQueues(req.Filter.Queues)
@@ -206,7 +218,7 @@ func (g *guarded) ErrorGroups(ctx context.Context, req management.ErrorGroupRequ
 	if err := req.Validate(); err != nil {
 		return management.ErrorGroups{}, err
 	}
-	if err := g.allow(ctx, Read, req.Filter.Queues...); err != nil {
+	if err := g.allowRead(ctx, req.Filter); err != nil {
 		return management.ErrorGroups{}, err
 	}
 	req.Filter.Queues = g.visibleQueues(req.Filter.Queues)
@@ -304,6 +316,11 @@ func (g *guarded) Act(ctx context.Context, req management.ActRequest) (managemen
 	}
 	if err := g.allow(ctx, Action(req.Kind), req.Filter.Queues...); err != nil {
 		return management.Acted{}, err
+	}
+	if req.Filter.ArgsPart != "" { // what an action selects tells what it searched for
+		if err := g.allowRead(ctx, req.Filter); err != nil {
+			return management.Acted{}, err
+		}
 	}
 	req.Filter.Queues = g.visibleQueues(req.Filter.Queues)
 	req.All = req.Filter.SelectsAll() // false with the queue of a tenant

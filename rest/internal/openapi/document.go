@@ -180,7 +180,7 @@ var (
 var constants = map[string]string{
 	"MaxLimit": strconv.Itoa(management.MaxLimit), "DefaultLimit": strconv.Itoa(management.DefaultLimit),
 	"MaxActLimit": strconv.Itoa(management.MaxActLimit), "MaxFilterBytes": fmt.Sprintf("%d bytes", management.MaxFilterBytes),
-	"MaxReasonBytes": fmt.Sprintf("%d bytes", management.MaxReasonBytes), "MaxListedArgs": strconv.Itoa(management.MaxListedArgs),
+	"MaxReasonBytes": fmt.Sprintf("%d bytes", management.MaxReasonBytes), "MaxListedArgs": strconv.Itoa(management.MaxListedArgs), "MaxSearchedArgs": fmt.Sprintf("%d bytes", management.MaxSearchedArgs),
 	"MaxGroupTypes": strconv.Itoa(management.MaxGroupTypes), "MaxBusiest": strconv.Itoa(management.MaxBusiest),
 	"MaxAttemptErrorSize": strconv.Itoa(amboy.MaxAttemptErrorSize), "MaxAttemptStackSize": strconv.Itoa(amboy.MaxAttemptStackSize),
 	"MaxListedInterruptions": strconv.Itoa(amboy.MaxListedInterruptions), "MaxTokenBytes": strconv.Itoa(outside.MaxTokenBytes),

@@ -29,6 +29,7 @@ func (p *program) addFilterFlags(cmd *cobra.Command) *filterFlags {
 	f.flags.StringVar(&f.filter.IDPart, "id-part", "", "only jobs whose ID contains this text, whatever its case")
 	f.flags.StringVar(&f.filter.TypePart, "type-part", "", "only jobs whose type contains this text, whatever its case")
 	f.flags.StringVar(&f.filter.TagPart, "tag-part", "", "only jobs with a tag that contains this text, whatever its case")
+	f.flags.StringVar(&f.filter.ArgsPart, "args-part", "", "only jobs whose arguments, as JSON without spaces, contain this text, whatever its case")
 	f.flags.StringVar(&f.filter.Error, "error", "", "only jobs whose last error contains this text, whatever its case")
 	f.flags.StringVar(&f.filter.ErrorGroup, "error-group", "", "only jobs whose last error is this one, apart from numbers and IDs (see jobs errors)")
 	f.flags.StringVar(&f.filter.Scope, "scope", "", "only jobs that need this scope")

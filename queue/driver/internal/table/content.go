@@ -246,13 +246,7 @@ func (c *Content) record(j *Job, queue string) *driver.Record {
 		ForgetAt:        TimeOf(c.ForgetAt),
 		CancelRequested: j.Cancel,
 	}
-	switch c.Format {
-	case emptyBody:
-	case sealedBody:
-		r.Job = registry.NewSealedBody(c.Body)
-	default:
-		r.Job = registry.NewBody(c.Body, c.Format == jsonBody)
-	}
+	r.Job = BodyOf(c.Format, c.Body)
 	schedule.Describe(&r.Status, j.Place.Schedule(), schedule.Block{Scope: scope.Of(c.BlockedBy, j.Scopes), Open: c.OpenEdges, Edges: len(c.Edges)})
 	if c.Reason != "" && (j.Place == Postponed || j.Place == Parked || j.Place >= Retrying || j.Cancel) {
 		r.Status.Reason = c.Reason
@@ -266,6 +260,18 @@ func (c *Content) record(j *Job, queue string) *driver.Record {
 		r.Scopes = j.EnqueueScopes
 	}
 	return r
+}
+
+// BodyOf returns the body in the columns format and body.
+func BodyOf(format int, raw []byte) registry.Body {
+	switch format {
+	case emptyBody:
+		return registry.Body{}
+	case sealedBody:
+		return registry.NewSealedBody(raw)
+	default:
+		return registry.NewBody(raw, format == jsonBody)
+	}
 }
 
 // addExtra adds the parts that few records have.
