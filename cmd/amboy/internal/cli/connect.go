@@ -29,7 +29,7 @@ type Service struct {
 }
 
 // defaultTimeout is the default of --timeout.
-const defaultTimeout = 30 * time.Second
+var defaultTimeout = 30 * time.Second
 
 type connectionFlags struct {
 	url, token, tokenFile string

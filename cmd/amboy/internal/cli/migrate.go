@@ -18,6 +18,8 @@ type migrating struct {
 	*program
 	database, schema string
 	dryRun           bool
+	// isLimited reports whether the flag --timeout was given.
+	isLimited func() bool
 }
 
 func (p *program) migrate() *cobra.Command {
@@ -26,10 +28,13 @@ func (p *program) migrate() *cobra.Command {
 		Use:   "migrate",
 		Short: "Bring the tables of a PostgreSQL schema to the version of this program",
 		Long: "Bring the tables of a PostgreSQL schema to the version of this program, and tell the steps.\n\n" +
-			"With --dry-run print the SQL of the steps that are left, and change nothing.",
+			"With --dry-run print the SQL of the steps that are left, and change nothing.\n\n" +
+			"A step that builds an index on a large table takes minutes, and is undone if it does not end. There\n" +
+			"is no time limit, unless --timeout is given.",
 		Args: exactly(0),
 		RunE: p.run(m.do),
 	}
+	m.isLimited = func() bool { return cmd.Flags().Changed("timeout") }
 	flags := cmd.Flags()
 	flags.StringVar(&m.database, "database", "", "connection string, as postgres://user@host/database (or "+databaseVariable+", which others on this machine can't see)")
 	flags.StringVar(&m.schema, "schema", postgres.DefaultSchema, "schema of the tables")
@@ -51,8 +56,11 @@ func (m *migrating) do(ctx context.Context, _ []string) error {
 	if m.database == "" {
 		return usage("which database? Set --database or %s", databaseVariable)
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.connection.timeout)
-	defer cancel()
+	if m.isLimited() {
+		limited, cancel := context.WithTimeout(ctx, m.connection.timeout)
+		defer cancel()
+		ctx = limited
+	}
 	taken, err := postgres.Migrate(ctx, postgres.Options{URL: m.database, Schema: m.schema}, m.dryRun)
 	steps := make([]migrationStep, len(taken))
 	for i, s := range taken {

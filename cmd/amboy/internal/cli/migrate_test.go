@@ -3,6 +3,7 @@ package cli_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
@@ -52,6 +53,21 @@ func TestMigratePrintsOrTakesTheStepsThatAreLeft(t *testing.T) {
 	newer := migrate()
 	assert.Equal(t, 1, newer.code)
 	assert.Contains(t, newer.errOut, "the schema was written by a newer version of this library: it has version 99, and this one knows versions up to 9; update the program")
+}
+
+// A build of an index that takes longer than a request was undone each time.
+func TestMigrateEndedAfterTheTimeoutOfARequest(t *testing.T) {
+	server, schema := pgtest.URL(t), pgtest.Schema(t)
+	conn, err := pgx.Connect(t.Context(), server)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, conn.Close(t.Context())) }()
+	steps := func(more ...string) result {
+		return run(t, nil, append([]string{"migrate", "--database", server, "--schema", schema}, more...)...)
+	}
+	assert.NotZero(t, steps("--timeout", "1ns").code)
+	defer cli.SetDefaultTimeout(time.Nanosecond)()
+	taken := steps()
+	assert.Zero(t, taken.code, taken.errOut)
 }
 
 func TestMigrateRefusesBadInput(t *testing.T) {
