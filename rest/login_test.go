@@ -115,8 +115,10 @@ func TestAttackALoginOfAnotherProcessIsUsed(t *testing.T) {
 		response, _ := fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues", "Authorization", header)
 		assert.Equal(t, http.StatusUnauthorized, response.StatusCode, header)
 	}
-	response, _ := fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues", "Authorization", "Bearer "+mine.Token())
-	assert.Equal(t, http.StatusOK, response.StatusCode)
+	for _, scheme := range []string{"Bearer ", "bearer "} { // upper and lower case do not matter (RFC 9110)
+		response, _ := fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues", "Authorization", scheme+mine.Token())
+		assert.Equal(t, http.StatusOK, response.StatusCode, scheme)
+	}
 }
 
 func TestATokenWasRefusedBecauseOfTheCaseOfItsScheme(t *testing.T) {

@@ -3,6 +3,7 @@ package serve_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -41,6 +42,8 @@ type running struct {
 	// said receives the lines that the server prints after its start.
 	said <-chan string
 	stop func()
+	// scheme is that of the token; empty for Bearer.
+	scheme string
 }
 
 // started starts a server with its files in a folder.
@@ -101,7 +104,7 @@ func (r *running) call(client *http.Client, method, path, token, body string) (i
 	require.NoError(r, err)
 	req.Header.Set("Content-Type", "application/json")
 	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Authorization", cmp.Or(r.scheme, "Bearer")+" "+token)
 	}
 	answer, err := client.Do(req)
 	require.NoError(r, err)
@@ -129,6 +132,9 @@ func TestNothingIsGrantedWithoutTheTokenOrTheLink(t *testing.T) {
 		assert.NotContains(t, body, "ticket")
 	}
 	status, _ := r.call(client, http.MethodGet, "/v2/queues", r.token, "")
+	assert.Equal(t, http.StatusOK, status)
+	r.scheme = "bearer" // upper and lower case do not matter (RFC 9110)
+	status, _ = r.call(client, http.MethodGet, "/v2/queues", r.token, "")
 	assert.Equal(t, http.StatusOK, status)
 	for _, path := range []string{"/live", "/ready"} {
 		status, _ = r.call(client, http.MethodGet, path, "", "")
