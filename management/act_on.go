@@ -102,7 +102,7 @@ func (i *inspector) attempt(ctx context.Context, r *driver.Record, action Action
 	case driver.RunNow:
 		return Acted{Skipped: 1}, false, nil // it does not wait for a time
 	case driver.Restart:
-		return Acted{}, false, i.refuse(r, action, "is not possible while another job holds a scope, or the unique key, that this one takes when it is put")
+		return Acted{}, false, i.refuse(r, action, "is not possible while another job holds a scope, or the unique key, that this one takes when it is enqueued")
 	default:
 		return Acted{}, true, nil
 	}

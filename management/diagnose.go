@@ -131,7 +131,7 @@ func (d *diagnosis) checkSchedules(ctx context.Context) error {
 		case s.Error != "":
 			d.add(Finding{
 				Kind: FailingSchedule, Severity: Critical, Subject: subject,
-				Detail:  fmt.Sprintf("The job of the tick at %s could not be put: %s.", s.Next.UTC().Format(time.RFC3339), strings.TrimSuffix(cut(s.Error, shownReason), ".")),
+				Detail:  fmt.Sprintf("The job of the tick at %s could not be enqueued: %s.", s.Next.UTC().Format(time.RFC3339), strings.TrimSuffix(cut(s.Error, shownReason), ".")),
 				Why:     "The jobs of the schedule are late, or are lost.",
 				Remedy:  "Remove the reason: the schedule tries again by itself. The log of its process has the whole error.",
 				Command: show,
@@ -140,7 +140,7 @@ func (d *diagnosis) checkSchedules(ctx context.Context) error {
 		case !s.Next.IsZero() && late > lateTick:
 			d.add(Finding{
 				Kind: MissedSchedule, Severity: Critical, Subject: subject,
-				Detail:  fmt.Sprintf("The tick at %s passed %s ago, and its job was not put.", s.Next.UTC().Format(time.RFC3339), agoText(late)),
+				Detail:  fmt.Sprintf("The tick at %s passed %s ago, and its job was not enqueued.", s.Next.UTC().Format(time.RFC3339), agoText(late)),
 				Why:     "No process runs the schedule, so that its jobs do not run.",
 				Remedy:  start,
 				Command: show,

@@ -153,7 +153,7 @@ func (d *diagnosis) checkDrained(ctx context.Context, waiting []driver.QueueInfo
 		d.add(Finding{
 			Kind: DrainingQueue, Severity: Critical, Subject: Subject{InQueue: true, Queue: info.Name},
 			Detail:  fmt.Sprintf("The queue is draining%s, and %s.", sinceText(since, d.now), plural(info.Stats.Pending, "job waits", "jobs wait")),
-			Why:     "No job can be put in the queue until it is resumed: calls of Put fail.",
+			Why:     "No job can be enqueued until it is resumed: calls of Put fail.",
 			Remedy:  "Resume the queue if it is to take jobs again.",
 			Command: command("amboy queues resume", info.Name),
 			Docs:    "docs/guides/pause-and-limit-queues.md",
@@ -224,7 +224,7 @@ func (d *diagnosis) checkParked(ctx context.Context) error {
 		}
 		d.add(Finding{
 			Kind: ParkedJobs, Severity: Warning, Subject: Subject{InQueue: true, Queue: info.Name, JobID: first.JobID(), Type: first.Type},
-			Detail:  fmt.Sprintf("%s parked; the oldest, %s, was put or ran %s ago%s.", plural(info.Parked, "job is", "jobs are"), first.JobID(), agoText(d.now.Sub(lastMoved(first))), reason),
+			Detail:  fmt.Sprintf("%s parked; the oldest, %s, was enqueued or ran %s ago%s.", plural(info.Parked, "job is", "jobs are"), first.JobID(), agoText(d.now.Sub(lastMoved(first))), reason),
 			Why:     "A parked job never runs and never ends by itself, and the jobs that depend on it wait.",
 			Remedy:  "Remove the reason, and release the jobs; or cancel them.",
 			Command: command("amboy jobs list --state parked --queue", info.Name),

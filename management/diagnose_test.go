@@ -275,7 +275,7 @@ var faults = map[string]fault{
 			require.Equal(p, 1, acted.Done)
 			p.later(3 * time.Hour)
 		},
-		management.ParkedJobs, inIll(management.Subject{JobID: "pending", Type: "alpha"}), "1 job is parked; the oldest, pending, was put or ran 3h ago: it \x1b[31mfails",
+		management.ParkedJobs, inIll(management.Subject{JobID: "pending", Type: "alpha"}), "1 job is parked; the oldest, pending, was enqueued or ran 3h ago: it \x1b[31mfails",
 	},
 	"a job that does not return": {
 		inMemory, func(p *patient) {
@@ -293,7 +293,7 @@ var faults = map[string]fault{
 		inMemory, func(p *patient) {
 			p.keep(presence.Schedule{Queue: ill, Name: "digest", Next: time.Now().Add(-time.Hour), Error: "the queue is draining", Seen: time.Now()}.Note())
 		},
-		management.FailingSchedule, inIll(management.Subject{Schedule: "digest"}), "could not be put: the queue is draining.",
+		management.FailingSchedule, inIll(management.Subject{Schedule: "digest"}), "could not be enqueued: the queue is draining.",
 	},
 	"a schedule that no process runs": {
 		inMemory, func(p *patient) {

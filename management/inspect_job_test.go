@@ -49,7 +49,7 @@ func TestJobThatSucceeded(t *testing.T) {
 		assert.InDelta(f, 60, j.MaxTime, 0)
 		assert.Empty(f, j.Errors)
 		assert.Equal(f, []management.ScopeUse{{Name: "box ann"}}, j.Scopes)
-		assert.Equal(f, []string{"put", "started", "succeeded"}, whats(j.Timeline))
+		assert.Equal(f, []string{"created", "started", "succeeded"}, whats(j.Timeline))
 		require.Len(f, j.Attempts, 1)
 		assert.Equal(f, amboy.StateSucceeded, j.Attempts[0].State)
 		assert.False(f, j.Attempts[0].Started.IsZero())
@@ -142,7 +142,7 @@ func TestJobThatWasRetried(t *testing.T) {
 		assert.Contains(f, got.Errors[0].Error, "boom")
 		whats := whats(got.Timeline)
 		assert.Contains(f, whats, "error (attempt 1)")
-		assert.Contains(f, whats, "put again (attempt 2)")
+		assert.Contains(f, whats, "created again (attempt 2)")
 		assert.Contains(f, whats, "started (attempt 2)")
 		assert.Equal(f, "succeeded (attempt 2)", whats[len(whats)-1])
 		if f.stored {
@@ -150,7 +150,7 @@ func TestJobThatWasRetried(t *testing.T) {
 			assert.Len(f, got.AttemptedBy, 2)
 			assert.Equal(f, amboy.StateFailed, got.Attempts[0].State)
 			assert.Equal(f, amboy.StateSucceeded, got.Attempts[1].State)
-			assert.Equal(f, []string{"put", "started (attempt 1)", "error (attempt 1)", "failed (attempt 1)"}, whats[:4])
+			assert.Equal(f, []string{"created", "started (attempt 1)", "error (attempt 1)", "failed (attempt 1)"}, whats[:4])
 		}
 	})
 }
@@ -182,7 +182,7 @@ func TestJobThatIsRunning(t *testing.T) {
 		assert.Equal(f, "line 1", got.Log[0].Text)
 		long := management.JobRef{Queue: f.name, ID: "long"}
 		assert.Equal(f, []management.ScopeUse{{Name: "ledger", Held: true, Holder: &long}}, got.Scopes)
-		assert.Equal(f, []string{"put", "started"}, whats(got.Timeline))
+		assert.Equal(f, []string{"created", "started"}, whats(got.Timeline))
 
 		waiting := f.job("waits")
 		assert.Equal(f, amboy.StateBlocked, waiting.State)
@@ -190,7 +190,7 @@ func TestJobThatIsRunning(t *testing.T) {
 			Name: "ledger", Holder: &long, HolderState: amboy.StateRunning, HolderSince: waiting.Scopes[0].HolderSince,
 		}}, waiting.Scopes)
 		assert.WithinDuration(f, got.Started, waiting.Scopes[0].HolderSince, time.Millisecond)
-		assert.Equal(f, []string{"put", "blocked"}, whats(waiting.Timeline))
+		assert.Equal(f, []string{"created", "blocked"}, whats(waiting.Timeline))
 		assert.Contains(f, waiting.Timeline[1].Detail, "ledger")
 
 		scopes, err := f.Scopes(f.ctx, management.ScopeFilter{Queues: []string{f.name}}, management.PageRequest{})
@@ -223,7 +223,7 @@ func TestTimelineOfAScheduledJob(t *testing.T) {
 		f.put(j)
 		timeline := f.job("later").Timeline
 		require.Len(f, timeline, 3)
-		assert.Equal(f, "put", timeline[0].What)
+		assert.Equal(f, "created", timeline[0].What)
 		assert.Equal(f, "due", timeline[1].What)
 		assert.True(f, timeline[1].Future)
 		assert.Equal(f, "expires unless started", timeline[2].What)

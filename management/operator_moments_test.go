@@ -28,7 +28,7 @@ func TestTimelineAfterARetryLostTheFirstStart(t *testing.T) {
 	_, _ = post.Wait(t.Context(), q, "other")
 	first, err := i.Job(t.Context(), "", "letter")
 	require.NoError(t, err)
-	require.Equal(t, []string{"put", "started", "error", "failed"}, whats(first.Timeline))
+	require.Equal(t, []string{"created", "started", "error", "failed"}, whats(first.Timeline))
 
 	ada, bob := management.WithActor(t.Context(), "ada"), management.WithActor(t.Context(), "bob")
 	_, err = i.ActOn(ada, "", "letter", management.Action{Kind: management.Retry})
@@ -54,7 +54,7 @@ func TestTimelineAfterARetryLostTheFirstStart(t *testing.T) {
 	require.NoError(t, err)
 	// Runs that follow within a millisecond are shown in any order, and with one start.
 	withoutStarts := slices.DeleteFunc(whats(last.Timeline), func(what string) bool { return what == "started" })
-	assert.ElementsMatch(t, []string{"put", "error", "retry", "error", "retry", "error", "failed"}, withoutStarts)
+	assert.ElementsMatch(t, []string{"created", "error", "retry", "error", "retry", "error", "failed"}, withoutStarts)
 	retries := map[string]string{}
 	isShown := false
 	for _, m := range last.Timeline {

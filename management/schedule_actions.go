@@ -427,7 +427,7 @@ func (d scheduleDefinition) described(state, triggered scheduleState, now time.T
 	if last.After(now.Add(maxClockError)) {
 		s.Next = d.nextTick(last)
 		if !d.Spec.Paused && s.Error == "" {
-			s.Error = fmt.Sprintf("its last tick, %s, is in the future: no job is put until then. The clock of a process is or was wrong", formatTime(last))
+			s.Error = fmt.Sprintf("its last tick, %s, is in the future: no job is enqueued until then. The clock of a process is or was wrong", formatTime(last))
 		}
 	}
 	return s

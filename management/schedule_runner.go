@@ -405,7 +405,7 @@ func (r *ScheduleRunner) settle(ctx context.Context, hint scheduleHint, defined 
 func scheduleErrorText(err error) string {
 	text, ok := publictext.Of(err, publictext.As[*schedule.InvalidError], publictext.As[*InvalidArgumentError], publictext.Is(ErrUnknownQueue, ErrUnsupported))
 	if !ok {
-		return "the job could not be put; the log of the process has the details"
+		return "the job could not be enqueued; the log of the process has the details"
 	}
 	return strings.ToValidUTF8(text, "")
 }

@@ -83,9 +83,9 @@ func (t *moments) addError(e amboy.AttemptError, lastStart time.Time) {
 // latest attempt.
 func (t *moments) addAttempt(a Attempt, r *driver.Record) {
 	if a.Number == 0 {
-		t.add(a.Created, "put", "")
+		t.add(a.Created, "created", "")
 	} else {
-		t.add(a.Created, t.withAttempt("put again", a.Number), "")
+		t.add(a.Created, t.withAttempt("created again", a.Number), "")
 	}
 	if due := r.TimeInfo.WaitUntil; a.Number == r.RetryInfo.CurrentAttempt && due.After(a.Created) {
 		t.add(due, t.withAttempt("due", a.Number), "")

@@ -367,7 +367,7 @@ func TestAJobThatIsNotOutsideIsRefusedWithoutACause(t *testing.T) {
 	w := newWorkers(t)
 	for body, want := range map[string]string{
 		`{"type":"scale"}`:    `create of a job of type "scale" on queue "images" is not allowed: the service does not know this type; if workers outside of Go run it, set "outside" (on the command line --outside)`,
-		`{"type":"declared"}`: `create of a job of type "declared" on queue "images" is not allowed: the service does not let clients put jobs of this type`,
+		`{"type":"declared"}`: `create of a job of type "declared" on queue "images" is not allowed: the service does not let clients create jobs of this type`,
 	} {
 		status, problem := w.post("/v2/queues/images/jobs", body)
 		assert.Equal(t, http.StatusForbidden, status)

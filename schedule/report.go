@@ -115,7 +115,7 @@ func publicText(err error) string {
 	if text, ok := publictext.Of(err, publictext.As[*jobError], publictext.As[*InvalidError]); ok {
 		return text
 	}
-	return "the job could not be put; see the log of its process"
+	return "the job could not be enqueued; see the log of its process"
 }
 
 // specOf returns the description of a schedule, or its type if it has none.

@@ -139,7 +139,7 @@ func (q *failingQueue) PutMany(context.Context, []amboy.Job) error { return q.er
 func TestAttackAScheduleShowsErrorsOfTheStore(t *testing.T) {
 	const secret = "dial tcp: lookup db-7.internal.example: user amboy, password hunter2"
 	for want, err := range map[string]error{
-		"the job could not be put; see the log of its process": errors.New(secret),
+		"the job could not be enqueued; see the log of its process": errors.New(secret),
 		"queue is draining": fmt.Errorf("%s: %w", secret, amboy.ErrQueueDraining),
 	} {
 		onRealQueue(t, func(t *testing.T, local amboy.Queue, _ *schedule.Scheduler) {

@@ -23,7 +23,7 @@ func TestRunAScheduleNow(t *testing.T) {
 		b.isOn("Schedules")
 		c.follow(b, "Run now the schedule")
 		b.isOn("weekly-bills@run-")
-		b.isTold("put by its schedule")
+		b.isTold("enqueued by its schedule")
 		b.shows("succeeded") // without a reload
 		t.Logf("%d actions", c.actions)
 		assert.LessOrEqual(t, c.actions, 3)

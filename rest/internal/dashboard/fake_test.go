@@ -281,7 +281,7 @@ func (f *fake) Job(_ context.Context, queue, id string) (management.Job, error) 
 		DependsOn:  []management.Dependency{{JobRef: management.JobRef{Queue: "billing", ID: "render-4711"}, State: amboy.StateSucceeded, Type: "render"}},
 		Dependents: []management.Dependency{{JobRef: management.JobRef{Queue: "billing", ID: "close-month"}, State: amboy.StateBlocked, Type: "close"}},
 		Timeline: []management.Moment{
-			{Time: f.ago(14 * time.Minute), What: "put", Detail: "with priority 10"},
+			{Time: f.ago(14 * time.Minute), What: "created", Detail: "with priority 10"},
 			{Time: f.ago(13 * time.Minute), What: "attempt 1 started", Detail: "by host-1-11aa"},
 			{Time: f.ago(12 * time.Minute), What: "attempt 1 failed", Detail: f.or("posting invoice 4711: context deadline exceeded")},
 			{Time: f.ago(9 * time.Minute), What: "attempt 2 failed", Detail: "panic: runtime error: invalid memory address or nil pointer dereference"},
@@ -485,7 +485,7 @@ func (f *fake) Diagnose(context.Context) (management.Diagnosis, error) {
 		},
 		{
 			Kind: management.FailingSchedule, Severity: management.Critical, Subject: management.Subject{InQueue: true, Queue: f.or(""), Schedule: f.or("digest")},
-			Detail: f.or("The job could not be put."), Docs: "docs/guides/schedule-jobs.md",
+			Detail: f.or("The job could not be enqueued."), Docs: "docs/guides/schedule-jobs.md",
 		},
 		{Kind: management.UnknownType, Severity: management.Critical, Subject: management.Subject{InQueue: true, Queue: "mail", Type: f.or("send")}},
 		{Kind: management.MissingIndex, Severity: management.Warning, Subject: management.Subject{Name: f.or("next_job")}, Command: f.or("CREATE INDEX")},

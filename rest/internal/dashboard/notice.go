@@ -54,7 +54,7 @@ func notice(r *http.Request) string {
 	did := query.Get("did")
 	switch did {
 	case didBefore:
-		return "The form was sent more than once. This is the job that it put."
+		return "The form was sent more than once. This is the job that it created."
 	case "control":
 		return "The controls of the queue were changed."
 	case "create":

@@ -304,5 +304,5 @@ var scheduleNotices = map[string]string{
 	"schedule-paused":    "The schedule was paused.",
 	"schedule-resumed":   "The schedule was resumed.",
 	"schedule-deleted":   "The schedule was deleted.",
-	"schedule-triggered": "This job was put by its schedule just now.",
+	"schedule-triggered": "This job was enqueued by its schedule just now.",
 }

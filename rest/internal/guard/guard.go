@@ -282,7 +282,7 @@ func (g *guarded) allowType(access Access, outside bool) error {
 	case isOutside:
 		return &DeniedError{Access: access, Reason: errType, Cause: `the service does not know this type; if workers outside of Go run it, set "outside" (on the command line --outside)`}
 	default:
-		return &DeniedError{Access: access, Reason: errType, Cause: "the service does not let clients put jobs of this type"}
+		return &DeniedError{Access: access, Reason: errType, Cause: "the service does not let clients create jobs of this type"}
 	}
 }
 
