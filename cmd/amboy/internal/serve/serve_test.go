@@ -188,7 +188,7 @@ func TestLinkLogsInABrowserOnce(t *testing.T) {
 // The link of a server on all addresses began with http://[::], and so did the one that a client on another
 // machine asked for.
 func TestLinksOfAServerOnAllAddressesLedNowhere(t *testing.T) {
-	r := startedWith(t, serve.Config{Store: "memory", TokenFile: filepath.Join(t.TempDir(), "token"), Listen: "0.0.0.0:0", Workq: "0.0.0.0:0", WorkqRemote: true})
+	r := startedWith(t, serve.Config{Store: "memory", TokenFile: filepath.Join(t.TempDir(), "token"), Listen: "0.0.0.0:0", Workq: "0.0.0.0:0", WorkqRemote: new(true)})
 	assert.Regexp(t, `^http://localhost:\d+$`, r.url)
 	assert.True(t, strings.HasPrefix(r.link, r.url+"/login?ticket="), r.link)
 	assert.Regexp(t, `^localhost:\d+$`, r.workq)
