@@ -28,7 +28,7 @@ var post = job.Define("example-post", 1, func(_ context.Context, l letter) error
 	return nil
 }, job.Defaults[letter]{MaxAttempts: 3, RetryPolicy: retry.Fixed{Wait: time.Minute}})
 
-func signUp(ctx context.Context, q amboy.Queue, name string) error {
+func signUp(ctx context.Context, q amboy.Queue, name string) error { //nolint:unparam // The examples sign up the same user.
 	if _, err := post.Put(ctx, q, letter{name, "welcome"}); err != nil {
 		return err
 	}

@@ -894,10 +894,12 @@ func ExampleCompleteIn() {
 			return failure
 		}
 		defer tx.Rollback() //nolint:errcheck // It does nothing after the commit.
-		if _, failure = tx.ExecContext(ctx, "INSERT INTO shipments (id) VALUES (?)", order); failure != nil {
+		_, failure = tx.ExecContext(ctx, "INSERT INTO shipments (id) VALUES (?)", order)
+		if failure != nil {
 			return failure
 		}
-		if failure = job.CompleteIn(sqlite.WithTx(ctx, tx)); failure != nil {
+		failure = job.CompleteIn(sqlite.WithTx(ctx, tx))
+		if failure != nil {
 			return failure
 		}
 		return tx.Commit()

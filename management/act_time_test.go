@@ -34,7 +34,7 @@ func TestAnActionSearchedTheWholeStoreInOneCall(t *testing.T) {
 			defer q.Close(ended())
 			const jobs = 26
 			for n := range jobs {
-				require.NoError(t, q.Put(t.Context(), tonight(string(rune('a'+n)), "alpha")))
+				require.NoError(t, q.Put(t.Context(), tonight(string(rune('a'+n)))))
 			}
 			i, err := management.NewStoreInspector(haystack{store})
 			require.NoError(t, err)

@@ -20,10 +20,19 @@ func FuzzPlainArgs(f *testing.F) {
 	for _, seed := range []any{
 		bson.M{"args": bson.D{{Key: "a", Value: 1}, {Key: "b", Value: int64(1) << 60}, {Key: "c", Value: "x<&>\u007fé\u2027"}}},
 		bson.M{"args": bson.A{true, nil, bson.D{}, bson.A{}, "e"}, "override": bson.M{"x": 1}},
-		bson.M{"args": "text"}, bson.M{"args": nil}, bson.M{}, bson.M{"a": bson.M{"args": 1}, "args": 2},
-		bson.M{"args": bson.M{"$date": "2030-01-02T03:04:05Z"}}, bson.M{"args": "\u2028\x00\"\\"}, bson.M{"a\"b": "\t"},
-		bson.M{"args": 1.5}, bson.M{"args": time.Now()}, bson.M{"args": primitive.NewObjectID()}, bson.M{"args": []byte("abc")},
-		bson.M{"outside": true, "bytes": []byte("x")}, bson.M{"args": "\xff"},
+		bson.M{"args": "text"},
+		bson.M{"args": nil},
+		bson.M{},
+		bson.M{"a": bson.M{"args": 1}, "args": 2},
+		bson.M{"args": bson.M{"$date": "2030-01-02T03:04:05Z"}},
+		bson.M{"args": "\u2028\x00\"\\"},
+		bson.M{"a\"b": "\t"},
+		bson.M{"args": 1.5},
+		bson.M{"args": time.Now()},
+		bson.M{"args": primitive.NewObjectID()},
+		bson.M{"args": []byte("abc")},
+		bson.M{"outside": true, "bytes": []byte("x")},
+		bson.M{"args": "\xff"},
 	} {
 		raw, err := bson.Marshal(seed)
 		require.NoError(f, err)

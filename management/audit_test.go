@@ -166,7 +166,7 @@ func TestActionThatIsNotRecordedReturnsErrNotRecorded(t *testing.T) {
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: readOnlyNotes{newMemory(t)}, CloseDriver: true, NumWorkers: 1})
 	require.NoError(t, err)
 	defer q.Close(ended())
-	require.NoError(t, q.Put(t.Context(), tonight("a", "alpha")))
+	require.NoError(t, q.Put(t.Context(), tonight("a")))
 	i, err := management.NewInspector(q)
 	require.NoError(t, err)
 	acted, err := i.ActOn(t.Context(), "", "a", management.Action{Kind: management.Cancel})

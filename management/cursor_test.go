@@ -25,12 +25,12 @@ func newTwoTenants(t *testing.T, store driver.Driver, others int) management.Ins
 	theirs, err := group.Get(t.Context(), "theirs")
 	require.NoError(t, err)
 	for n := range others {
-		require.NoError(t, theirs.Put(t.Context(), tonight(fmt.Sprint("other", n), "alpha")))
+		require.NoError(t, theirs.Put(t.Context(), tonight(fmt.Sprint("other", n))))
 	}
 	mine, err := group.Get(t.Context(), "mine")
 	require.NoError(t, err)
 	for _, id := range []string{"a", "b"} {
-		require.NoError(t, mine.Put(t.Context(), tonight(id, "alpha")))
+		require.NoError(t, mine.Put(t.Context(), tonight(id)))
 	}
 	i, err := management.NewGroupInspector(group)
 	require.NoError(t, err)

@@ -185,8 +185,8 @@ func newTask(id, jobType string) *task {
 }
 
 // tonight returns a task that is due in an hour.
-func tonight(id, jobType string) amboy.Job {
-	j := newTask(id, jobType)
+func tonight(id string) amboy.Job {
+	j := newTask(id, "alpha")
 	j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)})
 	return j
 }

@@ -193,7 +193,7 @@ func TestWatchIsQuiet(t *testing.T) {
 			require.NoError(t, err)
 			times = append(times, time.Since(start))
 			if len(times) < 4 {
-				require.NoError(t, q.Put(ctx, tonight("job "+time.Since(start).String(), "alpha")))
+				require.NoError(t, q.Put(ctx, tonight("job "+time.Since(start).String())))
 			}
 		}
 		assert.Equal(t, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}, times)
@@ -270,7 +270,7 @@ func TestWatchOfASlowStoreIsSlow(t *testing.T) {
 		for _, err := range i.Watch(ctx, time.Second) {
 			require.NoError(t, err)
 			times = append(times, time.Since(start))
-			require.NoError(t, q.Put(ctx, tonight(fmt.Sprint("job ", len(times)), "alpha")))
+			require.NoError(t, q.Put(ctx, tonight(fmt.Sprint("job ", len(times)))))
 		}
 		assert.Equal(t, []time.Duration{2 * time.Second, 24 * time.Second, 46 * time.Second}, times)
 	})
@@ -291,7 +291,7 @@ func TestOldestPendingOfAQueueThatNoProcessRunsIsAJobWhoseTimeHasCome(t *testing
 			assert.Equal(t, []management.Queue{one}, all)
 			return one.OldestPending
 		}
-		require.NoError(t, q.Put(t.Context(), tonight("later", "alpha")))
+		require.NoError(t, q.Put(t.Context(), tonight("later")))
 		due := time.Now().Add(time.Minute)
 		j := newTask("due", "alpha")
 		j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: due})

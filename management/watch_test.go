@@ -30,7 +30,7 @@ func TestAWatchFellBehindAProgramThatTakesASecondForEachResult(t *testing.T) {
 		for _, err := range i.Watch(ctx, 500*time.Millisecond) {
 			require.NoError(t, err)
 			results++
-			require.NoError(t, q.Put(t.Context(), tonight(fmt.Sprint("job ", results), "alpha")))
+			require.NoError(t, q.Put(t.Context(), tonight(fmt.Sprint("job ", results))))
 			time.Sleep(time.Second) // fake time
 		}
 		assert.Equal(t, 6, results, "a second and a half for each")

@@ -37,7 +37,8 @@ func (d *Dispatcher) leased(ctx context.Context, queueName string, length time.D
 	if length < MinLease || length > MaxLease {
 		return nil, invalid("lease", length, fmt.Sprintf("must be from %s to %s", MinLease, MaxLease))
 	}
-	if err := d.serves(queueName); err != nil {
+	err = d.serves(queueName)
+	if err != nil {
 		return nil, err
 	}
 	leave, err := d.enter()

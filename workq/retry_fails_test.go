@@ -18,10 +18,10 @@ import (
 
 var retryFails = workq.Options{RetryFails: true}
 
-// counts expects the state, the attempts and the fails of a job.
-func (c *client) counts(n int, state, attempts, fails string) {
+// counts expects the state, the attempts and the fails of job 1.
+func (c *client) counts(state, attempts, fails string) {
 	c.Helper()
-	values, _ := c.inspected(n)
+	values, _ := c.inspected(1)
 	assert.Equal(c, []string{state, attempts, fails}, []string{values["state"], values["attempts"], values["fails"]})
 }
 
@@ -34,7 +34,7 @@ func TestFailPutsTheJobBackUntilItHasFailedMaxFailsTimes(t *testing.T) {
 		for n, fails := range []string{"1", "2"} {
 			c.do("lease q 0\r\n", job(1, "q", 60000, "x"))
 			c.do(fail(1, "once more"), ok)
-			c.counts(1, "3", fails, fails)
+			c.counts("3", fails, fails)
 			if n == 0 {
 				c.do(result(1, 1), timeout)
 			}
@@ -42,7 +42,7 @@ func TestFailPutsTheJobBackUntilItHasFailedMaxFailsTimes(t *testing.T) {
 		c.do("lease q 0\r\n", job(1, "q", 60000, "x"))
 		c.do(fail(1, "enough"), ok)
 		waiting.expect(ended(1, 0, "enough"))
-		c.counts(1, "2", "3", "3")
+		c.counts("2", "3", "3")
 		c.do(fail(1, ""), "-CLIENT-ERROR Duplicate result\r\n")
 		c.do("lease q 0\r\n", job(2, "q", 60000, "younger"))
 		c.do(fail(2, "without the flag"), ok)
@@ -57,13 +57,13 @@ func TestFailOfTheLastAttemptEndsTheJob(t *testing.T) {
 		c.do(add(1, "q", 100, 600000, "", "-max-fails=5", "-max-attempts=3"), ok)
 		c.do("lease q 0\r\n", job(1, "q", 100, ""))
 		c.do("lease q 200\r\n", job(1, "q", 100, "")) // a time-out is an attempt, and no fail
-		c.counts(1, "4", "2", "0")
+		c.counts("4", "2", "0")
 		c.do(fail(1, ""), ok)
-		c.counts(1, "3", "2", "1")
+		c.counts("3", "2", "1")
 		c.do("lease q 0\r\n", job(1, "q", 100, ""))
 		c.do(fail(1, "last"), ok)
 		c.do(result(1, 0), ended(1, 0, "last"))
-		c.counts(1, "2", "3", "2")
+		c.counts("2", "3", "2")
 	})
 }
 
@@ -72,7 +72,7 @@ func TestFailWithoutALeaseCounts(t *testing.T) {
 		c := f.connect()
 		c.do(add(1, "q", 60000, 600000, "x", "-max-fails=2"), ok)
 		c.do(fail(1, ""), ok)
-		c.counts(1, "0", "0", "1")
+		c.counts("0", "0", "1")
 		c.do("lease q 0\r\n", job(1, "q", 60000, "x"))
 		c.do(fail(1, "second"), ok)
 		c.do(result(1, 0), ended(1, 0, "second"))
@@ -95,10 +95,10 @@ func TestFailOfAJobThatAnotherServerHasLeased(t *testing.T) {
 		a.do(add(1, "q", 3000, 600000, "", "-max-fails=9"), ok)
 		a.do("lease q 0\r\n", job(1, "q", 3000, ""))
 		b.do(fail(1, ""), ok)
-		b.counts(1, "3", "1", "1")
+		b.counts("3", "1", "1")
 		b.do("lease q 0\r\n", job(1, "q", 3000, ""))
 		a.do(fail(1, ""), ok) // it knows of the first lease only
-		a.counts(1, "3", "2", "2")
+		a.counts("3", "2", "2")
 		stop()
 	})
 }
@@ -146,7 +146,7 @@ func TestAFailIsCountedOnceIfTheStoreFails(t *testing.T) {
 		}
 		store.refuses.Store(false)
 		c.do(fail(1, ""), ok)
-		c.counts(1, "3", "1", "1")
+		c.counts("3", "1", "1")
 		f.close()
 	})
 }

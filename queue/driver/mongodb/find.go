@@ -202,7 +202,7 @@ func (d *Driver) findNext(ctx context.Context, s *selection, at *position, limit
 			return selected, true, nil
 		}
 		at.pass(doc.Order, doc.id)
-		if !replaced[doc] && s.selects(doc) && s.bodies.Wants(doc.Record.Job) {
+		if !replaced[doc] && s.selects(doc) && s.bodies.Wants(doc.Job) {
 			selected = append(selected, doc)
 		}
 	}

@@ -94,7 +94,7 @@ func ExampleMigrate() {
 	steps, err := postgres.Migrate(context.Background(), options, true) // a dry run
 	must(err)
 	for _, step := range steps {
-		fmt.Println(step.Version, len(step.SQL) > 0)
+		fmt.Println(step.Version, step.SQL != "")
 	}
 }
 
