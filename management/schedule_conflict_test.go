@@ -1,7 +1,6 @@
 package management_test
 
 import (
-	"cmp"
 	"context"
 	"sync/atomic"
 	"testing"
@@ -17,19 +16,22 @@ import (
 // was read, once.
 type afterRead struct {
 	driver.Driver
-	happens atomic.Pointer[func()]
-	kind    string
+	event atomic.Pointer[readEvent]
 }
 
-// meanwhile sets what happens.
-func (m *afterRead) meanwhile(f func()) { m.happens.Store(&f) }
+// readEvent is what happens after notes of a kind were read.
+type readEvent struct {
+	kind   string
+	happen func()
+}
+
+// meanwhile sets what happens after a schedule was read.
+func (m *afterRead) meanwhile(f func()) { m.event.Store(&readEvent{"stored-schedule", f}) }
 
 func (m *afterRead) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
 	found, err := m.Driver.Notes(ctx, req)
-	if req.Kind == cmp.Or(m.kind, "stored-schedule") {
-		if happens := m.happens.Swap(nil); happens != nil {
-			(*happens)()
-		}
+	if e := m.event.Load(); e != nil && e.kind == req.Kind && m.event.CompareAndSwap(e, nil) {
+		e.happen()
 	}
 	return found, err
 }
@@ -156,8 +158,7 @@ func TestTheHistoryLostARunByHandThatCameMeanwhile(t *testing.T) {
 		for range earlier {
 			trigger()
 		}
-		store.kind = "stored-schedule-triggers"
-		store.meanwhile(trigger)
+		store.event.Store(&readEvent{"stored-schedule-triggers", trigger})
 		trigger()
 		assert.Len(t, w.get().Runs, earlier+2)
 	}
