@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -42,15 +41,13 @@ func (v violation) String() string {
 	return text.String()
 }
 
-// allRules turns on the rules that axe has turned off, except those of level AAA and the
-// experimental ones.
-const allRules = `Object.fromEntries(axe.getRules()
-	.filter(r => !r.tags.includes("wcag2aaa") && !r.tags.includes("experimental") && !r.tags.includes("deprecated"))
-	.map(r => [r.ruleId, {enabled: true}]))`
+// allRules turns on the rules that axe has turned off: those of level AAA, the experimental and the
+// deprecated ones.
+const allRules = `Object.fromEntries(axe.getRules().map(r => [r.ruleId, {enabled: true}]))`
 
-// violations returns the problems that axe finds in the current page, best practices included.
-func (b tab) violations(axe string) []violation {
+// violations returns the problems that axe, which was loaded, finds in the current page, best
+// practices included.
+func (b tab) violations() []violation {
 	b.t.Helper()
-	b.run(chromedp.Evaluate[chromedp.Void](axe))
-	return evaluate[[]violation](b, `axe.run({rules: `+allRules+`}).then(r => r.violations)`)
+	return evaluate[[]violation](b, `axe.run({rules: `+allRules+`, resultTypes: ["violations"]}).then(r => r.violations)`)
 }

@@ -127,14 +127,23 @@ func newTab(t *testing.T, s screen) tab {
 	})
 	require.NoError(t, chromedp.Do(ctx)) // the tab lives as long as the context of the first call
 	b := tab{t, ctx}
+	b.use(s)
 	b.run(
-		chromedp.EmulateViewport(s.width, s.height),
 		// With this the browser caches the accessible names of controls. Otherwise it computes
 		// all of them for each one that is read.
 		chromedp.Func(func(ctx context.Context, page *chromedp.Target) error {
 			_, err := cdp.Call(ctx, page, accessibility.Enable, cdp.Empty{})
 			return err
 		}),
+	)
+	return b
+}
+
+// use emulates a screen.
+func (b tab) use(s screen) {
+	b.t.Helper()
+	b.run(
+		chromedp.EmulateViewport(s.width, s.height),
 		chromedp.Func(func(ctx context.Context, page *chromedp.Target) error {
 			_, err := cdp.Call(ctx, page, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 				Features: []*emulation.MediaFeature{
@@ -145,7 +154,6 @@ func newTab(t *testing.T, s screen) tab {
 			return err
 		}),
 	)
-	return b
 }
 
 // run performs actions that must succeed within the timeout.
