@@ -72,6 +72,8 @@ type diagnosis struct {
 	// reports are those of processes with queues of this inspector, and alive those of the
 	// processes that are alive and have a started queue.
 	reports, alive []presence.Process
+	// reported is when the last report was read.
+	reported time.Time
 	// partial are those that are alive and do not report all of their queues.
 	partial []presence.Process
 	// unreported are the owners of running jobs that renew leases and have not reported

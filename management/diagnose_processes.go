@@ -18,6 +18,7 @@ func (d *diagnosis) checkProcesses(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		d.reported = d.store.Now()
 		ours := func(q presence.Queue) bool { return d.covers(q.Name) }
 		if len(d.store.Queues()) > 0 && !slices.ContainsFunc(report.Queues, ours) && !report.MoreQueues {
 			continue

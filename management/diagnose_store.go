@@ -96,8 +96,8 @@ func (d *diagnosis) checkClocks() {
 	}
 	ahead := map[string]time.Duration{}
 	for _, p := range d.alive {
-		// A report from the past may just be old.
-		if by := p.Seen.Sub(d.now.Add(d.condition.ClockAhead)); by > 0 {
+		// A report from the past may just be old, and one that is newer than the diagnosis may have come while it was made.
+		if by := p.Seen.Sub(d.reported.Add(d.condition.ClockAhead)); by > 0 {
 			ahead[p.ID] = by
 		}
 	}

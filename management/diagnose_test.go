@@ -669,3 +669,27 @@ func TestAQueueBeyondTheReportOfItsProcessWasTakenForOneThatNoneRuns(t *testing.
 		assert.Equal(p, name(0), found[0].Subject.Queue)
 	})
 }
+
+// examinedSlowly is a store whose condition takes a while to read. Then a process reports itself.
+type examinedSlowly struct {
+	driver.Driver
+	reports func()
+}
+
+// Examine implements driver.Examiner.
+func (s examinedSlowly) Examine(context.Context) (driver.Condition, error) {
+	time.Sleep(10 * time.Second) // fake time
+	s.reports()
+	return driver.Condition{}, nil
+}
+
+// The time of a report was compared with the time at which the diagnosis had begun.
+func TestTheClockOfAProcessThatReportedDuringADiagnosisSeemedWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := memory.New(memory.Options{KeepFinished: 100})
+		require.NoError(t, err)
+		var p *patient
+		p = newPatient(t, examinedSlowly{d, func() { p.live() }})
+		assert.Empty(t, p.diagnose())
+	})
+}
