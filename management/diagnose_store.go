@@ -96,7 +96,7 @@ func (d *diagnosis) checkClocks() {
 	}
 	ahead := map[string]time.Duration{}
 	for _, p := range d.alive {
-		// A report from the past may just be old, and one that is newer than the diagnosis may have come while it was made.
+		// An old time may be that of an old report.
 		if by := p.Seen.Sub(d.reported.Add(d.condition.ClockAhead)); by > 0 {
 			ahead[p.ID] = by
 		}

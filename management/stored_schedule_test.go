@@ -3,6 +3,7 @@ package management_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -474,7 +475,7 @@ func TestStoredScheduleOfATypeThatOnlyANewProcessKnows(t *testing.T) {
 		w := newScheduleWorld(t, newMemory(t))
 		w.open("acme")
 		w.create("acme", "report", everyMinute())
-		const newType = "known to the new process"
+		newType := "known to the new process " + rand.Text() // types are registered for good
 		store, ok := queue.StoreOfGroup(w.group)
 		require.True(t, ok)
 		notes, err := store.Admin().Notes(t.Context(), driver.NoteRequest{Kind: "stored-schedule", Limit: 1})

@@ -108,12 +108,12 @@ type lateReleases struct{ driver.Driver }
 
 func (s lateReleases) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
 	errs, err := s.Driver.Release(ctx, handBacks)
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // fake time
 	return errs, err
 }
 
-// A worker that waits has the job before the server has forgotten the lease of the one that failed it. Its own time to
-// run counts all the same.
+// When a job is put back by a fail, the next worker may get it before the server has forgotten the lease of the failed
+// one. The time to run of the next worker is kept.
 func TestTimeToRunAfterAFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := outsidetest.NewPipes()

@@ -76,7 +76,7 @@ type PageRequest struct {
 	Brief bool
 	// Body, if it is set, leaves out the records for whose bodies it returns false, and those
 	// whose bodies are empty or longer than MaxSearchedBody. It is called for each record that
-	// the query selects, without a lock or under one that is soon released, and must not call
+	// the query selects, perhaps under a lock of the driver, so it must be fast and must not call
 	// the driver. A page ends early after a time.
 	Body func(registry.Body) bool
 }

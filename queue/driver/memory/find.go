@@ -132,9 +132,10 @@ func (d *Driver) findJobs(w *walk) {
 	w.Find(found, func(e *entry) uint64 { return e.Job.number })
 }
 
-// The strides of walks, and of those that check the bodies of records, which takes longer.
 const (
-	stride       = 1000
+	// stride is the usual stride of a walk.
+	stride = 1000
+	// bodiesStride is the stride of a walk that checks bodies, which takes longer.
 	bodiesStride = 50
 )
 

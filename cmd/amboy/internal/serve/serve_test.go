@@ -185,8 +185,8 @@ func TestLinkLogsInABrowserOnce(t *testing.T) {
 	assert.Equal(t, http.StatusOK, browse(strings.TrimSpace(another)))
 }
 
-// The link of a server on all addresses began with http://[::], and so did the one that a client on another
-// machine asked for.
+// A server on all addresses printed a link to http://[::], and answered a client on another machine with such a
+// link.
 func TestLinksOfAServerOnAllAddressesLedNowhere(t *testing.T) {
 	r := startedWith(t, serve.Config{Store: "memory", TokenFile: filepath.Join(t.TempDir(), "token"), Listen: "0.0.0.0:0", Workq: "0.0.0.0:0", WorkqRemote: new(true)})
 	assert.Regexp(t, `^http://localhost:\d+$`, r.url)
