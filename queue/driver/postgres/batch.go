@@ -7,6 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
 // batch is several statements that are sent together as one transaction.
@@ -40,7 +43,18 @@ func (b *batch) query(s statement, each func(*row) error, args ...any) {
 	b.sent.Queue(b.d.texts[s], args...).Query(func(rows pgx.Rows) error { return readRows(rows, each) })
 }
 
-// pipeline sends several statements in one round trip, as one transaction.
+// begin begins a transaction, so that commit can end it before the last statement.
+func (b *batch) begin() { b.sent.Queue("BEGIN") }
+
+// commit ends a transaction. It sets isDone, even if a statement after it fails.
+func (b *batch) commit(isDone *bool) {
+	b.sent.Queue("COMMIT").Exec(func(pgconn.CommandTag) error {
+		*isDone = true
+		return nil
+	})
+}
+
+// pipeline sends several statements in one round trip, as one transaction unless they contain others.
 func (d *Driver) pipeline(ctx context.Context, fill func(*batch)) (mayBeDone bool, err error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
@@ -57,7 +71,20 @@ func (d *Driver) pipeline(ctx context.Context, fill func(*batch)) (mayBeDone boo
 	}
 	fill(b)
 	err = conn.SendBatch(ctx, &b.sent).Close()
+	if conn.Conn().PgConn().TxStatus() == failedTransaction {
+		rollback(ctx, conn)
+	}
 	return err != nil && !isRefused(err) && !pgconn.SafeToRetry(err), err
+}
+
+// failedTransaction is the status of a connection after an error between begin and commit.
+const failedTransaction = 'E'
+
+// rollback ends a failed transaction. If it can't, the pool closes the connection.
+func rollback(ctx context.Context, conn *pgxpool.Conn) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgconnect.RollbackTime)
+	defer cancel()
+	_, _ = conn.Exec(bounded, "ROLLBACK")
 }
 
 // replanAfter is how many jobs may arrive before a connection plans its prepared statements again, and

@@ -31,7 +31,9 @@ type newRecord struct {
 	preset    table.Place   // of a record that does not wait to run; 0 otherwise
 	leaseTime time.Duration // of a running record
 	isAdded   bool          // of a plain record, when it was inserted
-	refusal   error
+	// isAnnounced is set if other processes were notified in the round trip that inserted the record.
+	isAnnounced bool
+	refusal     error
 }
 
 // encodeInserted is encodeNew for a record that Insert adds. It refuses names that are too long.
@@ -154,7 +156,10 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 		for _, n := range sorted {
 			d.tops.raise(n.queue, n.Priority)
 		}
-		d.changed(driver.InQueuesOf(sorted, func(n *newRecord) string { return n.queueName }))
+		d.subscribers.Notify(driver.InQueuesOf(sorted, func(n *newRecord) string { return n.queueName }))
+		if slices.ContainsFunc(sorted, func(n *newRecord) bool { return !n.isAnnounced }) {
+			d.signals.send(true)
+		}
 	}
 	return errs, nil
 }
@@ -261,7 +266,7 @@ func (d *Driver) insertOwn(ctx context.Context, some []*newRecord) error {
 
 func (d *Driver) insertOnce(ctx context.Context, some []*newRecord) error {
 	return d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
-		return d.insertPlain(ctx, beginInserts, some)
+		return d.insertPlain(ctx, beginInserts, some, "")
 	})
 }
 
@@ -295,16 +300,28 @@ func (d *Driver) explainOwn(ctx context.Context, some []*newRecord) error {
 }
 
 // insertPlain inserts plain records, in one round trip, and sets isAdded of those that were not
-// refused.
-func (d *Driver) insertPlain(ctx context.Context, begin statement, some []*newRecord) (mayBeDone bool, err error) {
+// refused. After its commit it sends a notification with the text of news, unless that is empty.
+func (d *Driver) insertPlain(ctx context.Context, begin statement, some []*newRecord, news string) (mayBeDone bool, err error) {
 	for _, n := range some {
 		n.isAdded = false // an earlier try may have set it
 	}
 	c := columnsOf(some)
+	isCommitted := false
 	mayBeDone, err = d.pipeline(ctx, func(b *batch) {
+		if news != "" {
+			b.begin()
+		}
 		b.exec(begin, d.insertLocks(some))
 		b.query(insertJobs, setAdded(some), c.args()...)
+		if news != "" {
+			b.commit(&isCommitted)
+			b.exec(notify, d.signals.channel, news)
+		}
 	})
+	if isCommitted && err != nil { // only the notification failed
+		d.signals.send(true)
+		mayBeDone, err = false, nil
+	}
 	if err == nil {
 		d.floors.tallied(c.queue...)
 	}

@@ -211,7 +211,7 @@ func TestAnInsertThatIsGivenUpIsStoredOnlyIfItsErrorAllowsIt(t *testing.T) {
 // job had certainly not been stored.
 func TestAClosedDriverHidThatTheOutcomeOfAnInsertIsUnknown(t *testing.T) {
 	stores := newStores(t, pgtest.URL(t))
-	schema := pgtest.EmptySchema(t)
+	schema := pgtest.Schema(t)
 	d := stores.open(t, schema).(*postgres.Driver)
 	_, err := stores.direct.Exec(t.Context(), fmt.Sprintf(`CREATE FUNCTION %[1]s.delay() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN PERFORM pg_sleep(60); RETURN NULL; END';

@@ -42,6 +42,7 @@ type signals struct {
 	mayClaim bool
 	written  moments // of the records that claims of other processes must find
 	failed   bool    // whether the last notification could not be sent
+	sent     time.Time
 
 	wake chan struct{}
 	stop context.CancelFunc
@@ -127,8 +128,22 @@ func (s *signals) take() (pending, mayClaim bool, written moments) {
 	return pending, mayClaim, written
 }
 
+// takeTurn returns the text of a notification that jobs may be claimed, for a caller that sends it at once, with
+// its own statements, and calls send if it could not. It has no turn if other changes are to be announced, or the
+// pause since the last notification is not over.
+func (s *signals) takeTurn() (text string, hasTurn bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.d.opts.PollOnly || s.pending || s.failed || !s.written.isEmpty() || now.Sub(s.sent) < signalPause {
+		return "", false
+	}
+	s.sent = now
+	return s.self + "/" + news(true, moments{}), true
+}
+
 func (s *signals) sendAll(ctx context.Context) {
-	for sent := time.Now().Add(-endedPause); s.awaitTurn(ctx, sent); sent = time.Now() {
+	for s.awaitTurn(ctx) {
 		s.sendOne(ctx)
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
@@ -138,14 +153,14 @@ func (s *signals) sendAll(ctx context.Context) {
 
 // awaitTurn waits until there is a change to announce, and a pause since the last notification is
 // over. It reports whether that happened before ctx ended.
-func (s *signals) awaitTurn(ctx context.Context, sent time.Time) bool {
+func (s *signals) awaitTurn(ctx context.Context) bool {
 	select {
 	case <-s.wake:
 	case <-ctx.Done():
 		return false
 	}
 	for {
-		left := time.Until(sent.Add(s.pause()))
+		left := s.untilTurn()
 		if left <= 0 {
 			return true
 		}
@@ -161,18 +176,18 @@ func (s *signals) awaitTurn(ctx context.Context, sent time.Time) bool {
 	}
 }
 
-// pause returns the pause before the pending changes are announced.
-func (s *signals) pause() time.Duration {
+// untilTurn returns how long it takes until the pending changes are announced.
+func (s *signals) untilTurn() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	pause := endedPause
 	switch {
 	case s.failed:
-		return failedPause
+		pause = failedPause
 	case s.mayClaim:
-		return signalPause
-	default:
-		return endedPause
+		pause = signalPause
 	}
+	return pause - time.Since(s.sent)
 }
 
 // sendOne sends the pending announcements as one notification. If that fails, they remain pending.
@@ -186,7 +201,7 @@ func (s *signals) sendOne(ctx context.Context) {
 	_, err := s.d.reader().exec(bounded, s.d.texts[notify], s.channel, s.self+"/"+news(mayClaim, written))
 	s.mu.Lock()
 	again := s.failed
-	s.failed = err != nil
+	s.failed, s.sent = err != nil, time.Now()
 	s.mu.Unlock()
 	if err == nil {
 		return
@@ -208,7 +223,7 @@ func news(mayClaim bool, m moments) string {
 	if mayClaim {
 		text = "claim"
 	}
-	if len(m.due) == 0 && len(m.expires) == 0 {
+	if m.isEmpty() {
 		return text
 	}
 	return text + "/" + m.due.format() + "/" + m.expires.format()

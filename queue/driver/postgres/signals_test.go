@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,27 +72,127 @@ func TestANotificationOnADeadConnectionIsSentAgain(t *testing.T) {
 // checkNotified tests that a process is notified of a job that another one with a tracer puts while that is armed.
 func checkNotified(t *testing.T, tracer pgx.QueryTracer, armed *atomic.Bool) {
 	t.Helper()
+	producer, other := openTwo(t, tracer, nil)
+	told := subscribe(t, other)
+	armed.Store(true)
+	scoped := newRecord("job") // Its notification is sent after its insertion.
+	scoped.RequiredScopes = []string{"scope"}
+	insert(t.Context(), t, producer, scoped)
+	awaitTold(t, told)
+	assert.False(t, armed.Load())
+}
+
+// subscribe returns a channel that receives something for each change that makes jobs claimable.
+func subscribe(t *testing.T, d *postgres.Driver) (told <-chan struct{}) {
+	all := make(chan struct{}, 100)
+	t.Cleanup(d.Subscribe(func(c driver.Change) {
+		if c.MayClaim {
+			all <- struct{}{}
+		}
+	}))
+	return all
+}
+
+func awaitTold(t *testing.T, told <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-told:
+	case <-time.After(30 * time.Second):
+		t.Fatal("no notification was sent")
+	}
+}
+
+// notifications counts the notifications that a driver sends in batches and alone.
+type notifications struct {
+	roundTrips
+	inBatches, alone atomic.Int64
+}
+
+func (n *notifications) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, "pg_notify") {
+		n.alone.Add(1)
+	}
+	return n.roundTrips.TraceQueryStart(ctx, conn, data)
+}
+
+func (n *notifications) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, q := range data.Batch.QueuedQueries {
+		if strings.Contains(q.SQL, "pg_notify") {
+			n.inBatches.Add(1)
+		}
+	}
+	return n.roundTrips.TraceBatchStart(ctx, conn, data)
+}
+
+// openTwo opens two drivers of a store. The connections of the first have a tracer, and settings.
+func openTwo(t *testing.T, tracer pgx.QueryTracer, settings map[string]string) (d, other *postgres.Driver) {
+	t.Helper()
 	schema := pgtest.Schema(t)
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
 	require.NoError(t, err)
 	config.ConnConfig.Tracer = tracer
+	maps.Copy(config.ConnConfig.RuntimeParams, settings)
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	producer := open(t, postgres.Options{Pool: pool, Schema: schema})
-	consumer := open(t, postgres.Options{URL: pgtest.URL(t), Schema: schema})
-	told := make(chan struct{}, 100)
-	t.Cleanup(consumer.Subscribe(func(c driver.Change) {
-		if c.MayClaim {
-			told <- struct{}{}
-		}
-	}))
-	armed.Store(true)
-	insert(t.Context(), t, producer, newRecord("job"))
-	select {
-	case <-told:
-	case <-time.After(30 * time.Second):
-		t.Fatal("it is not sent")
+	return open(t, postgres.Options{Pool: pool, Schema: schema}), open(t, postgres.Options{URL: pgtest.URL(t), Schema: schema})
+}
+
+// The notification followed in another round trip, on another connection.
+func TestAPutWasAnnouncedInASecondRoundTrip(t *testing.T) {
+	sent := &notifications{}
+	d, other := openTwo(t, sent, nil)
+	told := subscribe(t, other)
+	insert(t.Context(), t, d, newRecord("job"))
+	awaitTold(t, told)
+	require.NoError(t, d.Close(t.Context()))
+	assert.EqualValues(t, 1, sent.inBatches.Load())
+	assert.Zero(t, sent.alone.Load())
+}
+
+func TestAPutWhoseNotificationFailsIsStoredAndAnnouncedLater(t *testing.T) {
+	conn, schema := connect(t, pgtest.URL(t)), pgtest.Schema(t)
+	execute(t, conn, "CREATE SCHEMA "+schema)
+	execute(t, conn, "CREATE SEQUENCE "+schema+".calls")
+	execute(t, conn, "CREATE FUNCTION "+schema+`.pg_notify(channel text, payload text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+		IF nextval('`+schema+`.calls') = 1 THEN RAISE program_limit_exceeded; END IF;
+		PERFORM pg_catalog.pg_notify(channel, payload); END $$`)
+	sent := &notifications{}
+	d, other := openTwo(t, sent, map[string]string{"search_path": schema + ", pg_catalog"})
+	told := subscribe(t, other)
+	insert(t.Context(), t, d, newRecord("job"))
+	awaitTold(t, told)
+	assert.EqualValues(t, 1, sent.alone.Load())
+	assert.Equal(t, []string{"job"}, idsOf(claim(t, other, 2)))
+}
+
+// rollbacks counts the transactions that a driver rolls back.
+type rollbacks struct {
+	roundTrips
+	n atomic.Int64
+}
+
+func (r *rollbacks) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if data.SQL == "ROLLBACK" {
+		r.n.Add(1)
 	}
-	assert.False(t, armed.Load())
+	return r.roundTrips.TraceQueryStart(ctx, conn, data)
+}
+
+func TestAPutThatFailsBeforeItsNotificationIsRolledBack(t *testing.T) {
+	sent := &rollbacks{}
+	d, other := openTwo(t, sent, nil)
+	insert(t.Context(), t, other, newRecord("makes the queue"))
+	conn, observer := connect(t, pgtest.URL(t)), connect(t, pgtest.URL(t))
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	insert(postgres.WithTx(t.Context(), tx), t, other, newRecord("contended"))
+
+	waiting := make(chan error, 1)
+	go func() { waiting <- insertOne(t.Context(), d, "contended") }()
+	awaitBlocked(t, observer, conn, 1)
+	assert.Eventually(t, func() bool { return sent.n.Load() == 1 }, 10*time.Second, time.Millisecond, "after 100 ms it waits alone")
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, <-waiting)
+	assert.Len(t, claim(t, d, 3), 2)
 }

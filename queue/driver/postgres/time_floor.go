@@ -224,6 +224,8 @@ func momentsOf(all ...*newRecord) moments {
 	return moments{}.and(moments{due, expires})
 }
 
+func (m moments) isEmpty() bool { return len(m.due) == 0 && len(m.expires) == 0 }
+
 func (m moments) and(other moments) moments {
 	return moments{m.due.with(other.due...), m.expires.with(other.expires...)}
 }
