@@ -40,3 +40,21 @@ func Broken(f func() error, broken func(error) error) (err error) {
 	returned = true
 	return err
 }
+
+// Alone calls f in a goroutine of its own, and returns its error: an *amboy.PanicError if f panics, ErrExited if it calls
+// runtime.Goexit, which ends no other goroutine then.
+func Alone(f func() error) (err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = Broken(func() error {
+			err = f()
+			return nil
+		}, func(broken error) error {
+			err = broken
+			return nil
+		})
+	}()
+	<-done
+	return err
+}

@@ -49,3 +49,11 @@ func TestBrokenHandlesAPanicAndTheEndOfTheGoroutine(t *testing.T) {
 	}()
 	require.ErrorIs(t, <-exited, contain.ErrExited)
 }
+
+func TestAloneReturnsWhatBecameOfTheFunction(t *testing.T) {
+	require.NoError(t, contain.Alone(func() error { return nil }))
+	require.ErrorIs(t, contain.Alone(func() error { return io.EOF }), io.EOF)
+	require.ErrorIs(t, contain.Alone(func() error { runtime.Goexit(); return nil }), contain.ErrExited)
+	var panicked *amboy.PanicError
+	require.ErrorAs(t, contain.Alone(func() error { panic(io.EOF) }), &panicked)
+}

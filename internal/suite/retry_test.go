@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -299,22 +300,42 @@ func TestTheNextAttemptOfAJobIsScheduled(t *testing.T) {
 	})
 }
 
-// panickyPolicy is a retry policy that panics.
-type panickyPolicy struct{ RefusedValue any }
+// brokenPolicy is a retry policy that panics, or ends its goroutine.
+type brokenPolicy struct {
+	RefusedValue any
+	exits        bool
+}
 
-func (panickyPolicy) Delay(int) time.Duration { panic("no idea") }
+func (p brokenPolicy) Delay(int) time.Duration {
+	if p.exits {
+		runtime.Goexit()
+	}
+	panic("no idea")
+}
 
-func TestAPolicyThatPanicsEndsTheJob(t *testing.T) {
-	onEach(t, func(f *fixture) {
-		q := f.start(withPolicy(panickyPolicy{}))
-		f.put(q, retryable(f.job("j", func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("no")) }), 3))
-		f.drain(q)
-		info := f.info(q, "j")
-		assert.Equal(f, amboy.StateFailed, info.State)
-		assert.Equal(f, []string{"no"}, info.Status.Errors)
-		require.Len(f, info.Status.Attempts, 2)
-		assert.Contains(f, info.Status.Attempts[1].Error, "calling the retry policy: panic: no idea")
-	})
+// If the policy called runtime.Goexit, which a failed assertion does, the retry handler ended: no job of the queue was
+// retried any more.
+func TestABrokenRetryPolicyEndsTheJobOnly(t *testing.T) {
+	for reason, policy := range map[string]brokenPolicy{
+		"panic: no idea": {},
+		"the goroutine ended before the call returned": {exits: true},
+	} {
+		onEach(t, func(f *fixture) {
+			q := f.start(withPolicy(policy))
+			fails := func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("no")) }
+			for i := range 10 { // more than there are workers of the retry handler
+				f.put(q, retryable(f.job(fmt.Sprint("job ", i), fails), 3))
+			}
+			f.drain(q)
+			for i := range 10 {
+				info := f.info(q, fmt.Sprint("job ", i))
+				assert.Equal(f, amboy.StateFailed, info.State)
+				assert.Equal(f, []string{"no"}, info.Status.Errors)
+				require.Len(f, info.Status.Attempts, 2)
+				assert.Contains(f, info.Status.Attempts[1].Error, "calling the retry policy: "+reason)
+			}
+		})
+	}
 }
 
 func TestARetryAfterDispatchByEndsTheJob(t *testing.T) {

@@ -65,11 +65,11 @@ func nextRetryInfo(retry amboy.JobRetryInfo) amboy.JobRetryInfo {
 
 // NextTimes returns the times of the next attempt of a job, as it is put at now. The
 // delay counts from the end of the previous attempt. NextTimes returns an error if the
-// retry policy of the job panics, or if the delay would pass the dispatch-by time of the
+// retry policy of the job panics or ends its goroutine, or if the delay would pass the dispatch-by time of the
 // attempt.
 func NextTimes(j amboy.Job, ofQueue amboy.RetryPolicy, now time.Time) (times amboy.JobTimeInfo, err error) {
 	var delay time.Duration
-	err = contain.Panic(func() error {
+	err = contain.Alone(func() error {
 		delay = amboy.RetryDelay(j, ofQueue)
 		return nil
 	})
