@@ -368,6 +368,36 @@ func TestLine14PauseInRiverUIStopsTakingJobs(t *testing.T) {
 	<-ran
 }
 
+func TestLine14RiverUICountsTheJobsThatRunAndWait(t *testing.T) {
+	const workers, waiting = 2, 5
+	w := newWorld(t)
+	begun, release := make(chan struct{}, workers+waiting), make(chan struct{})
+	kind := define(t, func(context.Context, args) error {
+		begun <- struct{}{}
+		<-release
+		return nil
+	})
+	for range workers + waiting {
+		w.insert(pythonJob{kind: kind})
+	}
+	w.start(func(s *settings) { s.NumWorkers = workers })
+	for range workers {
+		<-begun
+	}
+	c := w.client()
+	running := river.NewJobListParams().Queues("default").States("running")
+	available := river.NewJobListParams().Queues("default").States("available")
+	// What a process has claimed ahead is handed back within 50 ms.
+	assert.Eventually(t, func() bool {
+		run, err := c.JobList(w.ctx, running)
+		require.NoError(t, err)
+		wait, err := c.JobList(w.ctx, available)
+		require.NoError(t, err)
+		return len(run.Jobs) == workers && len(wait.Jobs) == waiting
+	}, 10*time.Second, time.Millisecond)
+	close(release)
+}
+
 // TestLine15 checks the keys of the metadata that River UI shows.
 func TestLine15LogAndOutputAreVisibleInRiverUI(t *testing.T) {
 	w := newWorld(t)
