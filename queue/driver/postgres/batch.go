@@ -74,7 +74,7 @@ func (d *Driver) pipeline(ctx context.Context, fill func(*batch)) (mayBeDone boo
 	if conn.Conn().PgConn().TxStatus() == failedTransaction {
 		rollback(ctx, conn)
 	}
-	return err != nil && !isRefused(err) && !pgconn.SafeToRetry(err), err
+	return err != nil && !pgconnect.IsRefused(err) && !pgconn.SafeToRetry(err), err
 }
 
 // failedTransaction is the status of a connection after an error between begin and commit.
@@ -158,5 +158,5 @@ func (d *Driver) readPlanned(ctx context.Context, s statement, each func(*row) e
 // mayHaveRun reports whether the statement of an error may have been executed.
 func mayHaveRun(err error) bool {
 	var unreachable *pgconn.ConnectError
-	return err != nil && !isRefused(err) && !pgconn.SafeToRetry(err) && !errors.As(err, &unreachable)
+	return err != nil && !pgconnect.IsRefused(err) && !pgconn.SafeToRetry(err) && !errors.As(err, &unreachable)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
 // A transaction of a caller or of another program can hold the lock of a row or of a queue for long, for
@@ -51,8 +52,8 @@ func patienceOf(ctx context.Context) patience {
 // isWaitOver reports whether a statement waited for too long: for the driver, or for the server, whose
 // statement timeout may be shorter.
 func isWaitOver(err error) bool {
-	code := codeOf(err)
-	return code == codeLockNotAvailable || code == codeCanceled
+	code := pgconnect.CodeOf(err)
+	return code == pgconnect.CodeLockNotAvailable || code == pgconnect.CodeCanceled
 }
 
 // settings returns a statement that applies the patience and planSettings to the transaction.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -245,7 +244,7 @@ const longestLockWait = 2 * time.Second
 func (d *Driver) transactWithPauses(ctx context.Context, queue int32, run func(*changes) error) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, longestLockWait) {
 		err := d.transactWithin(ctx, patience(fmt.Sprintf("%dms", wait.Milliseconds())), queue, run)
-		if codeOf(err) != codeLockNotAvailable {
+		if pgconnect.CodeOf(err) != pgconnect.CodeLockNotAvailable {
 			return err
 		}
 		if ended := sleep.For(ctx, wait); ended != nil {
@@ -315,7 +314,7 @@ func (d *Driver) transactOnce(ctx context.Context, p patience, queue int32, run 
 		return false, err
 	}
 	err = tx.Commit(ctx)
-	mayBeDone = err != nil && !isRefused(err)
+	mayBeDone = err != nil && !pgconnect.IsRefused(err)
 	if err == nil || mayBeDone {
 		d.noteWritten(c.written)
 	}
@@ -346,7 +345,7 @@ func (d *Driver) failed(ctx context.Context, err error, mayBeDone bool) error {
 	case d.isClosed():
 		return driver.ErrClosed
 	default:
-		if codeOf(err) == codeReadOnly {
+		if pgconnect.CodeOf(err) == pgconnect.CodeReadOnly {
 			d.failover.Leave(d.pool)
 		}
 		return explain(err)
@@ -362,44 +361,11 @@ func partly(doing string, done int, err error) error {
 	return fmt.Errorf("%s, after %d: %w: %w", doing, done, driver.ErrOutcomeUnknown, err)
 }
 
-// isRefused reports whether an error came from the server, which then rolled back. A pooler reports that
-// its connection to the server is broken with a code of class 08, whatever the server did.
-func isRefused(err error) bool {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
-		return !strings.HasPrefix(refused.Code, classConnection)
-	}
-	return errors.Is(err, pgx.ErrTxCommitRollback)
-}
-
-// The codes of server errors, from appendix A of its manual.
-const (
-	codeUniqueViolation      = "23505"
-	codeSerializationFailure = "40001"
-	codeDeadlock             = "40P01"
-	codeLockNotAvailable     = "55P03"
-	codeCanceled             = "57014" // statement_timeout
-	codeSuspended            = "25P03" // idle_in_transaction_session_timeout
-	codeReadOnly             = "25006"
-	codeNoPrivilege          = "42501"
-	codeUndefinedTable       = "42P01"
-	codeDiskFull             = "53100"
-	classConnection          = "08"
-)
-
-func codeOf(err error) string {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
-		return refused.Code
-	}
-	return ""
-}
-
 // isConflict reports whether the server rolled a transaction back because of another one, which took
 // the same key, for example, or because this process was suspended.
 func isConflict(err error) bool {
-	switch codeOf(err) {
-	case codeSerializationFailure, codeDeadlock, codeUniqueViolation, codeSuspended:
+	switch pgconnect.CodeOf(err) {
+	case pgconnect.CodeSerializationFailure, pgconnect.CodeDeadlock, pgconnect.CodeUniqueViolation, pgconnect.CodeSuspended:
 		return true
 	default:
 		return false
@@ -415,14 +381,14 @@ func isUnsent(err error) bool {
 
 // explain adds to an error what an operator can do about it.
 func explain(err error) error {
-	switch codeOf(err) {
-	case codeReadOnly:
+	switch pgconnect.CodeOf(err) {
+	case pgconnect.CodeReadOnly:
 		return fmt.Errorf("the server takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary (target_session_attrs=read-write): %w", err)
-	case codeNoPrivilege:
+	case pgconnect.CodeNoPrivilege:
 		return fmt.Errorf("the role lacks a privilege; grant it CREATE on the database, or make the schema and grant it USAGE and CREATE on that, and all on its tables and sequences, or connect as their owner: %w", err)
-	case codeUndefinedTable:
+	case pgconnect.CodeUndefinedTable:
 		return fmt.Errorf("a table of the schema is missing; run its migrations: %w", err)
-	case codeDiskFull:
+	case pgconnect.CodeDiskFull:
 		return fmt.Errorf("the disk of the server is full: %w", err)
 	default:
 		return err

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
@@ -109,7 +110,7 @@ func (cl *claim) passTime(ctx context.Context, t times) (more bool, err error) {
 // admitDue makes due records ready, or makes them wait for a scope.
 func (cl *claim) admitDue(ctx context.Context) (more bool, err error) {
 	more, scoped, err := cl.promote(ctx)
-	if codeOf(err) == codeLockNotAvailable {
+	if pgconnect.CodeOf(err) == pgconnect.CodeLockNotAvailable {
 		cl.leftOut = true
 		return false, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
 const (
@@ -175,7 +176,7 @@ func (f *floors) run() {
 	for handle := f.next(); handle != nil; handle = f.next() {
 		err := handle()
 		// If inserts or changes take too long, a later claim requests the raise again.
-		if err != nil && codeOf(err) != codeLockNotAvailable && f.ctx.Err() == nil {
+		if err != nil && pgconnect.CodeOf(err) != pgconnect.CodeLockNotAvailable && f.ctx.Err() == nil {
 			logging.Warning(f.ctx, message.Fields{
 				"message": "could not raise the floor of a line, or add up tallies; claims or counts take longer meanwhile",
 				"schema":  f.d.opts.Schema,
@@ -211,7 +212,7 @@ func (f *floors) next() (handle func() error) {
 		delete(f.asked, l)
 		return func() error {
 			err := f.raise(l)
-			f.raised(l, codeOf(err) == codeLockNotAvailable)
+			f.raised(l, pgconnect.CodeOf(err) == pgconnect.CodeLockNotAvailable)
 			return err
 		}
 	}

@@ -118,7 +118,7 @@ func (d *Driver) migrate(ctx context.Context, dryRun bool) (steps []Migration, e
 		}
 		var taken *Migration
 		taken, err = d.takeStep(ctx)
-		if codeOf(err) == codeLockNotAvailable {
+		if pgconnect.CodeOf(err) == pgconnect.CodeLockNotAvailable {
 			if ended := sleep.For(ctx, migrationPause); ended != nil {
 				return steps, errors.Join(ended, err)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
 const (
@@ -103,7 +104,7 @@ func (s *sharedInserts) outcome(ctx context.Context, g *insertGroup, n *newRecor
 		return fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, ctx.Err())
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case isRefused(g.err) && (len(g.members) > 1 || codeOf(g.err) == codeLockNotAvailable):
+	case pgconnect.IsRefused(g.err) && (len(g.members) > 1 || pgconnect.CodeOf(g.err) == pgconnect.CodeLockNotAvailable):
 		return s.d.insertOwn(ctx, []*newRecord{n}) // Another record may be the cause.
 	default:
 		return g.err
