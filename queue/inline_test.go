@@ -123,8 +123,7 @@ func TestInlineQueueWaitedForEverForABlockedDependency(t *testing.T) {
 	dependency.RegisterCheck(never, func() dependency.CheckFunc {
 		return func([]string) dependency.State { return dependency.Blocked }
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := within(t)
 	q := newInlineQueue(t, queue.InlineOptions{})
 	blocked, later := noop(t, "blocked"), noop(t, "later")
 	blocked.SetDependency(dependency.NewCheckManager(never))

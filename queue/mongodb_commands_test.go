@@ -335,10 +335,12 @@ func TestMongoDBCommandsOfIdleTenants(t *testing.T) {
 
 // TestMongoDBCommandsOfOneScope runs many jobs of one scope on three processes, and then
 // other jobs while jobs of that scope wait.
-func TestMongoDBCommandsOfOneScope(t *testing.T) {
+func TestMongoDBCommandsOfOneScope(t *testing.T) { synctest.Test(t, commandsOfOneScope) }
+
+func commandsOfOneScope(t *testing.T) {
 	const others, workers, processes, most = 100, 64, 3, 8.0
 	jobs := fullOr(1000, 100)
-	d := mongotest.Open(t)
+	d := distant(t)
 	var holders atomic.Int64
 	run, done := countdown(jobs)
 	scoped := runsOf(t, jobs, "scoped", func(ctx context.Context, j *funcJob) {
@@ -366,7 +368,7 @@ func TestMongoDBCommandsOfOneScope(t *testing.T) {
 	each := float64(d.Commands().Total()) / float64(jobs)
 	t.Logf("%.2f commands a job: %s", each, d.Commands())
 	assert.LessOrEqual(t, each, most)
-	drain(t, queues[0])
+	require.True(t, amboy.Wait(day(t), queues[0]))
 
 	// Jobs of other scopes run while these jobs wait.
 	run, done = countdown(workers)
@@ -387,5 +389,5 @@ func TestMongoDBCommandsOfOneScope(t *testing.T) {
 	<-freeDone // while the scope is held
 	release()
 	<-done
-	drain(t, queues[0])
+	require.True(t, amboy.Wait(day(t), queues[0]))
 }
