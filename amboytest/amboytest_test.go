@@ -172,6 +172,29 @@ func TestASchedule(t *testing.T) {
 	assert.Equal(t, noon.Add(3*time.Hour), q.Now())
 }
 
+// A scheduler of a group follows the system's time. RunSchedule called it without a pause until its
+// tick came by that.
+func TestRunScheduleOfASchedulerWithAnotherTimeReturnsAnError(t *testing.T) {
+	q := amboytest.New(t)
+	group, err := queue.NewLocalQueueGroup(t.Context(), queue.LocalQueueGroupOptions{
+		DefaultQueue: queue.LocalQueueOptions{Constructor: func(context.Context) (amboy.Queue, error) { return q, nil }},
+	})
+	require.NoError(t, err)
+	tenants := func(context.Context) ([]string, error) { return []string{"acme"}, nil }
+	scheduler, err := schedule.NewTenants(group, tenants, schedule.Options{})
+	require.NoError(t, err)
+	every, err := schedule.Every(time.Hour, q.Now().Add(time.Minute))
+	require.NoError(t, err)
+	require.NoError(t, scheduler.Add("hourly", every, func(string, time.Time) (amboy.Job, error) {
+		return sendMail.New(mail{To: "ann"})
+	}, schedule.CatchUpAll))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	ran, err := q.RunSchedule(ctx, scheduler, q.Now().Add(time.Hour))
+	require.ErrorContains(t, err, "does not follow the queue's time")
+	assert.Zero(t, ran)
+}
+
 func TestTimeStartsAtTheSystemTime(t *testing.T) {
 	before := time.Now()
 	q := amboytest.New(t)
