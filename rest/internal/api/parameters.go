@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -35,7 +36,7 @@ func readParameters(r *http.Request, into any) error {
 	fields := fieldsOf(reflect.ValueOf(into).Elem())
 	for name := range query {
 		if !slices.ContainsFunc(fields, func(f field) bool { return f.in == inQuery && f.name == name }) {
-			return invalid(name, query.Get(name), "is not a parameter of this route")
+			return invalid(name, query.Get(name), "is not a parameter of this route"+knownParameters(fields))
 		}
 	}
 	for _, f := range fields {
@@ -90,6 +91,20 @@ func fieldsOf(structure reflect.Value) []field {
 		}
 	}
 	return fields
+}
+
+// knownParameters lists the query parameters, to follow the refusal of another one.
+func knownParameters(fields []field) string {
+	var known []string
+	for _, f := range fields {
+		if f.in == inQuery {
+			known = append(known, f.name)
+		}
+	}
+	if len(known) == 0 {
+		return ", which has none"
+	}
+	return ": it has " + strings.Join(known, ", ")
 }
 
 func (f field) set(given []string) error {

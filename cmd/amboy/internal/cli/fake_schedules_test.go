@@ -102,6 +102,21 @@ func TestCommandsOfStoredSchedules(t *testing.T) {
 	})
 }
 
+// withoutSchedules is a service whose store has no schedules.
+type withoutSchedules struct{ *fake }
+
+func (withoutSchedules) StoredSchedules(context.Context, management.ScheduleFilter, management.PageRequest) (management.StoredSchedulePage, error) {
+	return management.StoredSchedulePage{}, nil
+}
+
+// The list was empty for a service whose schedules are in its program, without a word about those.
+func TestAnEmptyListOfStoredSchedulesNamesTheOtherList(t *testing.T) {
+	got := run(t, withoutSchedules{newFake()}, "schedules", "list")
+	assert.Equal(t, 0, got.code)
+	assert.Equal(t, "amboy: no stored schedules found; amboy schedules lists those in programs\n", got.errOut)
+	assert.Empty(t, run(t, withoutSchedules{newFake()}, "schedules", "list", "-o", "json").errOut)
+}
+
 // compacted returns a specification whose arguments are in one line.
 func compacted(t *testing.T, spec management.ScheduleSpec) management.ScheduleSpec {
 	t.Helper()
