@@ -14,7 +14,7 @@ import (
 type Control struct {
 	// Paused keeps jobs from starting.
 	Paused bool `json:"paused"`
-	// Draining keeps jobs from being put.
+	// Draining keeps jobs from being enqueued.
 	Draining bool `json:"draining"`
 	// MaxRunning is the maximum number of running jobs, over all processes; 0 means no
 	// limit.
@@ -32,8 +32,8 @@ type Control struct {
 // ControlChange changes a Control. Fields that are nil stay as they are.
 type ControlChange struct {
 	// Paused is true to keep jobs from starting, and Draining is true to keep jobs from being
-	// put. MaxRunning is the maximum number of running jobs, over all processes; 0 means no
-	// limit.
+	// enqueued. MaxRunning is the maximum number of running jobs, over all processes; 0 means
+	// no limit.
 	Paused     *bool `json:"paused,omitempty"`
 	Draining   *bool `json:"draining,omitempty"`
 	MaxRunning *int  `json:"max_running,omitempty"`

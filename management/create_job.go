@@ -16,7 +16,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// NewJob describes a job to put.
+// NewJob describes a job to create.
 type NewJob struct {
 	Queue string `json:"-"`
 	// ID is the ID of the job. Default: a random one.
@@ -36,7 +36,7 @@ type NewJob struct {
 // Created is the result of CreateJob.
 type Created struct {
 	JobRef
-	// Repeated is true if an earlier request with the same idempotency key put the job.
+	// Repeated is true if an earlier request with the same idempotency key created the job.
 	Repeated bool `json:"repeated"`
 }
 
@@ -193,7 +193,7 @@ func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, wanted NewJob
 	}
 	request.Done, request.Refused = true, false
 	if err := i.keepRequest(ctx, wanted, request); err != nil {
-		return Created{}, fmt.Errorf("the job was put, but its idempotency key could not be kept: %w", err)
+		return Created{}, fmt.Errorf("the job was created, but its idempotency key could not be kept: %w", err)
 	}
 	return created, nil
 }

@@ -33,7 +33,7 @@ type Diagnosis struct {
 type Severity string
 
 const (
-	// Critical findings keep jobs from running, or from being put.
+	// Critical findings keep jobs from running, or from being enqueued.
 	Critical Severity = "critical"
 	// Warning is the severity of other findings.
 	Warning Severity = "warning"
@@ -60,13 +60,14 @@ const (
 	// MissingIndex: an index that the driver needs does not exist or is not valid. It is a warning
 	// if only lists and searches use the index. It is not found in memory.
 	MissingIndex FindingKind = "missing-index"
-	// FailingSchedule: the job of a schedule's last tick could not be put.
+	// FailingSchedule: the job of a schedule's last tick could not be enqueued.
 	FailingSchedule FindingKind = "failing-schedule"
-	// MissedSchedule: a schedule's tick passed five minutes ago, and no process has put its job.
+	// MissedSchedule: a schedule's tick passed five minutes ago, and no process has enqueued its
+	// job.
 	MissedSchedule FindingKind = "missed-schedule"
 	// StuckJob: a job has not returned although its context has ended.
 	StuckJob FindingKind = "stuck-job"
-	// ParkedJobs: a queue has parked jobs that were put, or last ran, an hour ago.
+	// ParkedJobs: a queue has parked jobs that were created, or last ran, an hour ago.
 	ParkedJobs FindingKind = "parked-jobs"
 	// EndlessRetention: a queue has 10,000 finished jobs, and half of the latest 100 are kept for
 	// ever. It is found in PostgreSQL and MongoDB.
@@ -99,8 +100,8 @@ func FindingKinds() []FindingKind {
 type Finding struct {
 	// Kind is what is wrong.
 	Kind FindingKind `json:"kind"`
-	// Severity is critical for what keeps jobs from running or from being put, and warning for
-	// the rest.
+	// Severity is critical for what keeps jobs from running or from being enqueued, and
+	// warning for the rest.
 	Severity Severity `json:"severity"`
 	// Subject is what the finding is about.
 	Subject Subject `json:"subject"`

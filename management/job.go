@@ -157,8 +157,8 @@ type ScopeUse struct {
 	Held bool `json:"held"`
 	// Holder is the job that holds it, or one of several; nil if none does.
 	Holder *JobRef `json:"holder,omitempty"`
-	// HolderState is the state of the holder, and HolderSince when it started, or was put if it
-	// has not started. They are empty if this job is the holder.
+	// HolderState is the state of the holder, and HolderSince when it started, or was
+	// created if it has not started. They are empty if this job is the holder.
 	HolderState amboy.JobState `json:"holder_state,omitempty"`
 	HolderSince time.Time      `json:"holder_since,omitzero"`
 }
@@ -204,6 +204,7 @@ type Blocker struct {
 	// Job is the job that is waited for; absent if it is not known.
 	Job   *JobRef        `json:"job,omitempty"`
 	State amboy.JobState `json:"state"`
-	// Since is when the holder of the scope started, or was put if it has not started.
+	// Since is when the holder of the scope started, or was created if it has not
+	// started.
 	Since time.Time `json:"since,omitzero"`
 }

@@ -52,7 +52,7 @@ type JobFilter struct {
 	ErrorGroup string `json:"error_group,omitempty"`
 	// Scope is a scope that the job needs, whether it holds it or not.
 	Scope string `json:"scope,omitempty"`
-	// Created is when the job was put, Due when it may start, and Ended when it ended.
+	// Created is when the job was created, Due when it may start, and Ended when it ended.
 	Created TimeRange `json:"created,omitzero"`
 	Due     TimeRange `json:"due,omitzero"`
 	Ended   TimeRange `json:"ended,omitzero"`

@@ -77,9 +77,9 @@ type JobOptions struct {
 	Tags        []string          `json:"tags,omitempty" maxItems:"1000"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
 	// Scopes are the locks that the job holds while it runs or, with EnqueueScopes, from when
-	// it is put.
+	// it is created.
 	Scopes        []string `json:"scopes,omitempty" maxItems:"1000" description:"The locks that the job holds while it runs"`
-	EnqueueScopes bool     `json:"enqueue_scopes,omitempty" description:"Whether the job takes its scopes when it is put"`
+	EnqueueScopes bool     `json:"enqueue_scopes,omitempty" description:"Whether the job takes its scopes when it is created"`
 	// After are the IDs of jobs of the queue that must succeed first.
 	After []string `json:"after,omitempty" maxItems:"1000" description:"The IDs of jobs of the queue that must succeed first"`
 	// Keep is how long the job is kept after its end.

@@ -13,7 +13,7 @@ import (
 
 // ScheduleManager manages the schedules that are stored beside the jobs of their queues. The
 // Inspectors of this package are ScheduleManagers, and so is rest.Client. A ScheduleRunner
-// puts the jobs of the schedules.
+// enqueues the jobs of the schedules.
 //
 // A schedule is identified by its queue and its name. The errors are those of an Inspector; that
 // of a schedule that does not exist wraps ErrUnknownSchedule.
@@ -29,7 +29,7 @@ type ScheduleManager interface {
 	// outside of Go. The error wraps ErrUnsupported if this process can't open the queue.
 	CreateSchedule(ctx context.Context, queue, name string, spec ScheduleSpec) (StoredSchedule, error)
 	// ChangeSchedule replaces the specification of a schedule. If that changes its ticks, they
-	// count from now; ticks whose jobs were not put yet are dropped. If the type stays and there
+	// count from now; ticks whose jobs were not enqueued yet are dropped. If the type stays and there
 	// are neither Args nor Bytes, the arguments stay too, because a caller may not see them. A
 	// paused schedule stays paused: the caller may have read it before. If the change has a
 	// Revision, and the schedule has changed since, the error wraps ErrScheduleChanged.
@@ -39,8 +39,8 @@ type ScheduleManager interface {
 	PauseSchedule(ctx context.Context, queue, name string, paused bool) (StoredSchedule, error)
 	// DeleteSchedule removes a schedule and its history. The jobs of its ticks stay.
 	DeleteSchedule(ctx context.Context, queue, name string) error
-	// TriggerSchedule puts a job of a schedule now, even if the schedule is paused. A call with
-	// the idempotency key of an earlier one puts no other job while the job of that one is kept;
+	// TriggerSchedule enqueues a job of a schedule now, even if the schedule is paused. A call with
+	// the idempotency key of an earlier one enqueues no other job while the job of that one is kept;
 	// an empty key is none.
 	TriggerSchedule(ctx context.Context, queue, name, idempotencyKey string) (Created, error)
 }
@@ -68,7 +68,7 @@ const (
 	MaxScheduleBytes = 256 << 10
 )
 
-// ScheduleSpec specifies when jobs are put, and which. Either Cron or Every is required.
+// ScheduleSpec specifies when jobs are enqueued, and which. Either Cron or Every is required.
 type ScheduleSpec struct {
 	// Cron is an expression as schedule.Cron takes it, and Zone its time zone.
 	Cron string `json:"cron,omitempty" maxLength:"1024" description:"A cron expression of five fields, or @daily and the like"`
@@ -76,11 +76,11 @@ type ScheduleSpec struct {
 	// Every is the interval between ticks, at least a second, counted from the beginning of 1970.
 	Every Duration `json:"every,omitempty" description:"The interval between ticks, at least 1s, in place of cron"`
 	// CatchUp is what happens to missed ticks. Default: schedule.CatchUpLatest.
-	CatchUp schedule.CatchUp `json:"catch_up,omitempty" enum:"none,latest,all" description:"What happens to ticks that were missed by more than a minute: none of their jobs is put, that of the latest one, or all; the default is latest"`
-	// MaxCatchUp is the maximum number of jobs that are put at once for missed ticks, if CatchUp
-	// is schedule.CatchUpAll. Default: MaxCatchUp.
-	MaxCatchUp int `json:"max_catch_up,omitempty" minimum:"0" maximum:"1000" description:"The maximum number of jobs that are put at once for missed ticks; the default is 1000"`
-	// Paused keeps the schedule from putting jobs.
+	CatchUp schedule.CatchUp `json:"catch_up,omitempty" enum:"none,latest,all" description:"What happens to ticks that were missed by more than a minute: none of their jobs is enqueued, that of the latest one, or all; the default is latest"`
+	// MaxCatchUp is the maximum number of jobs that are enqueued at once for missed ticks, if
+	// CatchUp is schedule.CatchUpAll. Default: MaxCatchUp.
+	MaxCatchUp int `json:"max_catch_up,omitempty" minimum:"0" maximum:"1000" description:"The maximum number of jobs that are enqueued at once for missed ticks; the default is 1000"`
+	// Paused keeps the schedule from enqueuing jobs.
 	Paused bool `json:"paused,omitempty"`
 	ScheduledJob
 }
@@ -95,7 +95,7 @@ type ScheduleChange struct {
 }
 
 // ScheduledJob describes the jobs of a schedule. Its fields are those of NewJob. A job whose
-// UniqueKey is taken when its tick comes is not put.
+// UniqueKey is taken when its tick comes is not enqueued.
 type ScheduledJob struct {
 	Type string `json:"type"`
 	// Args are the arguments, as JSON; absent for a job without arguments.
@@ -119,14 +119,14 @@ type StoredSchedule struct {
 	Next time.Time `json:"next,omitzero"`
 	// Last is the latest run; nil if there was none.
 	Last *ScheduleRun `json:"last,omitempty"`
-	// Error is why the job of a tick could not be put; empty if it was put. It is tried again.
+	// Error is why the job of a tick could not be enqueued; empty if it was. It is tried again.
 	Error string `json:"error,omitempty"`
 	// Runs are the latest runs, the latest first: up to MaxScheduleRuns at ticks, and as many that
 	// were triggered. Lists omit them.
 	Runs []ScheduleRun `json:"runs,omitempty"`
 }
 
-// ScheduleRun is a job that a schedule put, or a tick that it missed.
+// ScheduleRun is a job that a schedule enqueued, or a tick that it missed.
 type ScheduleRun struct {
 	// Tick is the time of the tick or, if it was triggered, when that happened.
 	Tick time.Time `json:"tick"`
@@ -135,7 +135,8 @@ type ScheduleRun struct {
 	// Triggered is true if an operator triggered the run, and false if a tick did.
 	Triggered bool `json:"triggered,omitempty"`
 	// Missed is true for the first of the ticks that passed without their jobs, which the schedule
-	// did not catch up with, and for a tick whose job was not put because its UniqueKey was taken.
+	// did not catch up with, and for a tick whose job was not enqueued because its UniqueKey was
+	// taken.
 	Missed bool `json:"missed,omitempty"`
 }
 

@@ -18,10 +18,10 @@ type Schedule struct {
 	Spec string `json:"spec"`
 	// CatchUp is which of the missed ticks get a job: none, latest or all.
 	CatchUp string `json:"catch_up"`
-	// Last is the last tick whose job was put, and Next the next tick.
+	// Last is the last tick whose job was enqueued, and Next the next tick.
 	Last time.Time `json:"last,omitzero"`
 	Next time.Time `json:"next,omitzero"`
-	// Error is why the last tick's job could not be put; empty if it was put.
+	// Error is why the last tick's job could not be enqueued; empty if it was.
 	Error string `json:"error,omitempty"`
 	// Seen is when a process last reported that it runs the schedule.
 	Seen time.Time `json:"seen"`

@@ -25,7 +25,7 @@ type Scope struct {
 	// Holder is the job that holds it, and State the state of that job.
 	Holder JobRef         `json:"holder"`
 	State  amboy.JobState `json:"state"`
-	// Since is when the holder started, or was put if it has not started.
+	// Since is when the holder started, or was created if it has not started.
 	Since time.Time `json:"since,omitzero"`
 	// Waiting counts the jobs that wait for it, up to MaxLimit.
 	Waiting Count `json:"waiting"`

@@ -86,7 +86,7 @@ func (c *Client) DeleteSchedule(ctx context.Context, queue, name string) error {
 	return err
 }
 
-// TriggerSchedule puts a job of a stored schedule now.
+// TriggerSchedule enqueues a job of a stored schedule now.
 func (c *Client) TriggerSchedule(ctx context.Context, queue, name, idempotencyKey string) (management.Created, error) {
 	path, err := schedulePath(queue, name)
 	if err != nil {

@@ -27,7 +27,7 @@ type Action = guard.Action
 const (
 	// ActionRead ("read") reads anything.
 	ActionRead = guard.Read
-	// ActionCreate ("create") puts a job of one of the types that CreateTypes allows.
+	// ActionCreate ("create") creates a job of one of the types that CreateTypes allows.
 	ActionCreate = guard.Create
 	// ActionControl ("control") changes the controls of a queue.
 	ActionControl = guard.Control
@@ -41,7 +41,7 @@ const (
 	// are stored for a queue. All but pausing and deleting also needs ActionCreate for the type of
 	// their jobs, which CreateTypes must allow.
 	ActionSchedule = guard.Schedule
-	// ActionTrigger ("trigger") puts a job of such a schedule now. It also needs ActionCreate.
+	// ActionTrigger ("trigger") enqueues a job of such a schedule now. It also needs ActionCreate.
 	ActionTrigger = guard.Trigger
 	// ActionEdit ("edit") changes the arguments, the priority or the time of a job that has not
 	// started. The arguments can be changed only if the request may read them all, which means

@@ -29,7 +29,7 @@ func Routes() []Route {
 		{Method: http.MethodGet, Pattern: "/v2/jobs/states", Actions: read, Name: "countStates", Summary: "Counts the jobs that a filter selects by their states. A number whose more is true is that of the jobs that were counted in time", Input: new(statesInput), Answers: answers(StateCountList{}), serve: countStates},
 		{Method: http.MethodGet, Pattern: "/v2/jobs/errors", Actions: read, Name: "groupErrors", Summary: "Groups the jobs that a filter selects by their last errors, without numbers and IDs. Examines the latest jobs first, for at most about 1.5 s", Input: new(errorsInput), Answers: answers(management.ErrorGroups{}), serve: groupErrors},
 		{Method: http.MethodPost, Pattern: "/v2/jobs/actions", Actions: acts, Name: "actOnJobs", Summary: "Performs an action on the jobs that a filter selects, or reports what it would do", Input: new(none), Body: new(ActOnJobs), Answers: answers(management.Acted{}), serve: actOnJobs},
-		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs", Actions: []guard.Action{guard.Create}, Name: "createJob", Summary: "Puts a job in a queue: of a registered type, or for outside workers. It may wait for the end of the job", Input: new(createInput), Body: new(management.NewJob), Answers: map[int]any{http.StatusCreated: Created{}, http.StatusOK: Created{}}, serve: createJob},
+		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs", Actions: []guard.Action{guard.Create}, Name: "createJob", Summary: "Creates a job in a queue: of a registered type, or for outside workers. It may wait for the end of the job", Input: new(createInput), Body: new(management.NewJob), Answers: map[int]any{http.StatusCreated: Created{}, http.StatusOK: Created{}}, serve: createJob},
 		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: read, Name: "getJob", Summary: "Describes a job in full", Input: new(jobPath), Answers: answers(management.Job{}), serve: getJob},
 		{Method: http.MethodDelete, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: []guard.Action{guard.Action(management.Delete)}, Name: "deleteJob", Summary: "Removes a job that has ended", Input: new(jobPath), Answers: answers(management.Acted{}), serve: deleteJob},
 		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs/{id}/actions", Actions: acts, Name: "actOnJob", Summary: "Performs an action on a job", Input: new(jobPath), Body: new(management.Action), Answers: answers(management.Acted{}), serve: actOnJob},
@@ -119,7 +119,7 @@ type filterInput struct {
 	Error      string               `query:"error" description:"A part of the last error"`
 	ErrorGroup string               `query:"error_group" description:"The message of a group of errors, or an error of one of its jobs"`
 	Scope      string               `query:"scope" description:"A scope that the job needs"`
-	Created    management.TimeRange `query:"created" description:"When the job was put"`
+	Created    management.TimeRange `query:"created" description:"When the job was created"`
 	Due        management.TimeRange `query:"due" description:"When the job may start"`
 	Ended      management.TimeRange `query:"ended" description:"When the job ended"`
 }

@@ -15,12 +15,12 @@ func scheduleRoutes() []Route {
 	const one = "/v2/queues/{queue}/schedules/{name}"
 	return []Route{
 		{Method: http.MethodGet, Pattern: "/v2/schedules/stored", Actions: read, Name: "listStoredSchedules", Summary: "Lists a page of the stored schedules, by queue and name", Input: new(storedSchedulesInput), Answers: answers(management.StoredSchedulePage{}), serve: listStoredSchedules},
-		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/schedules", Actions: write, Name: "createSchedule", Summary: "Stores a schedule that puts jobs in a queue", Input: new(queuePath), Body: new(NewSchedule), Answers: map[int]any{http.StatusCreated: management.StoredSchedule{}}, serve: createSchedule},
+		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/schedules", Actions: write, Name: "createSchedule", Summary: "Stores a schedule that enqueues jobs", Input: new(queuePath), Body: new(NewSchedule), Answers: map[int]any{http.StatusCreated: management.StoredSchedule{}}, serve: createSchedule},
 		{Method: http.MethodGet, Pattern: one, Actions: read, Name: "getSchedule", Summary: "Describes a stored schedule, with its latest runs", Input: new(schedulePath), Answers: answers(management.StoredSchedule{}), serve: getSchedule},
 		{Method: http.MethodPut, Pattern: one, Actions: write, Name: "changeSchedule", Summary: "Replaces a stored schedule. Arguments that are left out stay, if the type does. A paused schedule stays paused", Input: new(schedulePath), Body: new(management.ScheduleChange), Answers: answers(management.StoredSchedule{}), serve: changeSchedule},
 		{Method: http.MethodPatch, Pattern: one, Actions: write, Name: "pauseSchedule", Summary: "Pauses or resumes a stored schedule", Input: new(schedulePath), Body: new(PauseSchedule), Answers: answers(management.StoredSchedule{}), serve: pauseSchedule},
-		{Method: http.MethodDelete, Pattern: one, Actions: write, Name: "deleteSchedule", Summary: "Removes a stored schedule. The jobs that it put stay", Input: new(schedulePath), Answers: answers(DeletedSchedule{}), serve: deleteSchedule},
-		{Method: http.MethodPost, Pattern: one + "/trigger", Actions: []guard.Action{guard.Trigger}, Name: "triggerSchedule", Summary: "Puts a job of a stored schedule now", Input: new(triggerInput), Answers: map[int]any{http.StatusCreated: Created{}, http.StatusOK: Created{}}, serve: triggerSchedule},
+		{Method: http.MethodDelete, Pattern: one, Actions: write, Name: "deleteSchedule", Summary: "Removes a stored schedule. The jobs that it enqueued stay", Input: new(schedulePath), Answers: answers(DeletedSchedule{}), serve: deleteSchedule},
+		{Method: http.MethodPost, Pattern: one + "/trigger", Actions: []guard.Action{guard.Trigger}, Name: "triggerSchedule", Summary: "Enqueues a job of a stored schedule now", Input: new(triggerInput), Answers: map[int]any{http.StatusCreated: Created{}, http.StatusOK: Created{}}, serve: triggerSchedule},
 	}
 }
 
@@ -49,7 +49,7 @@ type schedulePath struct {
 
 type triggerInput struct {
 	schedulePath
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" description:"A request with the key of an earlier one puts no other job while the job of that one is kept"`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" description:"A request with the key of an earlier one enqueues no other job while the job of that one is kept"`
 }
 
 type storedSchedulesInput struct {

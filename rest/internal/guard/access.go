@@ -18,7 +18,7 @@ type Action string
 const (
 	// Read reads anything.
 	Read Action = "read"
-	// Create puts a job.
+	// Create creates a job.
 	Create Action = "create"
 	// Control changes the controls of a queue.
 	Control Action = "control"
@@ -28,7 +28,7 @@ const (
 	Reveal Action = "reveal"
 	// Schedule creates, changes, pauses, resumes and deletes stored schedules.
 	Schedule Action = "schedule"
-	// Trigger puts a job of a stored schedule now.
+	// Trigger enqueues a job of a stored schedule now.
 	Trigger Action = "trigger"
 	// Edit changes the arguments, the priority or the time of a job that has not started.
 	Edit Action = "edit"

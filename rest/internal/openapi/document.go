@@ -192,7 +192,7 @@ var overHTTP = strings.NewReplacer(
 	" A value is immutable once it is in a status; its methods return new values. A nil *Interruptions is empty.", "",
 	" It must not be changed in place.", "", "those of a job of job.Define", "those of a typed job",
 	"Fields that are nil stay", "Fields that are absent stay", "the JSON form of an DuplicateJobError", "what a job is a duplicate of",
-	"a Duration that is a text", "a text", "CreateJob accepts the type. Over HTTP, rest.CreateTypes decides", "this service lets clients put jobs of the type",
+	"a Duration that is a text", "a text", "CreateJob accepts the type. Over HTTP, rest.CreateTypes decides", "this service lets clients create jobs of the type",
 	"ActOnJobs is a management.ActRequest whose filter is required", "ActOnJobs requests an action on the jobs that a filter selects, or on a page of them",
 	": Blank, or TypePrefix and a web.Kind", "", "an ActionKind, \"create\", \"control\", or WhatRefused", "an action, create, control, or refused",
 	"from From, inclusive, to To, exclusive", "of times that are not before its bound from, and before its bound to",
@@ -202,7 +202,7 @@ var overHTTP = strings.NewReplacer(
 var usual = map[string]string{
 	"queue": "The name of the queue", "id": "The ID of the job", "type": "The type of the job", "version": "The version of the type",
 	"state": "The state of the job", "priority": "The priority; jobs with a higher one start first", "tags": "The tags of the job",
-	"metadata": "Names and values that belong to the job", "created": "When it was put", "started": "When it started", "ended": "When it ended",
+	"metadata": "Names and values that belong to the job", "created": "When it was created", "started": "When it started", "ended": "When it ended",
 	"due": "The earliest time at which it may start", "deadline": "The latest time at which it may start", "time": "When it was, or will be",
 	"next": "The cursor of the next page; absent on the last page", "name": "The name", "error": "The error", "owner": "The process that ran it",
 	"max_attempts": "The number of attempts that it has", "action": "The action", "filter": "The jobs to act on", "token": "The lease",

@@ -33,7 +33,7 @@ func (p *program) addFilterFlags(cmd *cobra.Command) *filterFlags {
 	f.flags.StringVar(&f.filter.Error, "error", "", "only jobs whose last error contains this text, whatever its case")
 	f.flags.StringVar(&f.filter.ErrorGroup, "error-group", "", "only jobs whose last error is this one, apart from numbers and IDs (see jobs errors)")
 	f.flags.StringVar(&f.filter.Scope, "scope", "", "only jobs that need this scope")
-	f.addRange("created", "that were put", &f.filter.Created)
+	f.addRange("created", "that were created", &f.filter.Created)
 	f.addRange("due", "that may start", &f.filter.Due)
 	f.addRange("ended", "that ended", &f.filter.Ended)
 	cmd.Flags().AddFlagSet(f.flags)

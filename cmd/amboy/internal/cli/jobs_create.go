@@ -17,8 +17,8 @@ func (p *program) createJob() *cobra.Command {
 	job := management.NewJob{}
 	cmd := &cobra.Command{
 		Use:   "create QUEUE TYPE",
-		Short: "Put a job in a queue",
-		Long: "Put a job in a queue. The service must know its type, or the job is for a worker outside of\n" +
+		Short: "Create a job in a queue",
+		Long: "Create a job in a queue. The service must know its type, or the job is for a worker outside of\n" +
 			"Go (--outside), as all jobs of amboy serve are.",
 		Args: exactly(2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {

@@ -57,6 +57,7 @@ func (p *program) listSchedules() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the stored schedules",
+		Long:  "List the stored schedules. \"amboy schedules\" without a subcommand lists those in programs.",
 		Args:  exactly(0),
 	}
 	cmd.Flags().StringArrayVar(&filter.Queues, "queue", nil, "only those of this queue; may be repeated")
@@ -81,6 +82,9 @@ func (p *program) listSchedules() *cobra.Command {
 				out.row(nameOf(s.Queue), s.Name, s.String(), s.Type, age(last), age(s.Next), scheduleState(s))
 			}
 		})
+		if len(found) == 0 && !p.asJSON() {
+			p.note("no stored schedules found; amboy schedules lists those in programs")
+		}
 		p.hintNext(cmd, next)
 		return err
 	})
@@ -160,7 +164,7 @@ func (p *program) addScheduleFlags(cmd *cobra.Command) *scheduleFlags {
 	flags.StringVar(&f.spec.Zone, "zone", "", "the time zone of the expression, such as Europe/Berlin (default UTC)")
 	flags.Var(durationFlag{&f.every}, "every", "the interval between ticks, in place of --cron")
 	flags.Var(&f.catchUp, "catch-up", "what happens to missed ticks: none, latest or all (default latest)")
-	flags.IntVar(&f.spec.MaxCatchUp, "max-catch-up", 0, "with --catch-up all: the maximum number of jobs that are put at once (default 1000)")
+	flags.IntVar(&f.spec.MaxCatchUp, "max-catch-up", 0, "with --catch-up all: the maximum number of jobs that are enqueued at once (default 1000)")
 	flags.StringVar(&f.args, "args", "", "the arguments of the jobs, as JSON")
 	flags.StringVar(&f.argsFile, "args-file", "", "a file with the arguments; - for standard input")
 	flags.IntVar(&f.spec.Priority, "priority", 0, "the priority of the jobs")
@@ -204,8 +208,8 @@ func (p *program) apply(cmd *cobra.Command, f *scheduleFlags, spec *management.S
 func (p *program) createSchedule() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create QUEUE SCHEDULE TYPE",
-		Short: "Store a schedule that puts jobs of a type in a queue",
-		Long: "Store a schedule that puts jobs of a type in a queue. The service must know the type, or the\n" +
+		Short: "Store a schedule that enqueues jobs of a type",
+		Long: "Store a schedule that enqueues jobs of a type. The service must know the type, or the\n" +
 			"jobs are for a worker outside of Go (--outside).",
 		Args:              exactly(3),
 		ValidArgsFunction: p.completeQueue,
@@ -277,7 +281,7 @@ func (p *program) pauseSchedule(name, short string, paused bool) *cobra.Command 
 func (p *program) triggerSchedule() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "trigger QUEUE SCHEDULE",
-		Short:             "Put a job of a stored schedule now",
+		Short:             "Enqueue a job of a stored schedule now",
 		Args:              exactly(2),
 		ValidArgsFunction: p.completeQueue,
 	}
