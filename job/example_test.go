@@ -918,3 +918,47 @@ func ExampleCompleteIn() {
 	// <nil>
 	// 1 shipped
 }
+
+// End a job in the transaction that does its work, with a result that depends on it.
+func ExampleCompleteWithResultIn() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "")
+	must(err)
+	path := filepath.Join(dir, "shop.db")
+	store, err := sqlite.Open(ctx, sqlite.Options{Path: path})
+	must(err)
+	shop, err := sql.Open("sqlite", path+"?_txlock=immediate&_pragma=busy_timeout(5000)")
+	must(err)
+	_, err = shop.ExecContext(ctx, "CREATE TABLE invoices (number INTEGER PRIMARY KEY, customer TEXT)")
+	must(err)
+	bill := job.DefineResult("example.bill", 1, func(ctx context.Context, customer string) (number int64, err error) {
+		tx, err := shop.BeginTx(ctx, nil)
+		if err != nil {
+			return 0, err
+		}
+		defer tx.Rollback() //nolint:errcheck // It does nothing after the commit.
+		inserted, err := tx.ExecContext(ctx, "INSERT INTO invoices (customer) VALUES (?)", customer)
+		if err != nil {
+			return 0, err
+		}
+		number, err = inserted.LastInsertId()
+		if err != nil {
+			return 0, err
+		}
+		err = job.CompleteWithResultIn(sqlite.WithTx(ctx, tx), number)
+		if err != nil {
+			return 0, err
+		}
+		return number, tx.Commit()
+	})
+
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1})
+	must(err)
+	must(q.Start(ctx))
+	number, err := bill.PutAndWait(ctx, q, "ann")
+	must(err)
+	fmt.Println("invoice", number)
+	q.Close(ctx)
+	must(errors.Join(shop.Close(), os.RemoveAll(dir)))
+	// Output: invoice 1
+}

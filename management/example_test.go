@@ -1,6 +1,7 @@
 package management_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
@@ -453,6 +455,31 @@ func ExampleWithActor() {
 	ctx := management.WithActor(context.Background(), "ann")
 	fmt.Println(management.ActorOf(ctx))
 	// Output: ann
+}
+
+// Read the arguments of an encrypted job, in a process that has the key.
+func ExampleWithReveal() {
+	ctx := context.Background()
+	secret := bytes.Repeat([]byte("s"), codec.KeyBytes) // read it from a secret store
+	encrypting, err := codec.NewAESGCM(codec.Key{ID: "2026-03", Secret: secret})
+	must(err)
+	store, err := memory.New(memory.Options{KeepFinished: 100})
+	must(err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1, Codec: encrypting})
+	must(err)
+	defer q.Close(ctx)
+	must(q.Start(ctx))
+	_, err = remind.Put(ctx, q, "ann", job.ID("one"), job.In(time.Hour))
+	must(err)
+
+	i, err := management.NewInspector(q)
+	must(err)
+	hidden, err := i.Job(ctx, "", "one")
+	must(err)
+	shown, err := i.Job(management.WithReveal(ctx), "", "one")
+	must(err)
+	fmt.Println(hidden.ArgsHidden, string(shown.Args))
+	// Output: encrypted "ann"
 }
 
 // An action is refused if the state of the job does not allow it.

@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/codec"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/outside"
@@ -251,6 +253,72 @@ func ExampleMaskArgs() {
 	// Output: "hidden"
 }
 
+// Let some users read the arguments of encrypted jobs.
+func ExampleRevealEncrypted() {
+	ctx := context.Background()
+	secret := bytes.Repeat([]byte("s"), codec.KeyBytes) // read it from a secret store
+	encrypting, err := codec.NewAESGCM(codec.Key{ID: "2026-03", Secret: secret})
+	must(err)
+	store, err := memory.New(memory.Options{KeepFinished: 100})
+	must(err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "mail", NumWorkers: 1, Codec: encrypting})
+	must(err)
+	defer q.Close(ctx)
+	must(q.Start(ctx))
+	_, err = mail.Put(ctx, q, "ann@example.com", job.ID("one"))
+	must(err)
+	inspector, err := management.NewInspector(q)
+	must(err)
+	server := httptest.NewServer(rest.Handler(inspector, rest.RevealEncrypted(),
+		rest.Authorize(func(r *http.Request, access rest.Access) error {
+			if access.Action == rest.ActionReveal && userOf(r) != "auditor" {
+				return errors.New("only auditors may")
+			}
+			return nil
+		}),
+	))
+	defer server.Close()
+
+	for _, user := range []string{"operator", "auditor"} {
+		client, err := rest.NewClient(server.URL, &http.Client{Transport: asUser(user)})
+		must(err)
+		j, err := client.Job(ctx, "mail", "one")
+		must(err)
+		fmt.Printf("%s %q %q\n", user, j.Args, j.ArgsHidden)
+	}
+	// Output:
+	// operator "" "encrypted"
+	// auditor "\"ann@example.com\"" ""
+}
+
+// Limit how many requests of a client wait for the end of jobs.
+func ExampleWaitingOfClient() {
+	ctx := context.Background()
+	q, inspector := newQueueAndInspector(ctx)
+	defer q.Close(ctx)
+	_, err := mail.Put(ctx, q, "ann", job.ID("one"), job.In(time.Hour))
+	must(err)
+	dispatcher, err := outside.New(q, outside.Options{})
+	must(err)
+	defer dispatcher.Close(ctx) //nolint:errcheck // Its context does not end.
+	handler := rest.Handler(inspector, rest.Workers(dispatcher), rest.WaitingOfClient(2), rest.Authorize(anybody))
+
+	statuses := make(chan int, 3)
+	for range 3 {
+		go func() {
+			status, _ := get(handler, "/v2/queues/mail/jobs/one/result?wait=1m", "")
+			statuses <- status
+		}()
+	}
+	fmt.Println(<-statuses) // two wait
+	_, err = inspector.ActOn(ctx, "mail", "one", management.Action{Kind: management.Cancel})
+	must(err)
+	fmt.Println(<-statuses, <-statuses)
+	// Output:
+	// 429
+	// 200 200
+}
+
 // A handler for one tenant: other queues appear not to exist.
 func ExampleTenant() {
 	ctx := context.Background()
@@ -459,6 +527,34 @@ func ExampleQueueService() {
 	must(err)
 	fmt.Println(id, client.Wait(ctx, id))
 	// Output: cat.png true
+}
+
+// Record the jobs that are put with the routes of the legacy library.
+func ExampleAudit() {
+	ctx := context.Background()
+	q, inspector := newQueueAndInspector(ctx)
+	defer q.Close(ctx)
+	service := rest.NewQueueService()
+	must(service.SetQueue(q))
+	server := httptest.NewServer(service.Handler(
+		rest.Audit(inspector), rest.Actor(userOf), rest.Authorize(anybody), rest.CreateTypes(thumbnailType.Name),
+	))
+	defer server.Close()
+
+	address, err := url.Parse(server.URL)
+	must(err)
+	port, err := strconv.Atoi(address.Port())
+	must(err)
+	client, err := rest.NewQueueClientFromExisting(&http.Client{Transport: asUser("ann")}, "http://"+address.Hostname(), port, "")
+	must(err)
+	j := &thumbnail{Base: job.Base{JobType: thumbnailType}}
+	j.SetID("cat.png")
+	_, err = client.SubmitJob(ctx, j)
+	must(err)
+	audit, err := inspector.Audit(ctx, management.AuditFilter{}, management.PageRequest{Limit: 1})
+	must(err)
+	fmt.Println(audit.Entries[0].Actor, audit.Entries[0].What, audit.Entries[0].JobID)
+	// Output: ann create cat.png
 }
 
 // Count jobs over HTTP, with the routes of the legacy library.
