@@ -3,12 +3,16 @@ package pinlater
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/apache/thrift/lib/go/thrift"
+	"github.com/mongodb/grip/message"
 
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pinlater/wire"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -86,7 +90,15 @@ func (l *lookup) read(ctx context.Context, queueName string, jobs []asked) error
 		}
 		var body []byte
 		if l.withBody {
-			if body, err = l.bodyOf(ctx, r); err != nil {
+			body, err = l.bodyOf(ctx, r)
+			if errors.Is(err, outside.ErrUndecodable) {
+				logging.Warning(ctx, message.Fields{
+					"message": "left out the body of a job from a lookup, because it can't be decoded",
+					"queue":   queueName, "job_id": r.JobID(), "error": err.Error(),
+				})
+				body, err = nil, nil
+			}
+			if err != nil {
 				return err
 			}
 			if l.size += len(body); l.size > l.opts.MaxFrame {

@@ -113,3 +113,21 @@ func TestAJobThatCanNotBeDecodedRefusedSearchesAndDryRuns(t *testing.T) {
 		assert.Equal(f, int32(1), n)
 	})
 }
+
+// One job that could not be decoded made a lookup with bodies fail as a whole.
+func TestAJobThatCanNotBeDecodedRefusedTheLookupOfOthers(t *testing.T) {
+	for name, failure := range map[string]error{"damaged": errDamaged, "the key is not available": codec.ErrKeyUnavailable} {
+		t.Run(name, func(t *testing.T) {
+			withUndecodable(t, func(f *fixture, c *failingCodec) {
+				all := f.enqueue(newJob("a"), newJob("b"), newJob(""))
+				c.fail(all[0], failure)
+				found := f.lookup(all...)
+				require.Len(f, found, 3)
+				assert.False(f, found[all[0]].IsSetBody())
+				assert.Equal(f, pending, found[all[0]].JobState)
+				assert.Equal(f, "b", string(found[all[1]].Body))
+				assert.True(f, found[all[2]].IsSetBody())
+			})
+		})
+	}
+}

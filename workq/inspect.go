@@ -3,6 +3,7 @@ package workq
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -69,14 +71,23 @@ func (s *Server) inspectJob(ctx context.Context, text string) ([]byte, error) {
 	return s.appendJob(ctx, []byte("+OK 1\r\n"), job)
 }
 
-// appendJob appends the entry of a job.
+// appendJob appends the entry of a job. If its payload can't be decoded, that is empty, and the entry
+// has another key at its end.
 func (s *Server) appendJob(ctx context.Context, out []byte, j *stored) ([]byte, error) {
 	payload, err := s.jobs.payload(ctx, j)
+	isUndecodable := errors.Is(err, outside.ErrUndecodable)
+	if isUndecodable {
+		s.conns.Log("the payload of a job can't be shown to a workq client", err)
+		payload, err = nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	keys := 12
 	if !j.scheduled.IsZero() {
+		keys++
+	}
+	if isUndecodable {
 		keys++
 	}
 	out = fmt.Appendf(out, "%s %d\r\nname %s\r\nttr %d\r\nttl %d\r\npayload-size %d\r\npayload ",
@@ -86,6 +97,9 @@ func (s *Server) appendJob(ctx context.Context, out []byte, j *stored) ([]byte, 
 		j.maxAttempts, j.attempts(), j.maxFails, j.fails, j.Priority, j.state(), seconds(j.TimeInfo.Created))
 	if !j.scheduled.IsZero() {
 		out = fmt.Appendf(out, "time %s\r\n", seconds(j.scheduled))
+	}
+	if isUndecodable {
+		out = append(out, "payload-error can't be decoded\r\n"...)
 	}
 	return out, nil
 }

@@ -44,8 +44,13 @@ type fixture struct {
 // start starts a process on a store.
 func start(t *testing.T, store driver.Driver, opts workq.Options, l net.Listener, dial func() (net.Conn, error)) *fixture {
 	t.Helper()
-	g := outsidetest.StartGroup(t, queue.DriverQueueOptions{Driver: store, CloseDriver: true}, outside.Options{})
-	f := &fixture{T: t, driver: store, group: g.Queues, dispatcher: g.Dispatcher, dial: dial}
+	return startWith(t, queue.DriverQueueOptions{Driver: store, CloseDriver: true}, opts, l, dial)
+}
+
+func startWith(t *testing.T, queues queue.DriverQueueOptions, opts workq.Options, l net.Listener, dial func() (net.Conn, error)) *fixture {
+	t.Helper()
+	g := outsidetest.StartGroup(t, queues, outside.Options{})
+	f := &fixture{T: t, driver: queues.Driver, group: g.Queues, dispatcher: g.Dispatcher, dial: dial}
 	var err error
 	f.server, err = workq.New(f.group, f.dispatcher, opts)
 	require.NoError(t, err)
@@ -72,9 +77,14 @@ func inFakeTime(t *testing.T, opts workq.Options, test func(*fixture)) {
 func overTCP(t *testing.T, store driver.Driver, opts workq.Options) *fixture {
 	t.Helper()
 	l := outsidetest.Listen(t)
-	return start(t, store, opts, l, func() (net.Conn, error) {
+	return start(t, store, opts, l, dialing(l))
+}
+
+// dialing returns a function that opens connections to a listener.
+func dialing(l net.Listener) func() (net.Conn, error) {
+	return func() (net.Conn, error) {
 		return net.Dial("tcp", l.Addr().String()) //nolint:noctx // It is local.
-	})
+	}
 }
 
 // onEachStore runs a test on each store, with TCP connections.
