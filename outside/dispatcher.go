@@ -204,26 +204,35 @@ func (d *Dispatcher) serves(queues ...string) error {
 // Workers with the same queues and types are served in FIFO order. A waiting call costs
 // nothing while no job comes.
 func (d *Dispatcher) Lease(ctx context.Context, req LeaseRequest) ([]Job, error) {
-	jobs, err := d.lease(ctx, &req)
+	return d.lease(ctx, &req)
+}
+
+func (d *Dispatcher) lease(ctx context.Context, req *LeaseRequest) (jobs []Job, err error) {
+	var w *worker
+	req.do(func() { w, jobs, err = d.beginLease(ctx, req) })
+	if w != nil {
+		jobs, err = w.wait(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("leasing jobs: %w", err)
 	}
 	return jobs, nil
 }
 
-func (d *Dispatcher) lease(ctx context.Context, req *LeaseRequest) ([]Job, error) {
+// beginLease leases jobs, or returns the worker that is to wait for them.
+func (d *Dispatcher) beginLease(ctx context.Context, req *LeaseRequest) (*worker, []Job, error) {
 	if err := req.Validate(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := d.serves(req.Queues...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	leave, err := d.enter()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer leave()
-	return d.lines.lease(ctx, req)
+	return d.lines.begin(ctx, req)
 }
 
 // callLimit bounds the calls of the store for a lease. They do not end with the context of

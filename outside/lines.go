@@ -57,8 +57,13 @@ type line struct {
 
 // worker is a waiting call of Lease.
 type worker struct {
+	line *line
+	req  *LeaseRequest
 	// turn has room for one signal.
-	turn chan struct{}
+	turn    chan struct{}
+	timeout *time.Timer
+	// failure is the error of the last claim; nil if it did not fail.
+	failure error
 }
 
 func (ls *lines) init(d *Dispatcher) {
@@ -78,65 +83,28 @@ func demandOf(req *LeaseRequest) string {
 	return text.String()
 }
 
-// lease serves a call of Lease.
-func (ls *lines) lease(ctx context.Context, req *LeaseRequest) ([]Job, error) {
+// begin leases jobs, or returns the worker that is to wait for them.
+func (ls *lines) begin(ctx context.Context, req *LeaseRequest) (w *worker, jobs []Job, err error) {
 	demand := demandOf(req)
 	ls.d.mu.Lock()
 	seen, others := ls.changes, ls.byDemand[demand] != nil
 	ls.d.mu.Unlock()
-	if others && req.Wait > 0 {
-		// If the others have left meanwhile, perhaps without having used their turn, the
-		// store is asked at once.
-		return ls.wait(ctx, req, demand, seen, time.Now())
-	}
-	jobs, next, err := ls.d.claim(ctx, req)
-	if err != nil || len(jobs) > 0 || req.Wait == 0 {
-		return jobs, err
-	}
-	return ls.wait(ctx, req, demand, seen, next)
-}
-
-// claimRetry is the pause after a failed claim, while workers wait.
-const claimRetry = time.Second
-
-// wait waits in line. seen is the number of changes when the store was last asked, and next
-// is when it may have more.
-func (ls *lines) wait(ctx context.Context, req *LeaseRequest, demand string, seen uint64, next time.Time) ([]Job, error) {
-	timeout := time.NewTimer(req.Wait)
-	defer timeout.Stop()
-	w := &worker{turn: make(chan struct{}, 1)}
-	l, err := ls.join(w, req, demand, seen, next)
-	if err != nil {
-		return nil, err
-	}
-	var failure error // of the last claim
-	for {
-		select {
-		case <-w.turn:
-			jobs, next, err := ls.d.claim(ctx, req)
-			if len(jobs) > 0 || ctx.Err() != nil {
-				l.leave(w, true)
-				return jobs, err
-			}
-			if failure = err; err != nil {
-				next = time.Now().Add(claimRetry)
-			}
-			l.foundNothing(w, next, err != nil)
-		case <-timeout.C:
-			l.leave(w, false)
-			return nil, failure
-		case <-ctx.Done():
-			l.leave(w, false)
-			return nil, ctx.Err()
-		case <-ls.d.open.Done():
-			l.leave(w, false)
-			return nil, ErrClosed
+	// If the others have left meanwhile, perhaps without having used their turn, the store is asked
+	// at once.
+	next := time.Now()
+	if !others || req.Wait == 0 {
+		jobs, next, err = ls.d.claim(ctx, req)
+		if err != nil || len(jobs) > 0 || req.Wait == 0 {
+			return nil, jobs, err
 		}
 	}
+	w, err = ls.join(req, demand, seen, next)
+	return w, nil, err
 }
 
-// join adds a worker to its line.
-func (ls *lines) join(w *worker, req *LeaseRequest, demand string, seen uint64, next time.Time) (*line, error) {
+// join adds a worker to its line. seen is the number of changes when the store was last asked, and
+// next is when it may have more.
+func (ls *lines) join(req *LeaseRequest, demand string, seen uint64, next time.Time) (*worker, error) {
 	ls.d.mu.Lock()
 	defer ls.d.mu.Unlock()
 	if ls.waiting >= ls.d.opts.MaxWaiting {
@@ -156,10 +124,60 @@ func (ls *lines) join(w *worker, req *LeaseRequest, demand string, seen uint64, 
 		l.wakeAt(time.Now().Add(ls.poll()))
 	}
 	ls.waiting++
+	ls.d.background.Add(1)
+	w := &worker{line: l, req: req, turn: make(chan struct{}, 1), timeout: time.NewTimer(req.Wait)}
 	l.workers = append(l.workers, w)
 	l.mayHave = l.mayHave || ls.changes != seen
 	l.giveTurn()
-	return l, nil
+	return w, nil
+}
+
+// wait waits for jobs in line.
+func (w *worker) wait(ctx context.Context) ([]Job, error) {
+	d := w.line.d
+	defer w.end()
+	for {
+		select {
+		case <-w.turn:
+			if jobs, isOver, err := w.claim(ctx); isOver {
+				return jobs, err
+			}
+		case <-w.timeout.C:
+			w.line.leave(w, false)
+			return nil, w.failure
+		case <-ctx.Done():
+			w.line.leave(w, false)
+			return nil, ctx.Err()
+		case <-d.open.Done():
+			w.line.leave(w, false)
+			return nil, ErrClosed
+		}
+	}
+}
+
+func (w *worker) end() {
+	w.timeout.Stop()
+	w.line.d.background.Done()
+}
+
+// claimRetry is the pause after a failed claim, while workers wait.
+const claimRetry = time.Second
+
+// claim uses the turn. isOver is true if the worker has left its line.
+func (w *worker) claim(ctx context.Context) (jobs []Job, isOver bool, err error) {
+	w.req.do(func() {
+		var next time.Time
+		jobs, next, err = w.line.d.claim(ctx, w.req)
+		if isOver = len(jobs) > 0 || ctx.Err() != nil; isOver {
+			w.line.leave(w, true)
+			return
+		}
+		if w.failure = err; err != nil {
+			next = time.Now().Add(claimRetry)
+		}
+		w.line.foundNothing(w, next, err != nil)
+	})
+	return jobs, isOver, err
 }
 
 // leave removes a worker from its line. gotJobs is true if there may be more.

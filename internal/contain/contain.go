@@ -3,6 +3,8 @@ package contain
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
 	"runtime/debug"
 
 	"github.com/mongodb/amboy"
@@ -57,4 +59,14 @@ func Alone(f func() error) (err error) {
 	}()
 	<-done
 	return err
+}
+
+// WithStack returns the value of a panic with its stack, for a panic with that value in another
+// goroutine, which would lose the stack; nil if there was no panic. It is to be called by the deferred
+// function that recovers.
+func WithStack(value any) any {
+	if value == nil || value == http.ErrAbortHandler { //nolint:errorlint // It is compared as net/http does.
+		return value
+	}
+	return fmt.Sprintf("%v\n%s", value, debug.Stack())
 }

@@ -3,6 +3,7 @@ package contain_test
 import (
 	"errors"
 	"io"
+	"net/http"
 	"runtime"
 	"testing"
 
@@ -56,4 +57,12 @@ func TestAloneReturnsWhatBecameOfTheFunction(t *testing.T) {
 	require.ErrorIs(t, contain.Alone(func() error { runtime.Goexit(); return nil }), contain.ErrExited)
 	var panicked *amboy.PanicError
 	require.ErrorAs(t, contain.Alone(func() error { panic(io.EOF) }), &panicked)
+}
+
+func TestWithStackKeepsTheValueAndAddsTheStack(t *testing.T) {
+	assert.Nil(t, contain.WithStack(nil))
+	assert.Equal(t, http.ErrAbortHandler, contain.WithStack(http.ErrAbortHandler))
+	text := contain.WithStack("broken")
+	assert.Contains(t, text, "broken\n")
+	assert.Contains(t, text, "contain_test.go")
 }

@@ -26,7 +26,9 @@ type Route struct {
 	// not an object of this package or of package management.
 	Answers map[int]any
 
-	serve func(*call) (answer, error)
+	// serve returns the answer; nil if respond sends it.
+	serve   func(*call) (answer, error)
+	respond func(*call)
 }
 
 // Mux returns the pattern with its method.
@@ -84,23 +86,37 @@ func linkToNext(query url.Values, next string) string {
 // Handler serves a route.
 func (a *API) Handler(route Route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		c := &call{API: a, route: &route, w: w, r: r, Inspector: a.guard.Inspector(r)}
-		result, err := route.serve(c)
-		switch {
-		case err != nil:
-			Refuse(w, r, err)
-		case !result.sent:
-			if result.location != "" {
-				w.Header().Set("Location", result.location)
-			}
-			if result.next != "" {
-				w.Header().Set("Link", linkToNext(r.URL.Query(), result.next))
-			}
-			err = web.SendJSON(w, r, result.status, result.value)
-			web.LogUnsent(r, err)
-			if err != nil && result.unsent != nil {
-				result.unsent()
-			}
+		c := a.call(&route, w, r)
+		if route.respond != nil {
+			route.respond(c)
+			return
+		}
+		c.serve()
+	}
+}
+
+func (a *API) call(route *Route, w http.ResponseWriter, r *http.Request) *call {
+	return &call{API: a, route: route, w: w, r: r, Inspector: a.guard.Inspector(r)}
+}
+
+func (c *call) serve() { c.finish(c.route.serve(c)) }
+
+// finish sends an answer, or refuses the request if there is an error.
+func (c *call) finish(result answer, err error) {
+	switch {
+	case err != nil:
+		Refuse(c.w, c.r, err)
+	case !result.sent:
+		if result.location != "" {
+			c.w.Header().Set("Location", result.location)
+		}
+		if result.next != "" {
+			c.w.Header().Set("Link", linkToNext(c.r.URL.Query(), result.next))
+		}
+		err = web.SendJSON(c.w, c.r, result.status, result.value)
+		web.LogUnsent(c.r, err)
+		if err != nil && result.unsent != nil {
+			result.unsent()
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongodb/amboy/internal/aside"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/outside"
@@ -174,64 +176,106 @@ type leasing struct {
 	dispatcher   *outside.Dispatcher
 	req          outside.LeaseRequest
 	acknowledged []Acknowledged
+	// waiting is the context of the request while it may wait, and leave ends that; nil if the
+	// request may not wait, or no longer waits.
+	waiting context.Context
+	leave   func()
+	jobs    []outside.Job
+	err     error
 }
 
-// leaseJobs leaves everything but the wait to other functions: thousands of requests may wait, and
-// a stack with large frames takes twice the memory for as long as that.
-func leaseJobs(c *call) (answer, error) {
-	l, err := c.beginLease()
-	if err != nil {
-		return answer{}, err
+// leaseJobs does everything but the wait aside. Thousands of requests may wait, and the stack of each
+// would take twice the memory otherwise. For the same reason the functions on it have small frames.
+func leaseJobs(c *call) {
+	l := new(leasing)
+	l.call = c
+	defer l.endWait()
+	aside.Do(l.begin)
+	if l.err == nil {
+		l.jobs, l.err = l.dispatcher.Lease(l.waiting, l.req)
 	}
-	jobs, err := l.waitForJobs()
-	return l.answer(jobs, err)
+	aside.Do(l.finish)
 }
 
-// beginLease checks a request for jobs, and does its acknowledgements.
-func (c *call) beginLease() (*leasing, error) {
+// begin does the acknowledgements, and prepares the wait for jobs.
+func (l *leasing) begin() {
+	l.err = l.acknowledgeFirst()
+	if l.err != nil {
+		return
+	}
+	l.waiting = l.r.Context()
+	if l.req.Wait > 0 {
+		l.waiting, l.leave, l.err = l.mayWait(l.req.Wait + waitGrace)
+	}
+}
+
+// waitGrace is the time for an answer after a request has waited.
+const waitGrace = 30 * time.Second
+
+func (l *leasing) endWait() {
+	if l.leave != nil {
+		l.leave()
+		l.leave = nil
+	}
+}
+
+// finish sends the answer. It has no jobs when the server shuts down.
+func (l *leasing) finish() {
+	if l.leave != nil && l.waiting.Err() != nil && l.r.Context().Err() == nil && len(l.jobs) == 0 {
+		l.err = nil
+	}
+	l.endWait() // the client may send its next request before this function has returned
+	l.call.finish(l.answer())
+	// Otherwise the server sends the headers, with a large frame, on the stack that the next wait keeps.
+	_ = http.NewResponseController(l.w).Flush() // a failure shows when the server flushes
+}
+
+// acknowledgeFirst checks a request for jobs, and does its acknowledgements.
+func (l *leasing) acknowledgeFirst() error {
 	var body LeaseBody
-	if err := c.input(new(none), &body); err != nil {
-		return nil, err
+	if err := l.input(new(none), &body); err != nil {
+		return err
 	}
-	l := &leasing{call: c, req: outside.LeaseRequest{
+	l.req = outside.LeaseRequest{
 		Queues: body.Queues, Types: body.Types, Limit: body.Limit,
 		Wait: time.Duration(body.Wait), Lease: time.Duration(body.Lease), Worker: body.Worker,
-	}}
+		SmallStack: true,
+	}
 	// Authorize is called only for valid requests.
 	if err := errors.Join(l.req.Validate(), checkBatch("acknowledge", len(body.Acknowledge))); err != nil {
-		return nil, err
+		return err
 	}
-	if err := c.guard.AllowWork(c.r, l.req.Queues, l.req.Types); err != nil {
-		return nil, err
+	if err := l.guard.AllowWork(l.r, l.req.Queues, l.req.Types); err != nil {
+		return err
 	}
-	refused, err := c.refusals(len(body.Acknowledge), func(i int) outside.Token { return body.Acknowledge[i].Token })
+	refused, err := l.refusals(len(body.Acknowledge), func(i int) outside.Token { return body.Acknowledge[i].Token })
 	if err == nil {
-		l.dispatcher, err = c.dispatcher()
+		l.dispatcher, err = l.call.dispatcher()
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l.acknowledged = c.acknowledge(l.dispatcher, body.Acknowledge, refused)
+	l.acknowledged = l.acknowledge(l.dispatcher, body.Acknowledge, refused)
 	if slices.ContainsFunc(l.acknowledged, Acknowledged.mayBeRepeated) {
 		l.req.Wait = 0 // the lease of that job may run out before the worker could send it again
 	}
-	return l, nil
+	return nil
 }
 
-// answer returns the answer with jobs, or with the error of leasing them.
-func (l *leasing) answer(jobs []outside.Job, err error) (answer, error) {
-	if err != nil && len(l.acknowledged) == 0 {
-		return answer{}, err
+// answer returns the answer with the jobs, or with the error of leasing them.
+func (l *leasing) answer() (answer, error) {
+	if l.err != nil && len(l.acknowledged) == 0 {
+		return answer{}, l.err
 	}
-	list := Leased{Jobs: make([]LeasedJob, len(jobs)), Acknowledged: l.acknowledged}
+	list := Leased{Jobs: make([]LeasedJob, len(l.jobs)), Acknowledged: l.acknowledged}
 	if l.r.Context().Err() == nil { // otherwise no client is left to read why
-		list.Problem = l.problem(err)
+		list.Problem = l.problem(l.err)
 	}
-	for i, j := range jobs {
+	for i, j := range l.jobs {
 		list.Jobs[i] = leasedJob(j)
 	}
 	leased := ok(list)
-	leased.unsent = func() { l.dispatcher.TakeBack(l.r.Context(), jobs) }
+	leased.unsent = func() { l.dispatcher.TakeBack(l.r.Context(), l.jobs) }
 	return leased, nil
 }
 
@@ -245,27 +289,6 @@ func leasedJob(j outside.Job) LeasedJob {
 		shown.Bytes = &j.Payload.Bytes
 	}
 	return shown
-}
-
-// waitGrace is the time for an answer after a request has waited.
-const waitGrace = 30 * time.Second
-
-// waitForJobs leases jobs. It returns none when the server shuts down.
-func (l *leasing) waitForJobs() ([]outside.Job, error) {
-	ctx := l.r.Context()
-	if l.req.Wait > 0 {
-		limited, leave, err := l.mayWait(l.req.Wait + waitGrace)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		ctx = limited
-	}
-	jobs, err := l.dispatcher.Lease(ctx, l.req)
-	if err != nil && ctx.Err() != nil && l.r.Context().Err() == nil {
-		return nil, nil // the server shuts down
-	}
-	return jobs, err
 }
 
 func checkBatch(field string, size int) error {

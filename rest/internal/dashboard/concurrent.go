@@ -2,10 +2,9 @@ package dashboard
 
 import (
 	"cmp"
-	"fmt"
-	"net/http"
-	"runtime/debug"
 	"sync"
+
+	"github.com/mongodb/amboy/internal/contain"
 )
 
 // runConcurrently calls functions concurrently, and returns after all have returned. It
@@ -17,7 +16,7 @@ func runConcurrently(reads ...func() error) error {
 	var reading sync.WaitGroup
 	for i, read := range reads {
 		reading.Go(func() {
-			defer func() { panics[i] = withStack(recover()) }()
+			defer func() { panics[i] = contain.WithStack(recover()) }()
 			errs[i] = read()
 		})
 	}
@@ -28,13 +27,4 @@ func runConcurrently(reads ...func() error) error {
 		}
 	}
 	return cmp.Or(errs...)
-}
-
-// withStack returns the value of a panic with its stack, which would be lost in another
-// goroutine; nil if there was no panic.
-func withStack(value any) any {
-	if value == nil || value == http.ErrAbortHandler { //nolint:errorlint // It is compared as net/http does.
-		return value
-	}
-	return fmt.Sprintf("%v\n%s", value, debug.Stack())
 }

@@ -1,0 +1,51 @@
+package aside_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongodb/amboy/internal/aside"
+)
+
+func TestDoReturnsAfterTheFunction(t *testing.T) {
+	called := false
+	aside.Do(func() { called = true })
+	assert.True(t, called)
+}
+
+func TestDoPanicsAsTheFunctionDoes(t *testing.T) {
+	defer func() {
+		value := recover()
+		assert.Contains(t, value, "broken")
+		assert.Contains(t, value, "aside_test.go", "the stack is that of the function")
+	}()
+	aside.Do(func() { panic("broken") })
+}
+
+// The value is the one that net/http compares.
+func TestDoAbortsARequest(t *testing.T) {
+	assert.PanicsWithValue(t, http.ErrAbortHandler, func() { aside.Do(func() { panic(http.ErrAbortHandler) }) })
+}
+
+func BenchmarkDo(b *testing.B) {
+	for b.Loop() {
+		aside.Do(func() { deep(40) })
+	}
+}
+
+func BenchmarkDirect(b *testing.B) {
+	for b.Loop() {
+		deep(40)
+	}
+}
+
+//go:noinline
+func deep(n int) byte {
+	var frame [128]byte
+	if n > 0 {
+		frame[n] = deep(n - 1)
+	}
+	return frame[n/2]
+}
