@@ -15,6 +15,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/aside"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
@@ -207,9 +208,10 @@ func (d *Dispatcher) Lease(ctx context.Context, req LeaseRequest) ([]Job, error)
 	return d.lease(ctx, &req)
 }
 
+// lease keeps the stack small on which a call waits: a server may have thousands.
 func (d *Dispatcher) lease(ctx context.Context, req *LeaseRequest) (jobs []Job, err error) {
 	var w *worker
-	req.do(func() { w, jobs, err = d.beginLease(ctx, req) })
+	aside.Do(func() { w, jobs, err = d.beginLease(ctx, req) })
 	if w != nil {
 		jobs, err = w.wait(ctx)
 	}

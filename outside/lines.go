@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mongodb/amboy/internal/aside"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -165,7 +166,7 @@ const claimRetry = time.Second
 
 // claim uses the turn. isOver is true if the worker has left its line.
 func (w *worker) claim(ctx context.Context) (jobs []Job, isOver bool, err error) {
-	w.req.do(func() {
+	aside.Do(func() {
 		var next time.Time
 		jobs, next, err = w.line.d.claim(ctx, w.req)
 		if isOver = len(jobs) > 0 || ctx.Err() != nil; isOver {

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/internal/aside"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -85,19 +84,6 @@ type LeaseRequest struct {
 	// Dispatcher ends the attempts of leases that it has taken, renewed or returned by Leased;
 	// others end when the job would be leased next.
 	LostFails bool
-	// SmallStack makes a call with a Wait use other goroutines for everything but the wait. A goroutine
-	// keeps a stack of the size that its deepest call has needed, so this halves the stack of a caller
-	// that waits. It costs a few microseconds. It is for servers with thousands of waiting workers.
-	SmallStack bool
-}
-
-// do calls f, on another goroutine if the stack of the caller is to stay small.
-func (r *LeaseRequest) do(f func()) {
-	if r.SmallStack && r.Wait > 0 {
-		aside.Do(f)
-	} else {
-		f()
-	}
 }
 
 // Validate sets the defaults. It returns an *InvalidError for each field that is missing or

@@ -239,7 +239,6 @@ func (l *leasing) acknowledgeFirst() error {
 	l.req = outside.LeaseRequest{
 		Queues: body.Queues, Types: body.Types, Limit: body.Limit,
 		Wait: time.Duration(body.Wait), Lease: time.Duration(body.Lease), Worker: body.Worker,
-		SmallStack: true,
 	}
 	// Authorize is called only for valid requests.
 	if err := errors.Join(l.req.Validate(), checkBatch("acknowledge", len(body.Acknowledge))); err != nil {
