@@ -88,7 +88,7 @@ func ExampleDefineResult() {
 	fmt.Println(measureImage.Result(ctx, q, dog))
 	// Output:
 	// 4096 <nil>
-	// 0 job "dog" has no result, its state is failed: measuring "dog.png": width must be positive (is 0)
+	// 0 job "dog" has no result; its state is failed: measuring "dog.png": width must be positive (is 0)
 }
 
 var shrinkImage = job.Define("shrink-image", 1, func(context.Context, image) error { return nil }, job.Defaults[image]{
@@ -580,7 +580,7 @@ func ExampleDefinition_Wait() {
 	// Unordered output:
 	// hello
 	// <nil>
-	// job "bad" has no result, its state is failed: nothing to say
+	// job "bad" has no result; its state is failed: nothing to say
 }
 
 // Put a job, and wait for its end.
@@ -642,7 +642,7 @@ func ExampleResultDefinition_Result() {
 	q.RunAll(ctx)
 	fmt.Println(measureImage.Result(ctx, q, id))
 	// Output:
-	// 0 job "cat" has no result, its state is pending
+	// 0 job "cat" has no result; its state is pending
 	// 64 <nil>
 }
 
@@ -766,7 +766,7 @@ func ExampleTimeout() {
 		return context.Cause(ctx)
 	})
 	fmt.Println(wait.PutAndWait(ctx, q, "", job.ID("wait"), job.Timeout(10*time.Millisecond)))
-	// Output: job "wait" has no result, its state is failed: job ran longer than its maximum time of 10ms
+	// Output: job "wait" has no result; its state is failed: job ran longer than its maximum time of 10ms
 }
 
 // Give middleware and operators what they need to know of a job.

@@ -130,7 +130,7 @@ type NoResultError struct {
 
 // Error names the job and its state, and includes its error.
 func (e *NoResultError) Error() string {
-	text := fmt.Sprintf("job %q has no result, its state is %s", e.JobID, e.State)
+	text := fmt.Sprintf("job %q has no result; its state is %s", e.JobID, e.State)
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
 	}
