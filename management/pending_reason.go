@@ -12,9 +12,9 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// explainedQueues is the number of queues whose pending jobs are explained on a page of jobs:
-// each costs a call of the store.
-const explainedQueues = 20
+// maxExplained is the number of queues, and of types, whose pending jobs are explained on a page of
+// jobs: each costs calls of the store.
+const maxExplained = 20
 
 // explainPending sets the Reason of pending jobs, if something other than busy workers keeps
 // them from starting. Each summary belongs to the record with its index.
@@ -28,7 +28,7 @@ func (i *inspector) explainPending(ctx context.Context, jobs []JobSummary, recor
 			continue
 		}
 		reason, asked := byQueue[r.Group]
-		if !asked && len(byQueue) < explainedQueues {
+		if !asked && len(byQueue) < maxExplained {
 			why, err := i.whyNoneStarts(ctx, r.Group)
 			if err != nil {
 				return fmt.Errorf("finding out why jobs of queue %q are pending: %w", r.Group, err)
@@ -38,7 +38,7 @@ func (i *inspector) explainPending(ctx context.Context, jobs []JobSummary, recor
 		if reason == "" {
 			key := queueType{r.Group, r.Type}
 			reason, asked = byType[key]
-			if !asked && len(byType) < explainedQueues {
+			if !asked && len(byType) < maxExplained {
 				why, err := i.whyNoneOfTypeStarts(ctx, r.Group, r.Type)
 				if err != nil {
 					return fmt.Errorf("finding out why jobs of queue %q are pending: %w", r.Group, err)
@@ -81,7 +81,7 @@ func (i *inspector) whyNoneStarts(ctx context.Context, queue string) (string, er
 	if err != nil || info.Stats.Running < control.MaxRunning {
 		return "", err
 	}
-	return fmt.Sprintf("%d jobs of the queue run, which is its maximum", info.Stats.Running), nil
+	return plural(info.Stats.Running, "job of the queue runs", "jobs of the queue run") + ", which is its maximum", nil
 }
 
 // whyNoneOfTypeStarts returns which limit of a job type keeps its pending jobs in a queue from
@@ -106,7 +106,7 @@ func (i *inspector) whyNoneOfTypeStarts(ctx context.Context, queue, jobType stri
 	if err != nil || running < limit.MaxRunning {
 		return "", err
 	}
-	return fmt.Sprintf("%d jobs of type %q run, which is its maximum", running, jobType), nil
+	return plural(running, fmt.Sprintf("job of type %q runs", jobType), fmt.Sprintf("jobs of type %q run", jobType)) + ", which is its maximum", nil
 }
 
 // sinceTime is the time and the actor of an entry of the audit list; empty if they are unknown.

@@ -1,6 +1,7 @@
 package management_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
 // The description of a job that waited in a paused queue said only that it was pending.
@@ -48,4 +51,40 @@ func TestAPendingJobOfAPausedQueueHadNoReason(t *testing.T) {
 			assert.Equal(f, reason, page.Jobs[0].Reason)
 		}
 	})
+}
+
+// The reason said "1 jobs of the queue run".
+func TestAPendingJobNamesTheMaximumOfItsQueueOrType(t *testing.T) {
+	started, release := make(chan struct{}, 1), make(chan struct{})
+	held := job.Define("held by a limit", 1, func(context.Context, string) error {
+		started <- struct{}{}
+		<-release
+		return nil
+	})
+	store, err := memory.New(memory.Options{KeepFinished: 10})
+	require.NoError(t, err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1})
+	require.NoError(t, err)
+	defer q.Close(t.Context())
+	require.NoError(t, q.Start(t.Context()))
+	i, err := management.NewInspector(q)
+	require.NoError(t, err)
+	_, err = held.Put(t.Context(), q, "runs")
+	require.NoError(t, err)
+	<-started
+	defer close(release)
+
+	_, err = held.Put(t.Context(), q, "waits", job.ID("waits"))
+	require.NoError(t, err)
+	reason := func(change management.ControlChange) string {
+		_, failure := i.SetControl(t.Context(), "", change)
+		require.NoError(t, failure)
+		j, failure := i.Job(t.Context(), "", "waits")
+		require.NoError(t, failure)
+		return j.Reason
+	}
+	assert.Equal(t, "1 job of the queue runs, which is its maximum", reason(management.ControlChange{MaxRunning: new(1)}))
+	limit := &management.TypeLimitChange{Type: held.Type().Name, TypeLimit: amboy.TypeLimit{MaxRunning: 1}}
+	assert.Equal(t, `1 job of type "held by a limit" runs, which is its maximum`, reason(management.ControlChange{MaxRunning: new(0), TypeLimit: limit}))
+	assert.Empty(t, reason(management.ControlChange{TypeLimit: &management.TypeLimitChange{Type: held.Type().Name}}))
 }

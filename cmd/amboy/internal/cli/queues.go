@@ -67,7 +67,11 @@ func queueTable(out *page, queues []management.Queue) {
 // unknownJobs writes a line for each kind of waiting jobs that no process can run.
 func unknownJobs(out *page, q management.Queue) {
 	for _, unknown := range q.Unknown {
-		out.line(fmt.Sprintf("no process can run %s: %s jobs of queue %s are waiting", unknown, countText(unknown.Jobs), nameOf(q.Name)))
+		jobs, are := "jobs", "are"
+		if unknown.Jobs == (management.Count{Count: 1}) {
+			jobs, are = "job", "is"
+		}
+		out.line(fmt.Sprintf("no process can run %s: %s %s of queue %s %s waiting", unknown, countText(unknown.Jobs), jobs, nameOf(q.Name), are))
 	}
 }
 
