@@ -115,12 +115,11 @@ func TestAttackALoginOfAnotherProcessIsUsed(t *testing.T) {
 		response, _ := fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues", "Authorization", header)
 		assert.Equal(t, http.StatusUnauthorized, response.StatusCode, header)
 	}
-	for _, scheme := range []string{"Bearer ", "bearer "} { // upper and lower case do not matter (RFC 9110)
-		response, _ := fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues", "Authorization", scheme+mine.Token())
-		assert.Equal(t, http.StatusOK, response.StatusCode, scheme)
-	}
+	response, _ := fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues", "Authorization", "Bearer "+mine.Token())
+	assert.Equal(t, http.StatusOK, response.StatusCode)
 }
 
+// Upper and lower case of the scheme do not matter (RFC 9110).
 func TestATokenWasRefusedBecauseOfTheCaseOfItsScheme(t *testing.T) {
 	login := rest.NewLogin("/jobs")
 	server := serveWithLogin(t, login)

@@ -26,8 +26,8 @@ func NewAbortablePoolManagementService(pool amboy.AbortableRunner) *AbortablePoo
 //	GET    /v1/job/{name}    a running job; 404 if it does not run
 //	DELETE /v1/job/{name}    aborts it; 400 if it does not run
 //
-// The answers are a list of IDs, {}, and twice {"name","status"}; the status is "running", "aborted"
-// or "not running".
+// The first is answered with a list of IDs, the second with {}, and the others with
+// {"name","status"}; the status is "running", "aborted" or "not running".
 //
 // Without options it allows every request. With options it follows the rules of the
 // function Handler: see Authorize, Actor, Audit and Hosts. Requests are authorized for all queues.

@@ -128,9 +128,11 @@ func (s *QueueService) OpenWithOptions(ctx context.Context, opts QueueServiceOpt
 // start starts a queue that runs until ctx ends, a time has passed, or end is called. If
 // the start fails, it closes the queue.
 func start(ctx context.Context, q amboy.Queue, most time.Duration) (end context.CancelFunc, err error) {
-	running, end := context.WithCancel(ctx)
+	var running context.Context
 	if most > 0 {
 		running, end = context.WithTimeout(ctx, most)
+	} else {
+		running, end = context.WithCancel(ctx)
 	}
 	err = q.Start(running)
 	if err != nil {

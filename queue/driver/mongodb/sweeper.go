@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// legacyEvery is the minimum interval between queries for legacy documents that events request. A busy legacy
-// process changes documents all the time.
+// legacyEvery is the minimum interval between the queries for legacy documents that notifications
+// request. A busy legacy process changes documents all the time.
 const legacyEvery = 250 * time.Millisecond
 
 // handoverTime is longer than a retry takes from its first write to its last.
@@ -19,21 +19,21 @@ const handoverTime = 2 * time.Second
 // sweeper schedules sweeps, which do what was left undone: remove edges to ended jobs,
 // rearrange free scopes, finish retries, and adopt legacy documents.
 //
-// One process sweeps for all. Before each sweep it writes that it has the duty, which the change
-// streams of the others show them. A process that hears of a sweep leaves to it what it knew
-// of, and sweeps itself only if it hears neither of another one nor that nothing is left.
+// One process sweeps for all. Before each sweep it writes that it has the duty, which the others
+// read in their change streams. A process that hears of a sweep cancels the one that it had
+// planned. It sweeps itself if it then hears neither of another sweep nor that nothing is left.
 // Without change streams, each process sweeps regularly.
 type sweeper struct {
 	signal chan struct{}
-	hears  bool // of the sweeps of others
+	hears  bool // is true if the process hears of the sweeps of others
 
 	mu sync.Mutex
 	// due is when this process sweeps because something may be left undone, takeover when it
 	// sweeps because the process that swept has stopped, and routine when it sweeps because it
-	// does not hear of changes. They are zero for never.
+	// does not hear of changes. Zero means never.
 	due, takeover, routine time.Time
-	// forced makes a sweep begin at once that does not need the duty. legacy and committedNow
-	// make one begin at once that queries only legacy documents, or what transactions put.
+	// forced requests a sweep at once, without the duty. legacy requests one that queries only
+	// legacy documents, committedNow one that queries only what transactions put.
 	forced, legacy, committedNow bool
 	// legacyFrom is when the next query for legacy documents may begin.
 	legacyFrom time.Time
@@ -58,14 +58,14 @@ type sweeper struct {
 	// unadopted are the _ids of the legacy documents that the last sweep could not adopt, if it
 	// did not read all.
 	unadopted bson.A
-	beats     int // makes each state that is written another one
+	beats     int // makes each state that is written differ from the last one
 	// interval is the time until the next sweep, if this one leaves something.
 	interval time.Duration
 }
 
 // interrupted returns the next attempts that no process seems to be putting in their places:
-// they are old, or the last sweep has found them too. Their processes would otherwise have to
-// begin anew.
+// they are old, or the last sweep has found them too. The sweep leaves the others to the processes
+// that wrote them, which would have to begin anew.
 func (s *sweeper) interrupted(found []*document, now time.Time) (old []*document) {
 	revs := make(map[string]int64, len(found))
 	for _, doc := range found {
@@ -132,8 +132,8 @@ func (s *sweeper) again() { s.change(func() { s.in(s.interval) }) }
 // force requests a sweep by this process at once.
 func (s *sweeper) force() { s.change(func() { s.forced = true }) }
 
-// sweepLegacy requests a query for legacy documents in the queues of this process: at once, or legacyEvery after the
-// last one.
+// sweepLegacy requests a query for legacy documents in the queues of this process: at once, or
+// legacyEvery after the last one.
 func (s *sweeper) sweepLegacy() { s.change(func() { s.legacy = true }) }
 
 // sweepMoreLegacy requests a query at once for further legacy documents.
@@ -156,7 +156,7 @@ func (s *sweeper) setDeaf(deaf bool) {
 			s.routine = s.after(deafSweep)
 			return
 		}
-		s.in(sweepEvery) // no notification has told what other processes left undone meanwhile
+		s.in(sweepEvery) // notifications of what other processes left undone meanwhile were missed
 		s.news = true
 	})
 }
@@ -227,23 +227,21 @@ func (s *sweeper) await(ctx context.Context) bool {
 		if !at.IsZero() && !time.Now().Before(at) {
 			return true
 		}
-		timer := time.NewTimer(max(0, time.Until(at)))
-		due := timer.C
-		if at.IsZero() {
-			due = nil
+		var due <-chan time.Time
+		if !at.IsZero() {
+			due = time.After(time.Until(at))
 		}
 		select {
 		case <-s.signal:
 		case <-due:
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 	return false
 }
 
-// requestAgain is called when a sweep failed. The next one does what it was to do, after a pause:
-// what fails at once would otherwise be repeated without end.
+// requestAgain is called when a sweep failed. The next one does the same, after a pause: a sweep that
+// fails at once would otherwise be repeated without end.
 func (s *sweeper) requestAgain(forced, legacy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
