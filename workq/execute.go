@@ -214,8 +214,8 @@ func (c *conn) await(queueName, id string, until time.Time, inLease bool) (r res
 	return r, err
 }
 
-// leaseEnds is when the time to run of the lease of a job is over. A lease of this server does not depend on
-// the wall clock.
+// leaseEnds returns when the time to run of a leased job is over. For a lease of this server that
+// does not depend on the wall clock.
 func (s *Server) leaseEnds(job *stored) time.Time {
 	if own, ok := s.clock.lease(job.JobID()); ok {
 		return own.at
@@ -243,7 +243,7 @@ func (s *Server) awaitResult(ctx context.Context, queueName, id string, until ti
 		case err != nil:
 			return result{}, err
 		case job.ended():
-			return s.publish(id, job) //nolint:contextcheck // The same.
+			return s.publish(id, job) //nolint:contextcheck // The time of the wait may be over.
 		case ctx.Err() != nil:
 			return result{}, timedOut
 		}
@@ -275,9 +275,9 @@ func (s *Server) publish(id string, job *stored) (result, error) {
 // workerName names the clients of the protocol to operators.
 const workerName = "workq"
 
-// leaseTime is how long a lease lasts in the store, at least. If the server stops, the job is
-// leased again after that.
-// A time to run of up to a minute needs no second write that makes the lease longer.
+// leaseTime is the minimum time that a lease lasts in the store. If the server stops, the job is
+// leased again after that. A job with a time to run of up to a minute needs no second write that
+// makes its lease longer.
 const leaseTime = time.Minute + leaseGrace
 
 // leaseGrace is how much longer than the time to run a lease lasts in the store, so that the
@@ -335,7 +335,7 @@ func (s *Server) lease(ctx context.Context, names []string, until time.Time) ([]
 		default:
 			continue
 		}
-		if out := s.give(&leased[0]); out != nil { //nolint:contextcheck // The same.
+		if out := s.give(&leased[0]); out != nil { //nolint:contextcheck // The time of the wait may be over.
 			return out, nil
 		}
 	}

@@ -2,10 +2,11 @@ package mongodb
 
 import "sync/atomic"
 
-// contention controls how many candidates a claim chooses from.
+// contention controls how many candidates a claim chooses from: twice as many each time that other
+// processes claimed some first.
 type contention struct{ doubled atomic.Int32 }
 
-// maxDoubled is the maximum number of times that the window is doubled.
+// maxDoubled is the maximum number of times that this number is doubled.
 const maxDoubled = 3
 
 func (c *contention) factor() int { return 1 << c.doubled.Load() }
