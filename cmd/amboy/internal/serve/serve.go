@@ -285,7 +285,8 @@ func (s *server) stop(ctx context.Context) (err error) {
 		err = errors.Join(err, l.Close())
 	}
 	if s.pinlater != nil {
-		err = errors.Join(err, s.pinlater.Close(soon)) // it has goroutines before its port
+		// It has goroutines before its port. The time for clients may be over, although it has stopped.
+		err = errors.Join(err, s.pinlater.Close(ctx))
 	}
 	if s.schedules != nil {
 		s.schedules.Close(ctx)

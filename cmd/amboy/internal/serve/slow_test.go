@@ -56,3 +56,15 @@ func TestClientsThatDoNotSendTheirRequestsAreDropped(t *testing.T) {
 		assert.Contains(t, string(answer), `"type":"greet"`)
 	})
 }
+
+// A server with a port for PinLater that had cut off a slow client of the HTTP server said that it had
+// not stopped in time, and ended with an error.
+func TestAStopThatCutOffASlowClientFailed(t *testing.T) {
+	r := started(t, t.TempDir())
+	conn := r.dial("POST /v2/leases HTTP/1.1\r\nHost: amboy\r\nExpect: 100-continue\r\nContent-Type: application/json\r\n" +
+		"Authorization: Bearer " + r.token + "\r\nContent-Length: 100\r\n\r\n")
+	const reads = "HTTP/1.1 100 Continue\r\n\r\n"
+	_, err := io.ReadFull(conn, make([]byte, len(reads)))
+	require.NoError(t, err) // the server reads the body
+	r.stop()
+}
