@@ -197,6 +197,18 @@ func TestAnswerHidThatAnActionWasDoneButNotRecorded(t *testing.T) {
 	assert.NotContains(t, got.body, "secret")
 }
 
+// While the store was not reachable, the answer to each action was that it was done or begun.
+func TestAnswerSaidThatAFailedActionWasDone(t *testing.T) {
+	handler := rest.Handler(&mixed{known: fmt.Errorf("%w: %w", management.ErrNotRecorded, errors.New("dial mongodb://secret"))}, everybody())
+	got := sample{target: "/v2/queues/mine/jobs/one/actions", body: `{"action":"park"}`}.ask(t, handler, http.MethodPost, "", nil)
+	assert.Equal(t, http.StatusInternalServerError, got.status)
+	assert.Contains(t, got.body, "the action failed")
+	assert.NotContains(t, got.body, "was done")
+	assert.NotContains(t, got.body, "secret")
+	got = sample{target: "/queues/mine/jobs/one/actions", body: "action=park"}.ask(t, handler, http.MethodPost, "", nil)
+	assert.NotContains(t, got.body, "It was done")
+}
+
 func TestMaskedArgsAreInNoAnswer(t *testing.T) {
 	handler := rest.Handler(&tenants{}, everybody(), rest.MaskArgs(func(management.JobRef, string, json.RawMessage) json.RawMessage { return nil }))
 	open := rest.Handler(&tenants{}, everybody())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -122,6 +123,24 @@ const internalError = "internal error; the log of the service has the details"
 
 // notRecorded is the text for an action that must not be repeated as if nothing had happened.
 const notRecorded = "the action was done or begun, but could not be written to the audit list; the log of the service has the details"
+
+// failedUnrecorded is the text for an action that failed, which may have done a part of its work.
+const failedUnrecorded = "the action failed, perhaps after a part of it, and that could not be written to the audit list; the log of the service has the details"
+
+// hasFailed reports whether an error that wraps management.ErrNotRecorded is joined with that of the
+// action itself.
+func hasFailed(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // It unwraps the errors itself.
+		if !ok {
+			continue
+		}
+		parts := joined.Unwrap()
+		isRecording := slices.Contains(parts, management.ErrNotRecorded) // with the reason
+		return !isRecording && slices.ContainsFunc(parts, func(part error) bool { return !errors.Is(part, management.ErrNotRecorded) })
+	}
+	return false
+}
 
 // Invalid returns the failure for an invalid argument.
 func Invalid(field, value, rule string) *Failure {
@@ -272,6 +291,8 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 		return &Failure{Status: http.StatusServiceUnavailable, Text: err.Error(), RetryAfter: watchRetry}
 	case errors.Is(err, guard.ErrTooManyOfClient):
 		return &Failure{Status: http.StatusTooManyRequests, Text: err.Error(), RetryAfter: watchRetry}
+	case errors.Is(err, management.ErrNotRecorded) && hasFailed(err):
+		return &Failure{Status: http.StatusInternalServerError, Text: failedUnrecorded}
 	case errors.Is(err, management.ErrNotRecorded):
 		return &Failure{Status: http.StatusInternalServerError, Kind: KindNotRecorded, Text: notRecorded}
 	case ctx.Err() != nil:
