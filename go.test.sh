@@ -81,9 +81,10 @@ export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 # SQLite is C, translated to Go by a machine. Checking each of its memory accesses for
 # races takes four times as long as all else that the tests of that store do. What the two
 # packages that encode and decode BSON share between goroutines is pools of the standard
-# library. -race also turns on checks of unsafe pointers, of which this code has none.
-# go vet is a step of .ci/run. Traces need neither the table of symbols nor DWARF, which the
-# compiler would write all the same, in a seventh of its time.
+# library. bsonvalue, of the stand-in for MongoDB, shares nothing. -race also turns on checks of
+# unsafe pointers, of which this code has none. go vet is a step of .ci/run. Traces need neither
+# the table of symbols nor DWARF, which the compiler would write all the same, in a seventh of its
+# time.
 #
 # Some packages mostly wait, for browsers and processes, so there are more at once than processors.
 # Those that take longest come first, so that none of them is left when the others have ended.
@@ -97,7 +98,8 @@ settings=(-p $((processors * 2)) -timeout 20m -race -vet=off
 	-gcflags='all=-dwarf=false -d=checkptr=0'
 	-gcflags='modernc.org/...=-dwarf=false -race=false'
 	-gcflags='go.mongodb.org/mongo-driver/bson/bsonrw=-dwarf=false -race=false'
-	-gcflags='go.mongodb.org/mongo-driver/x/bsonx/bsoncore=-dwarf=false -race=false')
+	-gcflags='go.mongodb.org/mongo-driver/x/bsonx/bsoncore=-dwarf=false -race=false'
+	-gcflags='github.com/mongodb/amboy/internal/mongotest/bsonvalue=-dwarf=false -race=false')
 failed=0
 go test "${settings[@]}" "$@" ./queue/... ./internal/crashtest ./management ./internal/browsertest/... \
 	./examples/... ./cmd/amboy/... ./rest/internal/openapi/... ./... || failed=1

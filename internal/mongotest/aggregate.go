@@ -7,6 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 	"github.com/mongodb/amboy/internal/mongotest/codec"
 )
 
@@ -120,7 +121,7 @@ func (s *Server) aggregate(req *request) (bson.D, error) {
 		}
 		list = append(list, doc)
 	}
-	isStream := len(list) > 0 && rank(field(list[0].(bson.D), "$changeStream")) != rankUndefined
+	isStream := len(list) > 0 && bsonvalue.Rank(bsonvalue.Field(list[0].(bson.D), "$changeStream")) != bsonvalue.RankUndefined
 	name, ok := args.Aggregate.(string)
 	switch {
 	case !ok && isStream:
@@ -196,7 +197,7 @@ func leading(list bson.A) (sel selection, used int, err error) {
 		}
 	}
 	if limit := stageOf("$limit"); limit != nil {
-		sel.limit = int64(float(limit))
+		sel.limit = int64(bsonvalue.Float(limit))
 	}
 	return sel, used, nil
 }
@@ -329,7 +330,7 @@ func addFieldsStage(v any) (stage, error) {
 			if err != nil {
 				return nil, err
 			}
-			if rank(v) == rankUndefined {
+			if bsonvalue.Rank(v) == bsonvalue.RankUndefined {
 				continue
 			}
 			if result, err = setPath(result, e.Key, v); err != nil {
@@ -407,7 +408,7 @@ func unwindStage(v any) (stage, error) {
 			case bson.A:
 				items = x
 			default:
-				if rank(x) > rankNull {
+				if bsonvalue.Rank(x) > bsonvalue.RankNull {
 					items = bson.A{x}
 				}
 			}
@@ -427,7 +428,7 @@ func unwindStage(v any) (stage, error) {
 // https://www.mongodb.com/docs/manual/reference/operator/aggregation/group/.
 func groupStage(v any) (stage, error) {
 	spec, ok := v.(bson.D)
-	if !ok || rank(field(spec, "_id")) == rankUndefined {
+	if !ok || bsonvalue.Rank(bsonvalue.Field(spec, "_id")) == bsonvalue.RankUndefined {
 		return nil, errorf(15955, "a group specification must include an _id")
 	}
 	for _, e := range spec {
@@ -471,7 +472,7 @@ func checkAccumulator(e bson.E) error {
 	if !accumulators[doc[0].Key] {
 		return errorf(15952, "unknown group operator '%s'", doc[0].Key)
 	}
-	if doc[0].Key == "$count" && !equal(doc[0].Value, bson.D{}) {
+	if doc[0].Key == "$count" && !bsonvalue.Equal(doc[0].Value, bson.D{}) {
 		return errorf(codeTypeMismatch, "$count takes no arguments, i.e. $count:{}")
 	}
 	return checkExpression(doc[0].Value)
@@ -485,11 +486,11 @@ func group(docs []bson.D, spec bson.D) ([]bson.D, error) {
 	byKey := map[string]*members{}
 	var order []*members
 	for _, doc := range docs {
-		id, err := evaluate(doc, field(spec, "_id"))
+		id, err := evaluate(doc, bsonvalue.Field(spec, "_id"))
 		if err != nil {
 			return nil, err
 		}
-		if rank(id) == rankUndefined {
+		if bsonvalue.Rank(id) == bsonvalue.RankUndefined {
 			id = nil
 		}
 		key := keyString(id)
@@ -544,7 +545,7 @@ func accumulate(op bson.E, docs []bson.D) (any, error) {
 	seen := map[string]bool{}
 	for _, v := range values {
 		key := keyString(v)
-		if rank(v) == rankUndefined || op.Key == "$addToSet" && seen[key] {
+		if bsonvalue.Rank(v) == bsonvalue.RankUndefined || op.Key == "$addToSet" && seen[key] {
 			continue
 		}
 		seen[key] = true
@@ -555,7 +556,7 @@ func accumulate(op bson.E, docs []bson.D) (any, error) {
 
 // known returns null for a missing value, and other values unchanged.
 func known(v any) any {
-	if rank(v) == rankUndefined {
+	if bsonvalue.Rank(v) == bsonvalue.RankUndefined {
 		return nil
 	}
 	return v
@@ -566,7 +567,7 @@ func total(operator string, values bson.A) (any, error) {
 	var sum any = int32(0)
 	n := 0
 	for _, v := range values {
-		if rank(v) != rankNumber {
+		if bsonvalue.Rank(v) != bsonvalue.RankNumber {
 			continue
 		}
 		n++
@@ -581,17 +582,17 @@ func total(operator string, values bson.A) (any, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	return float(sum) / float64(n), nil
+	return bsonvalue.Float(sum) / float64(n), nil
 }
 
 // extreme returns the least or the greatest value that is not null.
 func extreme(operator string, values bson.A) any {
 	var best any
 	for _, v := range values {
-		if rank(v) <= rankNull && rank(v) != rankMinKey {
+		if bsonvalue.Rank(v) <= bsonvalue.RankNull && bsonvalue.Rank(v) != bsonvalue.RankMinKey {
 			continue
 		}
-		if c := compare(v, best); rank(best) == rankNull || c < 0 && operator == "$min" || c > 0 && operator == "$max" {
+		if c := bsonvalue.Compare(v, best); bsonvalue.Rank(best) == bsonvalue.RankNull || c < 0 && operator == "$min" || c > 0 && operator == "$max" {
 			best = v
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 )
 
 // changeEvent is one change that was committed. See
@@ -44,7 +46,7 @@ func (s *Server) publish(tx *transaction) {
 		if doc == nil {
 			doc = ch.before
 		}
-		e.key = field(doc.fields, "_id")
+		e.key = bsonvalue.Field(doc.fields, "_id")
 		switch ch.kind {
 		case "insert", "replace":
 			e.full = ch.after
@@ -89,18 +91,18 @@ func difference(before, after bson.D) bson.D {
 // those of the changed fields.
 func compareFields(prefix string, before, after bson.D, updated *bson.D, removed *bson.A) {
 	for _, e := range after {
-		old := field(before, e.Key)
+		old := bsonvalue.Field(before, e.Key)
 		was, wasDoc := old.(bson.D)
 		is, isDoc := e.Value.(bson.D)
 		switch {
 		case wasDoc && isDoc:
 			compareFields(prefix+e.Key+".", was, is, updated, removed)
-		case !equal(old, e.Value) || typeName(old) != typeName(e.Value):
+		case !bsonvalue.Equal(old, e.Value) || typeName(old) != typeName(e.Value):
 			*updated = append(*updated, bson.E{Key: prefix + e.Key, Value: e.Value})
 		}
 	}
 	for _, e := range before {
-		if rank(field(after, e.Key)) == rankUndefined {
+		if bsonvalue.Rank(bsonvalue.Field(after, e.Key)) == bsonvalue.RankUndefined {
 			*removed = append(*removed, prefix+e.Key)
 		}
 	}
@@ -154,7 +156,7 @@ func (s *Server) watch(req *request, stream *changeStream, list bson.A, batchSiz
 	if level, ok := req.generic.ReadConcern.Lookup("level").StringValueOK(); ok && level != "majority" {
 		return nil, errorf(codeInvalidOptions, "$changeStream cannot run with a readConcern other than 'majority'. Current readConcern: %s", level)
 	}
-	raw, err := bson.Marshal(field(list[0].(bson.D), "$changeStream"))
+	raw, err := bson.Marshal(bsonvalue.Field(list[0].(bson.D), "$changeStream"))
 	if err != nil {
 		return nil, errorf(codeFailedToParse, "the $changeStream stage must be an object")
 	}
@@ -269,7 +271,7 @@ func (c *changeStream) next(s *Server, size int64) ([]bson.Raw, bool, error) {
 			return nil, false, err
 		}
 		for _, fields := range docs {
-			if rank(field(fields, "_id")) == rankUndefined {
+			if bsonvalue.Rank(bsonvalue.Field(fields, "_id")) == bsonvalue.RankUndefined {
 				return nil, false, errorf(280, "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline.")
 			}
 			doc, err := newDocument(fields)

@@ -8,6 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 )
 
 // expressionOperator computes a value from its arguments.
@@ -117,8 +119,8 @@ func arguments(op bson.E) ([]any, error) {
 	if op.Key != "$cond" || !ok {
 		return []any{op.Value}, nil
 	}
-	args := []any{field(doc, "if"), field(doc, "then"), field(doc, "else")}
-	if len(doc) != 3 || slices.ContainsFunc(args, func(v any) bool { return rank(v) == rankUndefined }) {
+	args := []any{bsonvalue.Field(doc, "if"), bsonvalue.Field(doc, "then"), bsonvalue.Field(doc, "else")}
+	if len(doc) != 3 || slices.ContainsFunc(args, func(v any) bool { return bsonvalue.Rank(v) == bsonvalue.RankUndefined }) {
 		return nil, errorf(17080, "$cond needs 'if', 'then' and 'else' and nothing else: %s", show(doc))
 	}
 	return args, nil
@@ -150,7 +152,7 @@ func evaluate(doc bson.D, v any) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			if rank(value) != rankUndefined {
+			if bsonvalue.Rank(value) != bsonvalue.RankUndefined {
 				result = append(result, bson.E{Key: e.Key, Value: value})
 			}
 		}
@@ -201,7 +203,7 @@ func variable(doc bson.D, text string) any {
 	case "$$NOW":
 		return primitive.NewDateTimeFromTime(time.Now())
 	case "$$REMOVE":
-		return undefined
+		return bsonvalue.Missing
 	default:
 		return nil
 	}
@@ -215,22 +217,22 @@ func fieldPath(v any, path []string) any {
 	}
 	switch x := v.(type) {
 	case bson.D:
-		return fieldPath(field(x, path[0]), path[1:])
+		return fieldPath(bsonvalue.Field(x, path[0]), path[1:])
 	case bson.A:
 		list := bson.A{}
 		for _, item := range x {
-			if value := fieldPath(item, path); rank(value) != rankUndefined {
+			if value := fieldPath(item, path); bsonvalue.Rank(value) != bsonvalue.RankUndefined {
 				list = append(list, value)
 			}
 		}
 		return list
 	default:
-		return undefined
+		return bsonvalue.Missing
 	}
 }
 
 func compared(holds func(c int) bool) func([]any) (any, error) {
-	return func(args []any) (any, error) { return holds(compare(args[0], args[1])), nil }
+	return func(args []any) (any, error) { return holds(bsonvalue.Compare(args[0], args[1])), nil }
 }
 
 func cond(args []any) (any, error) {
@@ -254,7 +256,7 @@ func in(args []any) (any, error) {
 	if !ok {
 		return nil, errorf(40081, "$in requires an array as a second argument, found: %s", typeName(args[1]))
 	}
-	return slices.ContainsFunc(list, func(v any) bool { return equal(v, args[0]) }), nil
+	return slices.ContainsFunc(list, func(v any) bool { return bsonvalue.Equal(v, args[0]) }), nil
 }
 
 // arrayElement returns an element of an array, counted from its end if the index is negative.
@@ -267,7 +269,7 @@ func arrayElement(args []any) (any, error) {
 	if !ok {
 		return nil, errorf(28689, "$arrayElemAt's first argument must be an array, but is %s", typeName(args[0]))
 	}
-	i, ok := integer(args[1])
+	i, ok := bsonvalue.Integer(args[1])
 	if !ok {
 		return nil, errorf(28690, "$arrayElemAt's second argument must be a numeric value, but is %s", typeName(args[1]))
 	}
@@ -275,7 +277,7 @@ func arrayElement(args []any) (any, error) {
 		i += int64(len(list))
 	}
 	if i < 0 || i >= int64(len(list)) {
-		return undefined, nil
+		return bsonvalue.Missing, nil
 	}
 	return list[i], nil
 }
@@ -289,7 +291,7 @@ func indexOfArray(args []any) (any, error) {
 	if !ok {
 		return nil, errorf(40090, "$indexOfArray requires an array as a first argument, found: %s", typeName(args[0]))
 	}
-	return int32(slices.IndexFunc(list, func(v any) bool { return equal(v, args[1]) })), nil
+	return int32(slices.IndexFunc(list, func(v any) bool { return bsonvalue.Equal(v, args[1]) })), nil
 }
 
 func sizeOf(args []any) (any, error) {
@@ -337,8 +339,8 @@ func add(a, b any) (any, error) {
 	if date, ok := b.(primitive.DateTime); ok {
 		a, b = date, a
 	}
-	if date, ok := a.(primitive.DateTime); ok && rank(b) == rankNumber {
-		return date + primitive.DateTime(math.Round(float(b))), nil
+	if date, ok := a.(primitive.DateTime); ok && bsonvalue.Rank(b) == bsonvalue.RankNumber {
+		return date + primitive.DateTime(math.Round(bsonvalue.Float(b))), nil
 	}
 	return arithmetic(a, b, func(x, y int64) (int64, bool) {
 		sum := x + y
@@ -355,8 +357,8 @@ func subtract(a, b any) (any, error) {
 	if other, ok := b.(primitive.DateTime); ok && isDate {
 		return int64(date - other), nil
 	}
-	if isDate && rank(b) == rankNumber {
-		return date - primitive.DateTime(math.Round(float(b))), nil
+	if isDate && bsonvalue.Rank(b) == bsonvalue.RankNumber {
+		return date - primitive.DateTime(math.Round(bsonvalue.Float(b))), nil
 	}
 	return arithmetic(a, b, func(x, y int64) (int64, bool) {
 		d := x - y
@@ -388,7 +390,7 @@ func floor(args []any) (any, error) {
 
 // arithmetic computes in the wider of two numeric types: int, long, double.
 func arithmetic(a, b any, whole func(x, y int64) (int64, bool), inexact func(x, y float64) float64) (any, error) {
-	if rank(a) != rankNumber || rank(b) != rankNumber {
+	if bsonvalue.Rank(a) != bsonvalue.RankNumber || bsonvalue.Rank(b) != bsonvalue.RankNumber {
 		return nil, errorf(codeTypeMismatch, "arithmetic needs numbers, not %s and %s", typeName(a), typeName(b))
 	}
 	for _, v := range []any{a, b} {
@@ -396,10 +398,10 @@ func arithmetic(a, b any, whole func(x, y int64) (int64, bool), inexact func(x, 
 			return nil, errorf(codeBadValue, "mongotest does not support arithmetic with decimals")
 		}
 	}
-	x, xIsInt := integer(a)
-	y, yIsInt := integer(b)
+	x, xIsInt := bsonvalue.Integer(a)
+	y, yIsInt := bsonvalue.Integer(b)
 	if !xIsInt || !yIsInt {
-		return inexact(float(a), float(b)), nil
+		return inexact(bsonvalue.Float(a), bsonvalue.Float(b)), nil
 	}
 	result, fits := whole(x, y)
 	if !fits {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 )
 
 // failPoint is the failCommand fail point. See
@@ -180,7 +182,7 @@ func (s *Server) runWithFaults(req *request) (bson.D, error) {
 }
 
 func (d *failData) writeConcernCode() int32 {
-	c, _ := number(field(d.WriteConcernError, "code"))
+	c, _ := number(bsonvalue.Field(d.WriteConcernError, "code"))
 	return int32(c)
 }
 

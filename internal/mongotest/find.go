@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 )
 
 // find runs a query. See
@@ -166,7 +168,7 @@ func (c *collection) hinted(hint bson.RawValue) (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rank(v) == rankObject && len(v.(bson.D)) == 0 {
+	if bsonvalue.Rank(v) == bsonvalue.RankObject && len(v.(bson.D)) == 0 {
 		return nil, nil // an empty document means no hint
 	}
 	for _, x := range c.indexes {
@@ -202,10 +204,10 @@ func parseSort(raw bson.Raw) ([]sortField, error) {
 }
 
 func number(v any) (float64, bool) {
-	if rank(v) != rankNumber {
+	if bsonvalue.Rank(v) != bsonvalue.RankNumber {
 		return 0, false
 	}
-	return float(v), true
+	return bsonvalue.Float(v), true
 }
 
 // sortStable sorts by an order. Equal items stay in the order of insertion.
@@ -223,7 +225,7 @@ func sortStable[T any](items []T, order []sortField, fields func(T) bson.D) {
 	}
 	slices.SortStableFunc(all, func(a, b keyed) int {
 		for i, f := range order {
-			c := compare(a.keys[i], b.keys[i])
+			c := bsonvalue.Compare(a.keys[i], b.keys[i])
 			if f.descending {
 				c = -c
 			}
@@ -243,8 +245,8 @@ func sortStable[T any](items []T, order []sortField, fields func(T) bson.D) {
 func sortKeys(doc bson.D, order []sortField) []any {
 	keys := make([]any, len(order))
 	for i, f := range order {
-		for j, v := range expand(lookup(doc, f.path)) {
-			if j == 0 || compare(v, keys[i]) < 0 != f.descending {
+		for j, v := range expand(bsonvalue.Lookup(doc, f.path)) {
+			if j == 0 || bsonvalue.Compare(v, keys[i]) < 0 != f.descending {
 				keys[i] = v
 			}
 		}
@@ -253,18 +255,18 @@ func sortKeys(doc bson.D, order []sortField) []any {
 }
 
 // expand replaces arrays by their elements, as an index does. An empty array becomes
-// undefined, a missing value null.
+// bsonvalue.Missing, a missing value null.
 func expand(values []any) []any {
 	var all []any
 	for _, v := range values {
 		switch x := v.(type) {
 		case bson.A:
 			if len(x) == 0 {
-				all = append(all, undefined)
+				all = append(all, bsonvalue.Missing)
 			}
 			all = append(all, x...)
 		default:
-			if rank(v) == rankUndefined {
+			if bsonvalue.Rank(v) == bsonvalue.RankUndefined {
 				v = nil
 			}
 			all = append(all, v)
@@ -319,14 +321,14 @@ func (s *Server) distinct(req *request) (bson.D, error) {
 	values := bson.A{}
 	seen := map[string]bool{}
 	for _, doc := range docs {
-		for _, v := range present(lookup(doc.fields, strings.Split(args.Key, "."))) {
+		for _, v := range present(bsonvalue.Lookup(doc.fields, strings.Split(args.Key, "."))) {
 			if key := keyString(v); !seen[key] {
 				seen[key] = true
 				values = append(values, v)
 			}
 		}
 	}
-	slices.SortStableFunc(values, compare)
+	slices.SortStableFunc(values, bsonvalue.Compare)
 	return bson.D{{Key: "values", Value: values}}, nil
 }
 
@@ -339,7 +341,7 @@ func present(values []any) []any {
 		case bson.A:
 			all = append(all, x...)
 		default:
-			if rank(v) != rankUndefined {
+			if bsonvalue.Rank(v) != bsonvalue.RankUndefined {
 				all = append(all, v)
 			}
 		}

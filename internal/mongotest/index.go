@@ -8,19 +8,23 @@ import (
 
 	"github.com/tidwall/btree"
 	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 )
 
 // index is an index of a collection: the keys of its records in their order.
 type index struct {
-	name    string
-	number  int // no other index of the collection has or had it
-	keys    bson.D
-	fields  []indexField
-	unique  bool
-	sparse  bool
-	partial *query // nil if all documents are indexed
-	filter  bson.D
-	signed  string // cached by signature; empty before
+	name   string
+	number int // no other index of the collection has or had it
+	keys   bson.D
+	fields []indexField
+	// descending is that of the fields, as CompareKeys takes it.
+	descending []bool
+	unique     bool
+	sparse     bool
+	partial    *query // nil if all documents are indexed
+	filter     bson.D
+	signed     string // cached by signature; empty before
 	// expireAfter is nil if the index is not a TTL index.
 	expireAfter *int32
 	// tree contains the keys of all versions that a transaction can see.
@@ -50,6 +54,7 @@ func (x *index) init() {
 	for _, k := range x.keys {
 		direction, _ := number(k.Value)
 		x.fields = append(x.fields, indexField{name: k.Key, path: strings.Split(k.Key, "."), descending: direction < 0})
+		x.descending = append(x.descending, direction < 0)
 	}
 	x.tree = btree.NewBTreeGOptions(func(a, b entry) bool { return x.compare(a, b) < 0 }, btree.Options{NoLocks: true})
 }
@@ -66,13 +71,8 @@ var firstRecord, lastRecord = &record{number: 0}, &record{number: math.MaxUint64
 
 // compare orders entries by their keys, and by the age of their records.
 func (x *index) compare(a, b entry) int {
-	for i := range min(len(a.key), len(b.key)) {
-		if c := compare(a.key[i], b.key[i]); c != 0 {
-			if x.fields[i].descending {
-				return -c
-			}
-			return c
-		}
+	if c := bsonvalue.CompareKeys(a.key, b.key, x.descending); c != 0 {
+		return c
 	}
 	return cmp.Compare(a.record.number, b.record.number)
 }
@@ -124,7 +124,7 @@ func (x *index) spec() bson.D {
 
 // named reports whether a value is the name or the key pattern of the index.
 func (x *index) named(v any) bool {
-	return rank(v) == rankString && text(v) == x.name || rank(v) == rankObject && equal(v, x.keys)
+	return bsonvalue.Rank(v) == bsonvalue.RankString && bsonvalue.Text(v) == x.name || bsonvalue.Rank(v) == bsonvalue.RankObject && bsonvalue.Equal(v, x.keys)
 }
 
 // add adds a record under the keys of one of its documents, which check has accepted.
@@ -155,7 +155,7 @@ func (x *index) has(doc *document, key []any) bool {
 }
 
 func sameKey(a, b []any) bool {
-	return &a[0] == &b[0] || slices.EqualFunc(a, b, equal)
+	return &a[0] == &b[0] || slices.EqualFunc(a, b, bsonvalue.Equal)
 }
 
 // check refuses a document that has a key of another record in a unique index.

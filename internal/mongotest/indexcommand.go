@@ -7,6 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 )
 
 type indexArgs struct {
@@ -281,9 +283,9 @@ func (s *Server) dropIndexes(req *request) (bson.D, error) {
 	before := len(c.indexes)
 	wanted := func(x *index) bool { return x.named(v) }
 	switch {
-	case rank(v) == rankString && v.(string) == "*":
+	case bsonvalue.Rank(v) == bsonvalue.RankString && v.(string) == "*":
 		c.indexes = c.indexes[:1]
-	case rank(v) != rankString && rank(v) != rankObject:
+	case bsonvalue.Rank(v) != bsonvalue.RankString && bsonvalue.Rank(v) != bsonvalue.RankObject:
 		return nil, errorf(codeTypeMismatch, "dropIndexes.index must be a name or a key pattern in mongotest")
 	case wanted(c.indexes[0]):
 		return nil, errorf(codeInvalidOptions, "cannot drop _id index")

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 )
 
 // documentKeys caches the keys of a document in the indexes of its collection. Neither
@@ -70,18 +72,18 @@ func newKeyStep(v any, path []string) keyStep {
 	for len(path) > 0 {
 		switch x := v.(type) {
 		case bson.D:
-			v = field(x, path[0])
+			v = bsonvalue.Field(x, path[0])
 		case bson.A:
 			i, err := strconv.Atoi(path[0])
 			if err != nil || i < 0 {
 				return keyStep{value: x, rest: path}
 			}
-			v = undefined
+			v = bsonvalue.Missing
 			if i < len(x) {
 				v = x[i]
 			}
 		default:
-			return keyStep{value: undefined}
+			return keyStep{value: bsonvalue.Missing}
 		}
 		path = path[1:]
 	}
@@ -94,7 +96,7 @@ func (s keyStep) into(element any) keyStep {
 		return newKeyStep(element, s.rest)
 	}
 	if len(s.rest) > 0 {
-		return keyStep{value: undefined}
+		return keyStep{value: bsonvalue.Missing}
 	}
 	return keyStep{value: element, final: true}
 }
@@ -124,7 +126,7 @@ func (x *index) expand(steps []keyStep) ([][]any, error) {
 		x.fields[i].multikey = true
 	}
 	if len(list) == 0 {
-		list = bson.A{undefined} // the key of an empty array
+		list = bson.A{bsonvalue.Missing} // the key of an empty array
 	}
 	var keys [][]any
 	for _, element := range list {
@@ -157,7 +159,7 @@ func (x *index) key(steps []keyStep) [][]any {
 	missing := 0
 	for i, s := range steps {
 		switch {
-		case s.final || rank(s.value) != rankUndefined:
+		case s.final || bsonvalue.Rank(s.value) != bsonvalue.RankUndefined:
 			key[i] = s.value
 		default:
 			missing++

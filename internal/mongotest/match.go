@@ -2,11 +2,12 @@ package mongotest
 
 import (
 	"regexp"
-	"strconv"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 )
 
 // query is a parsed filter.
@@ -44,7 +45,7 @@ func equalities(filter bson.D) bson.D {
 				found = append(found, e)
 			}
 		default:
-			if v := field(e.Value.(bson.D), "$eq"); rank(v) != rankUndefined {
+			if v := bsonvalue.Field(e.Value.(bson.D), "$eq"); bsonvalue.Rank(v) != bsonvalue.RankUndefined {
 				found = append(found, bson.E{Key: e.Key, Value: v})
 			}
 		}
@@ -148,7 +149,7 @@ func parseField(path string, condition any) (predicate, error) {
 		return nil, err
 	}
 	parts := strings.Split(path, ".")
-	return func(doc bson.D) bool { return test(lookup(doc, parts)) }, nil
+	return func(doc bson.D) bool { return test(bsonvalue.Lookup(doc, parts)) }, nil
 }
 
 // condition is a test of the values that a path leads to.
@@ -164,7 +165,7 @@ func parseCondition(v any) (condition, error) {
 	var all []condition
 	operators := v.(bson.D)
 	for _, op := range operators {
-		if op.Key == "$options" && rank(field(operators, "$regex")) != rankUndefined {
+		if op.Key == "$options" && bsonvalue.Rank(bsonvalue.Field(operators, "$regex")) != bsonvalue.RankUndefined {
 			continue
 		}
 		c, err := parseOperator(op, operators)
@@ -185,10 +186,10 @@ func parseCondition(v any) (condition, error) {
 
 // equalOrMissing compares values. Null also equals a missing field.
 func equalOrMissing(x, v any) bool {
-	if rank(x) == rankUndefined && rank(v) == rankNull {
+	if bsonvalue.Rank(x) == bsonvalue.RankUndefined && bsonvalue.Rank(v) == bsonvalue.RankNull {
 		return true
 	}
-	return equal(x, v)
+	return bsonvalue.Equal(x, v)
 }
 
 // anyValue tests each value and each element of a value that is an array.
@@ -239,7 +240,7 @@ func parseOperator(op bson.E, operators bson.D) (condition, error) {
 	case "$type":
 		return parseType(op.Value)
 	case "$regex":
-		return parseRegexOperator(op.Value, field(operators, "$options"))
+		return parseRegexOperator(op.Value, bsonvalue.Field(operators, "$options"))
 	default:
 		return nil, errorf(codeBadValue, "unknown operator: %s", op.Key)
 	}
@@ -252,14 +253,14 @@ func anyValueNot(test func(any) bool) condition { return not(anyValue(test)) }
 func parseComparison(op bson.E) condition {
 	return anyValue(func(x any) bool {
 		bound := op.Value
-		if rank(x) == rankUndefined {
-			if rank(bound) != rankNull {
+		if bsonvalue.Rank(x) == bsonvalue.RankUndefined {
+			if bsonvalue.Rank(bound) != bsonvalue.RankNull {
 				return false
 			}
 			x = nil
 		}
-		limit := rank(bound) == rankMinKey || rank(bound) == rankMaxKey
-		if rank(x) != rank(bound) && !limit {
+		limit := bsonvalue.Rank(bound) == bsonvalue.RankMinKey || bsonvalue.Rank(bound) == bsonvalue.RankMaxKey
+		if bsonvalue.Rank(x) != bsonvalue.Rank(bound) && !limit {
 			return false
 		}
 		return holds(op.Key, x, bound)
@@ -271,7 +272,7 @@ func holds(operator string, x, bound any) bool {
 	if isNaN(x) != isNaN(bound) { // NaN is comparable only to itself
 		return false
 	}
-	c := compare(x, bound)
+	c := bsonvalue.Compare(x, bound)
 	switch operator {
 	case "$gt":
 		return c > 0
@@ -285,10 +286,10 @@ func holds(operator string, x, bound any) bool {
 }
 
 func isNaN(v any) bool {
-	if rank(v) != rankNumber {
+	if bsonvalue.Rank(v) != bsonvalue.RankNumber {
 		return false
 	}
-	f := float(v)
+	f := bsonvalue.Float(v)
 	return f != f //nolint:gocritic // only NaN differs from itself
 }
 
@@ -298,7 +299,7 @@ func parseIn(op bson.E) (condition, error) {
 		return nil, errorf(codeBadValue, "%s needs an array", op.Key)
 	}
 	texts := map[string]bool{} // there may be thousands
-	any1 := []condition{anyValue(func(x any) bool { return rank(x) == rankString && texts[text(x)] })}
+	any1 := []condition{anyValue(func(x any) bool { return bsonvalue.Rank(x) == bsonvalue.RankString && texts[bsonvalue.Text(x)] })}
 	for _, v := range list {
 		if s, isText := v.(string); isText {
 			texts[s] = true
@@ -330,7 +331,7 @@ func parseIn(op bson.E) (condition, error) {
 func parseExists(v any) condition {
 	exists := func(values []any) bool {
 		for _, x := range values {
-			if rank(x) != rankUndefined {
+			if bsonvalue.Rank(x) != bsonvalue.RankUndefined {
 				return true
 			}
 		}
@@ -394,10 +395,10 @@ func elementTest(doc bson.D) (func(any) bool, error) {
 }
 
 func parseSize(v any) (condition, error) {
-	if rank(v) != rankNumber || float(v) < 0 || float(v) != float64(int(float(v))) {
+	if bsonvalue.Rank(v) != bsonvalue.RankNumber || bsonvalue.Float(v) < 0 || bsonvalue.Float(v) != float64(int(bsonvalue.Float(v))) {
 		return nil, errorf(codeBadValue, "Failed to parse $size. Expected a non-negative integer in: $size: %s", show(v))
 	}
-	size := int(float(v))
+	size := int(bsonvalue.Float(v))
 	return func(values []any) bool {
 		for _, x := range values {
 			if list, ok := x.(bson.A); ok && len(list) == size {
@@ -452,15 +453,15 @@ func typeName(v any) string {
 	case primitive.Decimal128:
 		return "decimal"
 	}
-	return rankNames[rank(v)]
+	return rankNames[bsonvalue.Rank(v)]
 }
 
 // rankNames are the aliases of the types, except for numbers.
 var rankNames = [...]string{
-	rankMinKey: "minKey", rankUndefined: "missing", rankNull: "null", rankString: "string",
-	rankObject: "object", rankArray: "array", rankBinary: "binData", rankObjectID: "objectId",
-	rankBool: "bool", rankDate: "date", rankTimestamp: "timestamp", rankRegex: "regex",
-	rankPointer: "dbPointer", rankCode: "javascript", rankCodeWithScope: "javascriptWithScope", rankMaxKey: "maxKey",
+	bsonvalue.RankMinKey: "minKey", bsonvalue.RankUndefined: "missing", bsonvalue.RankNull: "null", bsonvalue.RankString: "string",
+	bsonvalue.RankObject: "object", bsonvalue.RankArray: "array", bsonvalue.RankBinary: "binData", bsonvalue.RankObjectID: "objectId",
+	bsonvalue.RankBool: "bool", bsonvalue.RankDate: "date", bsonvalue.RankTimestamp: "timestamp", bsonvalue.RankRegex: "regex",
+	bsonvalue.RankPointer: "dbPointer", bsonvalue.RankCode: "javascript", bsonvalue.RankCodeWithScope: "javascriptWithScope", bsonvalue.RankMaxKey: "maxKey",
 }
 
 func parseType(v any) (condition, error) {
@@ -492,7 +493,7 @@ func typeAliases(v any) ([]string, error) {
 		return []string{name}, nil
 	}
 	for name, number := range typeNames {
-		if rank(v) == rankNumber && float(v) == float64(number) {
+		if bsonvalue.Rank(v) == bsonvalue.RankNumber && bsonvalue.Float(v) == float64(number) {
 			return []string{name}, nil
 		}
 	}
@@ -501,7 +502,7 @@ func typeAliases(v any) ([]string, error) {
 
 func parseRegexOperator(v, opts any) (condition, error) {
 	var flags string
-	if rank(opts) != rankUndefined {
+	if bsonvalue.Rank(opts) != bsonvalue.RankUndefined {
 		var ok bool
 		if flags, ok = opts.(string); !ok {
 			return nil, errorf(codeBadValue, "$options has to be a string")
@@ -546,44 +547,15 @@ func parseRegex(pattern, flags string) (condition, error) {
 	}), nil
 }
 
-// lookup finds the values that a path leads to, through arrays too: by index,
-// and into each document that is an element. A missing field is undefined.
-func lookup(v any, path []string) []any {
-	if len(path) == 0 {
-		return []any{v}
-	}
-	switch x := v.(type) {
-	case bson.D:
-		next := field(x, path[0])
-		if rank(next) == rankUndefined {
-			return []any{next}
-		}
-		return lookup(next, path[1:])
-	case bson.A:
-		var found []any
-		if i, err := strconv.Atoi(path[0]); err == nil && i >= 0 && i < len(x) {
-			found = append(found, lookup(x[i], path[1:])...)
-		}
-		for _, item := range x {
-			if doc, ok := item.(bson.D); ok {
-				found = append(found, lookup(doc, path)...)
-			}
-		}
-		return found
-	default:
-		return []any{primitive.Undefined{}}
-	}
-}
-
 // truthy returns the boolean value of a value.
 func truthy(v any) bool {
-	switch rank(v) {
-	case rankUndefined, rankNull:
+	switch bsonvalue.Rank(v) {
+	case bsonvalue.RankUndefined, bsonvalue.RankNull:
 		return false
-	case rankBool:
+	case bsonvalue.RankBool:
 		return v.(bool)
-	case rankNumber:
-		return float(v) != 0
+	case bsonvalue.RankNumber:
+		return bsonvalue.Float(v) != 0
 	default:
 		return true
 	}

@@ -7,6 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 )
 
 // plan describes how the documents of a query are found: in ranges of an index, in ranges
@@ -227,9 +229,9 @@ func (f indexField) sorted(values []any) []any {
 		if f.descending {
 			a, b = b, a
 		}
-		return compare(a, b)
+		return bsonvalue.Compare(a, b)
 	})
-	return slices.CompactFunc(values, equal)
+	return slices.CompactFunc(values, bsonvalue.Equal)
 }
 
 // prefixes returns the beginnings of keys that a query requires, and their number of
@@ -301,7 +303,7 @@ func (x *index) bounds(limits requirements, fixed int) (low, high *end) {
 }
 
 func compareEnds(a, b *end) int {
-	if c := compare(a.value, b.value); c != 0 {
+	if c := bsonvalue.Compare(a.value, b.value); c != 0 {
 		return c
 	}
 	return int(min(a.record.number, 1)) - int(min(b.record.number, 1))
@@ -426,10 +428,10 @@ func (r *requirement) oneOf(list bson.A) {
 	values := []any{}
 	exists := true
 	for _, v := range list {
-		switch rank(v) {
-		case rankArray, rankRegex, rankUndefined:
+		switch bsonvalue.Rank(v) {
+		case bsonvalue.RankArray, bsonvalue.RankRegex, bsonvalue.RankUndefined:
 			return
-		case rankNull: // matches missing fields too
+		case bsonvalue.RankNull: // matches missing fields too
 			exists = false
 		}
 		values = append(values, v)
@@ -444,8 +446,8 @@ func (r *requirement) oneOf(list bson.A) {
 // unknown.
 func (r *requirement) noneOf(list bson.A) {
 	for _, v := range list {
-		switch rank(v) {
-		case rankArray, rankRegex, rankUndefined, rankNull:
+		switch bsonvalue.Rank(v) {
+		case bsonvalue.RankArray, bsonvalue.RankRegex, bsonvalue.RankUndefined, bsonvalue.RankNull:
 		default:
 			r.excluded = append(r.excluded, v)
 		}
@@ -454,10 +456,10 @@ func (r *requirement) noneOf(list bson.A) {
 
 // bracketed reports whether a comparison with a value applies only to values of its type.
 func bracketed(v any) bool {
-	switch rank(v) {
-	case rankMinKey, rankMaxKey, rankUndefined, rankNull, rankArray:
+	switch bsonvalue.Rank(v) {
+	case bsonvalue.RankMinKey, bsonvalue.RankMaxKey, bsonvalue.RankUndefined, bsonvalue.RankNull, bsonvalue.RankArray:
 		return false
-	case rankNumber:
+	case bsonvalue.RankNumber:
 		return !isNaN(v)
 	default:
 		return true
@@ -466,17 +468,17 @@ func bracketed(v any) bool {
 
 // least holds the least values of the types.
 var least = [...]any{
-	rankMinKey: primitive.MinKey{}, rankUndefined: undefined, rankNull: nil, rankNumber: math.NaN(), rankString: "",
-	rankObject: bson.D{}, rankArray: bson.A{}, rankBinary: primitive.Binary{}, rankObjectID: primitive.ObjectID{},
-	rankBool: false, rankDate: primitive.DateTime(math.MinInt64), rankTimestamp: primitive.Timestamp{},
-	rankRegex: primitive.Regex{}, rankPointer: primitive.DBPointer{}, rankCode: primitive.JavaScript(""),
-	rankCodeWithScope: primitive.CodeWithScope{}, rankMaxKey: primitive.MaxKey{},
+	bsonvalue.RankMinKey: primitive.MinKey{}, bsonvalue.RankUndefined: bsonvalue.Missing, bsonvalue.RankNull: nil, bsonvalue.RankNumber: math.NaN(), bsonvalue.RankString: "",
+	bsonvalue.RankObject: bson.D{}, bsonvalue.RankArray: bson.A{}, bsonvalue.RankBinary: primitive.Binary{}, bsonvalue.RankObjectID: primitive.ObjectID{},
+	bsonvalue.RankBool: false, bsonvalue.RankDate: primitive.DateTime(math.MinInt64), bsonvalue.RankTimestamp: primitive.Timestamp{},
+	bsonvalue.RankRegex: primitive.Regex{}, bsonvalue.RankPointer: primitive.DBPointer{}, bsonvalue.RankCode: primitive.JavaScript(""),
+	bsonvalue.RankCodeWithScope: primitive.CodeWithScope{}, bsonvalue.RankMaxKey: primitive.MaxKey{},
 }
 
 // ends returns the ends of the values that satisfy a comparison, in ascending order.
 func (c comparison) ends() (low, high *end) {
-	low = &end{least[rank(c.bound)], firstRecord}
-	high = &end{least[rank(c.bound)+1], firstRecord}
+	low = &end{least[bsonvalue.Rank(c.bound)], firstRecord}
+	high = &end{least[bsonvalue.Rank(c.bound)+1], firstRecord}
 	switch c.operator {
 	case "$gt":
 		low = &end{c.bound, lastRecord}
@@ -494,7 +496,7 @@ func (c comparison) ends() (low, high *end) {
 // requirements' filter matches.
 func (r requirements) imply(filter, partial bson.D) bool {
 	for _, clause := range partial {
-		if !slices.ContainsFunc(filter, func(e bson.E) bool { return e.Key == clause.Key && equal(e.Value, clause.Value) }) && !r.implyClause(filter, clause) {
+		if !slices.ContainsFunc(filter, func(e bson.E) bool { return e.Key == clause.Key && bsonvalue.Equal(e.Value, clause.Value) }) && !r.implyClause(filter, clause) {
 			return false
 		}
 	}
@@ -533,7 +535,7 @@ func (r *requirement) implies(op bson.E) bool {
 
 // implies reports whether values that satisfy the comparison satisfy another one.
 func (c comparison) implies(op bson.E) bool {
-	if rank(op.Value) != rank(c.bound) || !slices.Contains([]string{"$gt", "$gte", "$lt", "$lte"}, op.Key) {
+	if bsonvalue.Rank(op.Value) != bsonvalue.Rank(c.bound) || !slices.Contains([]string{"$gt", "$gte", "$lt", "$lte"}, op.Key) {
 		return false
 	}
 	low, high := c.ends()

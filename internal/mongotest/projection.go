@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 )
 
 // projection converts a document to the form that a client wants.
@@ -69,8 +71,8 @@ func without(doc bson.D, id bool) bson.D {
 
 // flag returns the value of a projection field that includes or excludes.
 func flag(v any) (include, plain bool) {
-	switch rank(v) {
-	case rankBool, rankNumber:
+	switch bsonvalue.Rank(v) {
+	case bsonvalue.RankBool, bsonvalue.RankNumber:
 		return truthy(v), true
 	default:
 		return false, false
@@ -176,11 +178,11 @@ func (n *projectionNode) compute(root, kept bson.D) (bson.D, error) {
 			if err != nil {
 				return nil, err
 			}
-			if rank(v) != rankUndefined {
+			if bsonvalue.Rank(v) != bsonvalue.RankUndefined {
 				kept = setField(kept, name, v)
 			}
 		case !child.leaf && child.computes():
-			inner, _ := field(kept, name).(bson.D)
+			inner, _ := bsonvalue.Field(kept, name).(bson.D)
 			computed, err := child.compute(root, inner)
 			if err != nil {
 				return nil, err

@@ -30,16 +30,6 @@ func newDocument(fields bson.D) (*document, error) {
 	return &document{fields: fields, raw: raw}, nil
 }
 
-// field returns the value of a top-level field, or undefined if it is missing.
-func field(doc bson.D, name string) any {
-	for i := range doc { // without copies, which the race detector makes slow
-		if doc[i].Key == name {
-			return doc[i].Value
-		}
-	}
-	return undefined
-}
-
 // version is the content of a record from a commit on.
 type version struct {
 	at  uint64

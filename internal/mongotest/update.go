@@ -9,6 +9,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 )
 
 // update is a parsed update: a replacement, a pipeline, or operators.
@@ -103,7 +105,7 @@ func parseModification(operator string, f bson.E) (modification, error) {
 	var err error
 	switch operator {
 	case "$inc", "$mul":
-		if rank(f.Value) != rankNumber {
+		if bsonvalue.Rank(f.Value) != bsonvalue.RankNumber {
 			err = errorf(codeTypeMismatch, "Cannot increment with non-numeric argument: {%s: %s}", f.Key, show(f.Value))
 		}
 	case "$rename":
@@ -132,12 +134,12 @@ func checkEach(operator string, v any, known ...string) error {
 		if !slices.Contains(known, e.Key) {
 			return errorf(codeBadValue, "Unrecognized clause in %s: %s", operator, e.Key)
 		}
-		if rank(e.Value) != rankNumber && e.Key != "$each" {
+		if bsonvalue.Rank(e.Value) != bsonvalue.RankNumber && e.Key != "$each" {
 			return errorf(codeBadValue, "The value for %s must be an integer value but was given type: %s", e.Key, typeName(e.Value))
 		}
 	}
-	if _, ok := field(doc, "$each").(bson.A); !ok {
-		return errorf(codeBadValue, "The argument to $each in %s must be an array but it was of type: %s", operator, typeName(field(doc, "$each")))
+	if _, ok := bsonvalue.Field(doc, "$each").(bson.A); !ok {
+		return errorf(codeBadValue, "The argument to $each in %s must be an array but it was of type: %s", operator, typeName(bsonvalue.Field(doc, "$each")))
 	}
 	return nil
 }
@@ -146,7 +148,7 @@ func checkCurrentDate(v any) error {
 	if b, ok := v.(bool); ok && b {
 		return nil
 	}
-	if doc, ok := v.(bson.D); ok && len(doc) == 1 && doc[0].Key == "$type" && (equal(doc[0].Value, "date") || equal(doc[0].Value, "timestamp")) {
+	if doc, ok := v.(bson.D); ok && len(doc) == 1 && doc[0].Key == "$type" && (bsonvalue.Equal(doc[0].Value, "date") || bsonvalue.Equal(doc[0].Value, "timestamp")) {
 		return nil
 	}
 	return errorf(codeBadValue, "%s is not valid for $currentDate. Please use a boolean ('true') or a $type expression ({$type: 'timestamp/date'}).", show(v))
@@ -162,7 +164,7 @@ func parsePull(v any) (func(any) bool, error) {
 		c, err := parseCondition(v)
 		return func(item any) bool { return c([]any{item}) }, err
 	}
-	return func(item any) bool { return equal(item, v) }, nil
+	return func(item any) bool { return bsonvalue.Equal(item, v) }, nil
 }
 
 // checkConflicts refuses two modifications of one field or of its parts.
@@ -194,15 +196,15 @@ func (up *update) apply(doc bson.D, inserting bool) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	before := field(doc, "_id")
-	if rank(before) == rankUndefined {
+	before := bsonvalue.Field(doc, "_id")
+	if bsonvalue.Rank(before) == bsonvalue.RankUndefined {
 		return after, nil
 	}
-	now := field(after, "_id")
-	if rank(now) == rankUndefined && (up.replacement || up.pipeline != nil) {
+	now := bsonvalue.Field(after, "_id")
+	if bsonvalue.Rank(now) == bsonvalue.RankUndefined && (up.replacement || up.pipeline != nil) {
 		return append(bson.D{{Key: "_id", Value: before}}, after...), nil
 	}
-	if !equal(before, now) {
+	if !bsonvalue.Equal(before, now) {
 		return nil, errorf(codeImmutableField, "Performing an update on the path '_id' would modify the immutable field '_id'")
 	}
 	if up.replacement {
@@ -222,7 +224,7 @@ func (up *update) change(doc bson.D, inserting bool) (bson.D, error) {
 		}
 		return docs[0], nil
 	}
-	id := field(doc, "_id")
+	id := bsonvalue.Field(doc, "_id")
 	for _, m := range up.mods {
 		var err error
 		if doc, err = m.apply(doc, id, inserting); err != nil {
@@ -235,7 +237,7 @@ func (up *update) change(doc bson.D, inserting bool) (bson.D, error) {
 func (m modification) apply(doc bson.D, id any, inserting bool) (bson.D, error) {
 	parts := strings.Split(m.path, ".")
 	current := at(doc, parts)
-	missing := rank(current) == rankUndefined
+	missing := bsonvalue.Rank(current) == bsonvalue.RankUndefined
 	switch m.operator {
 	case "$unset":
 		return unsetPath(doc, parts), nil
@@ -262,7 +264,7 @@ func (m modification) apply(doc bson.D, id any, inserting bool) (bson.D, error) 
 
 // value returns the new value of the field. The current value may be undefined.
 func (m modification) value(current, id any) (any, error) {
-	missing := rank(current) == rankUndefined
+	missing := bsonvalue.Rank(current) == bsonvalue.RankUndefined
 	switch m.operator {
 	case "$inc":
 		if missing {
@@ -275,7 +277,7 @@ func (m modification) value(current, id any) (any, error) {
 		}
 		return m.arithmetic(current, id, multiply)
 	case "$min", "$max":
-		if c := compare(m.operand, current); missing || c < 0 && m.operator == "$min" || c > 0 && m.operator == "$max" {
+		if c := bsonvalue.Compare(m.operand, current); missing || c < 0 && m.operator == "$min" || c > 0 && m.operator == "$max" {
 			return m.operand, nil
 		}
 		return current, nil
@@ -290,14 +292,14 @@ func (m modification) value(current, id any) (any, error) {
 
 func currentDate(operand any) any {
 	now := time.Now()
-	if doc, ok := operand.(bson.D); ok && equal(doc[0].Value, "timestamp") {
+	if doc, ok := operand.(bson.D); ok && bsonvalue.Equal(doc[0].Value, "timestamp") {
 		return primitive.Timestamp{T: uint32(now.Unix()), I: 1}
 	}
 	return primitive.NewDateTimeFromTime(now)
 }
 
 func (m modification) arithmetic(current, id any, op func(a, b any) (any, error)) (any, error) {
-	if rank(current) != rankNumber {
+	if bsonvalue.Rank(current) != bsonvalue.RankNumber {
 		return nil, errorf(codeTypeMismatch, "Cannot apply %s to a value of non-numeric type. {_id: %s} has the field '%s' of non-numeric type %s", m.operator, show(id), lastPart(m.path), typeName(current))
 	}
 	return op(current, m.operand)
@@ -308,7 +310,7 @@ func lastPart(path string) string { return path[strings.LastIndexByte(path, '.')
 // list returns the new value of a field that is an array.
 func (m modification) list(current, id any) (any, error) {
 	list, ok := current.(bson.A)
-	if !ok && rank(current) != rankUndefined {
+	if !ok && bsonvalue.Rank(current) != bsonvalue.RankUndefined {
 		if m.operator == "$pull" {
 			return nil, errorf(codeBadValue, "Cannot apply $pull to a non-array value")
 		}
@@ -322,14 +324,14 @@ func (m modification) list(current, id any) (any, error) {
 	var modifiers bson.D
 	if isOperators(m.operand) {
 		modifiers = m.operand.(bson.D)
-		items = field(modifiers, "$each").(bson.A)
+		items = bsonvalue.Field(modifiers, "$each").(bson.A)
 	}
 	if list == nil {
 		list = bson.A{}
 	}
 	if m.operator == "$addToSet" {
 		for _, item := range items {
-			if !slices.ContainsFunc(list, func(x any) bool { return equal(x, item) }) {
+			if !slices.ContainsFunc(list, func(x any) bool { return bsonvalue.Equal(x, item) }) {
 				list = append(list, item)
 			}
 		}
@@ -342,14 +344,14 @@ func (m modification) list(current, id any) (any, error) {
 // https://www.mongodb.com/docs/manual/reference/operator/update/push/.
 func push(list, items bson.A, modifiers bson.D) bson.A {
 	position := len(list)
-	if f, ok := number(field(modifiers, "$position")); ok {
+	if f, ok := number(bsonvalue.Field(modifiers, "$position")); ok {
 		position = min(int(f), len(list))
 		if f < 0 {
 			position = max(0, len(list)+int(f))
 		}
 	}
 	list = slices.Insert(list, position, items...)
-	if f, ok := number(field(modifiers, "$slice")); ok {
+	if f, ok := number(bsonvalue.Field(modifiers, "$slice")); ok {
 		if f >= 0 {
 			return list[:min(int(f), len(list))]
 		}
@@ -365,13 +367,13 @@ func at(v any, path []string) any {
 	}
 	switch x := v.(type) {
 	case bson.D:
-		return at(field(x, path[0]), path[1:])
+		return at(bsonvalue.Field(x, path[0]), path[1:])
 	case bson.A:
 		if i, err := strconv.Atoi(path[0]); err == nil && i >= 0 && i < len(x) {
 			return at(x[i], path[1:])
 		}
 	}
-	return undefined
+	return bsonvalue.Missing
 }
 
 // setPath returns a copy of a document with the value at a path set. It creates missing
@@ -392,7 +394,7 @@ func setIn(parent any, path []string, name string, v any) (any, error) {
 	case primitive.Undefined:
 		return setIn(bson.D{}, path, name, v)
 	case bson.D:
-		inner, err := setIn(field(x, path[0]), path[1:], path[0], v)
+		inner, err := setIn(bsonvalue.Field(x, path[0]), path[1:], path[0], v)
 		if err != nil {
 			return nil, err
 		}
@@ -406,7 +408,7 @@ func setIn(parent any, path []string, name string, v any) (any, error) {
 		for len(list) <= i {
 			list = append(list, nil)
 		}
-		var old any = undefined
+		var old any = bsonvalue.Missing
 		if i < len(x) {
 			old = x[i]
 		}
@@ -419,7 +421,7 @@ func setIn(parent any, path []string, name string, v any) (any, error) {
 // unsetPath returns a copy of a document without the field at a path. An
 // element of an array becomes null.
 func unsetPath(doc bson.D, path []string) bson.D {
-	if rank(at(doc, path)) == rankUndefined {
+	if bsonvalue.Rank(at(doc, path)) == bsonvalue.RankUndefined {
 		return doc
 	}
 	return unsetIn(doc, path).(bson.D)
@@ -431,7 +433,7 @@ func unsetIn(parent any, path []string) any {
 		if len(path) == 1 {
 			return slices.DeleteFunc(slices.Clone(x), func(e bson.E) bool { return e.Key == path[0] })
 		}
-		return setField(x, path[0], unsetIn(field(x, path[0]), path[1:]))
+		return setField(x, path[0], unsetIn(bsonvalue.Field(x, path[0]), path[1:]))
 	case bson.A:
 		i, err := strconv.Atoi(path[0])
 		if err != nil {

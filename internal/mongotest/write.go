@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
+	"github.com/mongodb/amboy/internal/mongotest/bsonvalue"
 	"github.com/mongodb/amboy/internal/mongotest/codec"
 )
 
@@ -41,11 +42,11 @@ func newInsert(raw bson.Raw) (*document, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := field(fields, "_id")
-	switch rank(id) {
-	case rankUndefined:
+	id := bsonvalue.Field(fields, "_id")
+	switch bsonvalue.Rank(id) {
+	case bsonvalue.RankUndefined:
 		id = primitive.NewObjectID()
-	case rankArray, rankRegex:
+	case bsonvalue.RankArray, bsonvalue.RankRegex:
 		return nil, errorf(codeBadValue, "The '_id' value cannot be of type %s", typeName(id))
 	}
 	doc := &document{fields: fields, raw: slices.Clone(raw)}
@@ -232,7 +233,7 @@ func (c *collection) update(tx *transaction, st *updateStatement, up *update) (d
 	if err != nil {
 		return done, err
 	}
-	return outcome{n: 1, isUpsert: true, upserted: field(doc.fields, "_id")}, nil
+	return outcome{n: 1, isUpsert: true, upserted: bsonvalue.Field(doc.fields, "_id")}, nil
 }
 
 // modify updates one record and reports whether it changed.
@@ -453,7 +454,7 @@ func (c *collection) findAndModify(tx *transaction, args *findAndModifyArgs, pro
 		if after, err = c.upsert(tx, args.Query, up); err != nil {
 			return nil, err
 		}
-		last = bson.D{{Key: "n", Value: int32(1)}, {Key: "updatedExisting", Value: false}, {Key: "upserted", Value: field(after.fields, "_id")}}
+		last = bson.D{{Key: "n", Value: int32(1)}, {Key: "updatedExisting", Value: false}, {Key: "upserted", Value: bsonvalue.Field(after.fields, "_id")}}
 	}
 	if args.New {
 		returned = after

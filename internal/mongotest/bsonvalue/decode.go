@@ -1,39 +1,27 @@
-package codec
+package bsonvalue
 
 import (
 	"math"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/bsontype"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
-// Decode decodes a document. Without data it is empty.
-func Decode(raw bson.Raw) (bson.D, error) {
-	if len(raw) == 0 {
-		return bson.D{}, nil
-	}
+// DecodeDocument decodes a document. It returns false for malformed documents and for types that
+// job queues don't use.
+func DecodeDocument(raw []byte) (primitive.D, bool) {
 	r := reader{text: string(raw)}
-	if doc := r.document(); !r.failed && r.at == len(raw) {
-		return doc, nil
-	}
-	doc := bson.D{}
-	err := bson.Unmarshal(raw, &doc)
-	return doc, err
+	doc := r.document()
+	return doc, !r.failed && r.at == len(raw)
 }
 
-// DecodeValue decodes a value. Without a type it is undefined.
-func DecodeValue(raw bson.RawValue) (any, error) {
-	if raw.Type == 0 {
-		return primitive.Undefined{}, nil
-	}
-	r := reader{text: string(raw.Value)}
-	if v := r.value(byte(raw.Type)); !r.failed && r.at == len(raw.Value) {
-		return v, nil
-	}
-	var v any
-	err := raw.Unmarshal(&v)
-	return v, err
+// DecodeValue decodes a value of a type in the same way.
+func DecodeValue(kind bsontype.Type, raw []byte) (any, bool) {
+	r := reader{text: string(raw)}
+	v := r.value(byte(kind))
+	return v, !r.failed && r.at == len(raw)
 }
 
 // reader reads BSON. The strings that it returns share its memory. After a failure it
@@ -89,14 +77,14 @@ func (r *reader) elements(visit func(name string, kind byte)) {
 	}
 }
 
-func (r *reader) document() bson.D {
-	doc := bson.D{}
-	r.elements(func(name string, kind byte) { doc = append(doc, bson.E{Key: name, Value: r.value(kind)}) })
+func (r *reader) document() primitive.D {
+	doc := primitive.D{}
+	r.elements(func(name string, kind byte) { doc = append(doc, primitive.E{Key: name, Value: r.value(kind)}) })
 	return doc
 }
 
-func (r *reader) array() bson.A {
-	list := bson.A{}
+func (r *reader) array() primitive.A {
+	list := primitive.A{}
 	r.elements(func(_ string, kind byte) { list = append(list, r.value(kind)) })
 	return list
 }

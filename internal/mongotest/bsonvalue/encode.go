@@ -1,7 +1,12 @@
-// Package codec encodes and decodes BSON for the server of package mongotest, whose tests spend
-// much of their time on it. The types that job queues use are read and written without
-// reflection. The bson package handles all other types and malformed documents.
-package codec
+// Package bsonvalue encodes, decodes, orders and searches BSON values for the server of package
+// mongotest. All values are passed in, and none is changed.
+//
+// Tests of the server's users spend much of their time here, and go.test.sh compiles the package
+// without the race detector, which would take most of that. So the package must not share variables
+// between goroutines. Nor must it use generic functions or types, or call what does, such as
+// bson.Unmarshal: it would contain a copy of their code, and the linker keeps one of all copies, for
+// all packages. go tool nm shows what it contains.
+package bsonvalue
 
 import (
 	"fmt"
@@ -12,32 +17,33 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/bsontype"
 	"go.mongodb.org/mongo-driver/bson/primitive"
-	"go.mongodb.org/mongo-driver/x/bsonx/bsoncore"
 )
 
-// Encode encodes a document.
-func Encode(doc bson.D) (bson.Raw, error) {
-	return appendDocument(make([]byte, 0, 64*len(doc)+16), doc)
+// Encoder encodes values.
+type Encoder struct {
+	// Other appends a value of a type that the package does not encode, and returns its BSON type.
+	Other func(dst []byte, v any) (bsontype.Type, []byte, error)
 }
 
-func appendDocument(dst []byte, doc bson.D) ([]byte, error) {
+// Document appends a document.
+func (e Encoder) Document(dst []byte, doc primitive.D) ([]byte, error) {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
 	var err error
 	for i := range doc {
-		if dst, err = appendElement(dst, doc[i].Key, doc[i].Value); err != nil {
+		if dst, err = e.element(dst, doc[i].Key, doc[i].Value); err != nil {
 			return nil, err
 		}
 	}
 	return endDocument(dst, start), nil
 }
 
-func appendArray[T any](dst []byte, list []T) ([]byte, error) {
+func (e Encoder) array(dst []byte, list primitive.A) ([]byte, error) {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
 	var err error
 	for i, v := range list {
-		if dst, err = appendElement(dst, strconv.Itoa(i), v); err != nil {
+		if dst, err = e.element(dst, strconv.Itoa(i), v); err != nil {
 			return nil, err
 		}
 	}
@@ -60,9 +66,9 @@ func appendNumber(dst []byte, number uint64, n int) []byte {
 	return dst
 }
 
-// appendElement appends an element of a document. The type of a value precedes its name,
+// element appends an element of a document. The type of a value precedes its name,
 // so it is filled in last.
-func appendElement(dst []byte, name string, v any) ([]byte, error) {
+func (e Encoder) element(dst []byte, name string, v any) ([]byte, error) {
 	if strings.IndexByte(name, 0) >= 0 {
 		return nil, fmt.Errorf("the name %q contains a zero byte", name)
 	}
@@ -70,7 +76,7 @@ func appendElement(dst []byte, name string, v any) ([]byte, error) {
 	dst = append(dst, 0)
 	dst = append(dst, name...)
 	dst = append(dst, 0)
-	kind, dst, err := appendValue(dst, v)
+	kind, dst, err := e.Value(dst, v)
 	if err != nil {
 		return nil, err
 	}
@@ -78,13 +84,16 @@ func appendElement(dst []byte, name string, v any) ([]byte, error) {
 	return dst, nil
 }
 
-// appendValue appends a value and returns its type.
-func appendValue(dst []byte, v any) (kind bsontype.Type, _ []byte, err error) {
+// Value appends a value and returns its type.
+func (e Encoder) Value(dst []byte, v any) (kind bsontype.Type, _ []byte, err error) {
 	switch v := v.(type) {
 	case nil:
 		return bson.TypeNull, dst, nil
 	case bool:
-		return bson.TypeBoolean, bsoncore.AppendBoolean(dst, v), nil
+		if v {
+			return bson.TypeBoolean, append(dst, 1), nil
+		}
+		return bson.TypeBoolean, append(dst, 0), nil
 	case int32:
 		return bson.TypeInt32, appendNumber(dst, uint64(v), 4), nil
 	case int64:
@@ -100,27 +109,16 @@ func appendValue(dst []byte, v any) (kind bsontype.Type, _ []byte, err error) {
 		return bson.TypeTimestamp, appendNumber(appendNumber(dst, uint64(v.I), 4), uint64(v.T), 4), nil
 	case primitive.ObjectID:
 		return bson.TypeObjectID, append(dst, v[:]...), nil
-	case bson.D:
+	case primitive.D:
 		if v != nil {
-			dst, err = appendDocument(dst, v)
+			dst, err = e.Document(dst, v)
 			return bson.TypeEmbeddedDocument, dst, err
 		}
-	case bson.A:
+	case primitive.A:
 		if v != nil {
-			dst, err = appendArray(dst, v)
+			dst, err = e.array(dst, v)
 			return bson.TypeArray, dst, err
-		}
-	case []bson.Raw:
-		if v != nil {
-			dst, err = appendArray(dst, v)
-			return bson.TypeArray, dst, err
-		}
-	case bson.Raw:
-		if len(v) > 0 {
-			return bson.TypeEmbeddedDocument, append(dst, v...), nil
 		}
 	}
-	// The bson package encodes all other types, and nil as null.
-	kind, encoded, err := bson.MarshalValue(v)
-	return kind, append(dst, encoded...), err
+	return e.Other(dst, v)
 }
