@@ -123,9 +123,7 @@ func rawDocuments(v bson.RawValue) ([]bson.Raw, bool) {
 	return docs, true
 }
 
-// structs caches the fields of structs by their BSON names. It is not a sync.Map, so that
-// the server can be compiled without the race detector: otherwise sync.Map's generic code
-// would be compiled without it for all other packages too.
+// structs caches the fields of structs by their BSON names.
 var structs = struct {
 	sync.Mutex
 	fields map[reflect.Type]map[string]int
