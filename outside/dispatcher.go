@@ -211,7 +211,12 @@ func (d *Dispatcher) Lease(ctx context.Context, req LeaseRequest) ([]Job, error)
 // lease keeps the stack small on which a call waits: a server may have thousands.
 func (d *Dispatcher) lease(ctx context.Context, req *LeaseRequest) (jobs []Job, err error) {
 	var w *worker
-	aside.Do(func() { w, jobs, err = d.beginLease(ctx, req) })
+	begin := func() { w, jobs, err = d.beginLease(ctx, req) }
+	if req.Wait > 0 {
+		aside.Do(begin)
+	} else {
+		begin()
+	}
 	if w != nil {
 		jobs, err = w.wait(ctx)
 	}
