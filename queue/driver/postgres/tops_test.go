@@ -65,10 +65,10 @@ func manyPriorities(t *testing.T, scansApart int) (d, other *postgres.Driver) {
 	t.Helper()
 	d, schema := openEmpty(t)
 	other = open(t, postgres.Options{URL: pgtest.URL(t), Schema: schema})
+	postgres.SetScans(d, 0, scansApart)
 	insertPriorities(t, d, 300)
 	require.Len(t, claim(t, d, 300), 300)
 	insert(t.Context(), t, d, prioritized("low 1", 1), prioritized("low 2", 1))
-	postgres.SetScans(d, 0, scansApart)
 	require.Equal(t, []string{"low 1"}, idsOf(claim(t, d, 1)))
 	return d, other
 }
