@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,10 +19,10 @@ import (
 // that sends commands from other goroutines must not let it end the process.
 func TestAPanicOfAMonitorEndedTheProcess(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
-		broken := ""
+		var broken atomic.Pointer[string] // a part of the command whose monitor panics
 		client := watched(t, s, &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
-			if broken != "" && strings.Contains(e.Command.String(), broken) {
-				broken = ""
+			if part := broken.Load(); part != nil && strings.Contains(e.Command.String(), *part) {
+				broken.Store(nil)
 				panic("broken")
 			}
 		}})
@@ -29,10 +30,10 @@ func TestAPanicOfAMonitorEndedTheProcess(t *testing.T) {
 		putAll(t, d, plainRecord("target"), plainRecord("dependent", dependsOn("target")))
 		running := claimAll(t, d, request("owner", 1, "queue"))
 		require.Len(t, running, 1)
-		broken = `"line.edges"`
+		broken.Store(new(`"line.edges"`))
 		assert.Panics(t, func() { endAll(t, d, running...) })
 
-		broken = `"$unionWith"`
+		broken.Store(new(`"$unionWith"`))
 		_, err := d.Claim(t.Context(), request("owner", 1, "queue"))
 		var panicked *amboy.PanicError
 		require.ErrorAs(t, err, &panicked)
