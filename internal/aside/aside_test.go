@@ -24,7 +24,7 @@ func TestDoPanicsAsTheFunctionDoes(t *testing.T) {
 	aside.Do(func() { panic("broken") })
 }
 
-// The value is the one that net/http compares.
+// net/http logs no panic with this very value.
 func TestDoAbortsARequest(t *testing.T) {
 	assert.PanicsWithValue(t, http.ErrAbortHandler, func() { aside.Do(func() { panic(http.ErrAbortHandler) }) })
 }

@@ -20,20 +20,20 @@ const handoverTime = 2 * time.Second
 // rearrange free scopes, finish retries, and adopt legacy documents.
 //
 // One process sweeps for all. Before each sweep it writes that it has the duty, which the others
-// read in their change streams. A process that hears of a sweep cancels the one that it had
-// planned. It sweeps itself if it then hears neither of another sweep nor that nothing is left.
+// read in their change streams. They cancel the sweeps that they had planned, and plan one for the
+// case that they read neither of another sweep nor that nothing is left.
 // Without change streams, each process sweeps regularly.
 type sweeper struct {
 	signal chan struct{}
-	hears  bool // is true if the process hears of the sweeps of others
+	hears  bool // whether the process reads of the sweeps of others
 
 	mu sync.Mutex
 	// due is when this process sweeps because something may be left undone, takeover when it
 	// sweeps because the process that swept has stopped, and routine when it sweeps because it
 	// does not hear of changes. Zero means never.
 	due, takeover, routine time.Time
-	// forced requests a sweep at once, without the duty. legacy requests one that queries only
-	// legacy documents, committedNow one that queries only what transactions put.
+	// forced is set if a sweep is to begin at once, without the duty; legacy and committedNow, if one
+	// is to query only legacy documents, or what transactions put.
 	forced, legacy, committedNow bool
 	// legacyFrom is when the next query for legacy documents may begin.
 	legacyFrom time.Time

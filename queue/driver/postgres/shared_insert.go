@@ -177,8 +177,8 @@ func (s *sharedInserts) write(queue int32, g *insertGroup) {
 	}
 }
 
-// insertGroup inserts a group. If no notification was sent just before, it notifies other processes in the same round
-// trip: another one would begin only after the answer, which takes half as long as the insertion.
+// insertGroup inserts a group. If no notification was sent in the last milliseconds, it notifies other processes in
+// the same round trip; another one would begin only after the answer, on another connection.
 func (s *sharedInserts) insertGroup(g *insertGroup) error {
 	return s.d.retrying(g.ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		news, isAnnounced := "", false
