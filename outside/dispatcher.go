@@ -208,15 +208,10 @@ func (d *Dispatcher) Lease(ctx context.Context, req LeaseRequest) ([]Job, error)
 	return d.lease(ctx, &req)
 }
 
-// lease keeps the stack small on which a call waits: a server may have thousands.
+// lease does all but the wait aside if ctx requires that: a server may have thousands of calls that wait.
 func (d *Dispatcher) lease(ctx context.Context, req *LeaseRequest) (jobs []Job, err error) {
 	var w *worker
-	begin := func() { w, jobs, err = d.beginLease(ctx, req) }
-	if req.Wait > 0 {
-		aside.Do(begin)
-	} else {
-		begin()
-	}
+	aside.DoIfSmall(ctx, func() { w, jobs, err = d.beginLease(ctx, req) })
 	if w != nil {
 		jobs, err = w.wait(ctx)
 	}

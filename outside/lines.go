@@ -166,7 +166,7 @@ const claimRetry = time.Second
 
 // claim uses the turn. isOver is true if the worker has left its line.
 func (w *worker) claim(ctx context.Context) (jobs []Job, isOver bool, err error) {
-	aside.Do(func() {
+	aside.DoIfSmall(ctx, func() {
 		var next time.Time
 		jobs, next, err = w.line.d.claim(ctx, w.req)
 		if isOver = len(jobs) > 0 || ctx.Err() != nil; isOver {

@@ -1,7 +1,9 @@
 package aside_test
 
 import (
+	"context"
 	"net/http"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,6 +29,22 @@ func TestDoPanicsAsTheFunctionDoes(t *testing.T) {
 // net/http logs no panic with this very value.
 func TestDoAbortsARequest(t *testing.T) {
 	assert.PanicsWithValue(t, http.ErrAbortHandler, func() { aside.Do(func() { panic(http.ErrAbortHandler) }) })
+}
+
+func TestOnlyCallsThatKeepTheStackSmallUseAnotherGoroutine(t *testing.T) {
+	exits := func(ctx context.Context) (hasExited bool) {
+		hasExited = true
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			aside.DoIfSmall(ctx, runtime.Goexit)
+			hasExited = false
+		}()
+		<-done
+		return hasExited
+	}
+	assert.True(t, exits(t.Context()), "the goroutine of the caller")
+	assert.False(t, exits(aside.Small(t.Context())), "another one")
 }
 
 func BenchmarkDo(b *testing.B) {

@@ -192,7 +192,7 @@ func leaseJobs(c *call) {
 	defer l.endWait()
 	aside.Do(l.begin)
 	if l.err == nil {
-		l.jobs, l.err = l.dispatcher.Lease(l.waiting, l.req)
+		l.jobs, l.err = l.dispatcher.Lease(aside.Small(l.waiting), l.req)
 	}
 	aside.Do(l.finish)
 }
