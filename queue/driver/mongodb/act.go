@@ -124,7 +124,12 @@ func (a *actionRun) actOn(ctx context.Context, docs []*document, dryRun bool, ac
 	if dryRun {
 		return a.countAllowed(ctx, docs, acted)
 	}
-	a.completeRetries(ctx, docs)
+	switch a.Kind {
+	case driver.Restart, driver.Delete:
+		a.releaseDependents(ctx, docs)
+	default:
+		a.completeRetries(ctx, docs)
+	}
 	err = a.readLegacyScopes(ctx, docs)
 	if err != nil {
 		return err
@@ -140,13 +145,22 @@ func (a *actionRun) actOn(ctx context.Context, docs []*document, dryRun bool, ac
 // completeRetries completes the retries of which a step is left, so that actions find the next
 // attempts in their places. What fails is left to the sweep, and the action skips the document.
 func (a *actionRun) completeRetries(ctx context.Context, docs []*document) {
-	if a.Kind == driver.Restart || a.Kind == driver.Delete {
-		return // these are for jobs that have ended
-	}
 	for _, doc := range docs {
 		if doc.awaitsHandover() {
 			_ = a.resume(ctx, doc)
 		}
+	}
+}
+
+// releaseDependents releases the dependents of jobs that have just ended, so that these may be
+// restarted and deleted. What fails is left to the sweep, and the action skips the document.
+func (a *actionRun) releaseDependents(ctx context.Context, docs []*document) {
+	unsettled := slices.DeleteFunc(slices.Clone(docs), func(doc *document) bool { return !doc.final() || !doc.Settle })
+	if a.settle(ctx, unsettled) != nil {
+		return
+	}
+	for _, doc := range unsettled {
+		doc.Settle = false
 	}
 }
 
@@ -360,6 +374,7 @@ func (a *actionRun) countAllowed(ctx context.Context, docs []*document, acted *d
 		}
 	}
 	for _, doc := range docs {
+		doc.Settle = false // its dependents would be released first
 		if a.allows(doc, !a.replaced[doc]) && !taken[doc] {
 			acted.Done++
 		} else {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -85,7 +87,8 @@ func (doc *document) link(targets map[key]target, now time.Time) {
 // markTargets marks existing jobs of a queue as having dependents, so that a process that
 // ends one from then on updates them. A job whose attempt is replaced meanwhile has not
 // ended; its next attempt is marked then.
-func (b *batch) markTargets(ctx context.Context, queue string, ids map[string]bool, targets map[key]target) error {
+func (b *batch) markTargets(ctx context.Context, queue string, edges map[string]bool, targets map[key]target) error {
+	ids := slices.Collect(maps.Keys(edges))
 	for range maxRounds {
 		found, err := b.findJobs(b.session(ctx), queue, ids)
 		if err != nil {
@@ -107,12 +110,12 @@ func (b *batch) markTargets(ctx context.Context, queue string, ids map[string]bo
 		if err != nil {
 			return err
 		}
-		ids = map[string]bool{}
+		ids = nil
 		for _, c := range marks {
 			id := c.before.jobID()
 			switch {
 			case errors.Is(c.err, errGone), errors.Is(c.err, errMoved):
-				ids[id] = true
+				ids = append(ids, id)
 			case c.err != nil:
 				return fmt.Errorf("marking record %q: %w", c.name, c.err)
 			default:
@@ -146,13 +149,9 @@ func (b *batch) mark(latest *document) *change {
 }
 
 // findJobs finds the latest attempts of jobs, without their bodies.
-func (d *Driver) findJobs(ctx context.Context, queue string, ids map[string]bool) (map[string]*document, error) {
+func (d *Driver) findJobs(ctx context.Context, queue string, ids []string) (map[string]*document, error) {
 	found := make(map[string]*document, len(ids))
-	list := make(bson.A, 0, len(ids))
-	for id := range ids {
-		list = append(list, id)
-	}
-	filter := d.inQueue(queue, bson.E{Key: "job_id", Value: bson.D{{Key: "$in", Value: list}}})
+	filter := d.inQueue(queue, bson.E{Key: "job_id", Value: bson.D{{Key: "$in", Value: ids}}})
 	err := d.each(ctx, filter, withoutBodies(), func(doc *document) error {
 		found[doc.JobID] = doc
 		return nil
@@ -160,17 +159,15 @@ func (d *Driver) findJobs(ctx context.Context, queue string, ids map[string]bool
 	if err != nil {
 		return nil, err
 	}
-	for id := range ids {
-		if found[id] != nil {
-			continue
-		}
-		doc, err := d.latest(ctx, queue, id)
-		if err != nil {
-			return nil, err
-		}
-		if doc != nil {
-			found[id] = doc
-		}
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return found[id] != nil })
+	if len(ids) == 0 {
+		return found, nil
 	}
-	return found, nil
+	err = d.each(ctx, d.withoutJobID(queue, ids...), withoutBodies(), func(doc *document) error {
+		if other := found[doc.jobID()]; other == nil || other.RetryInfo.CurrentAttempt < doc.RetryInfo.CurrentAttempt {
+			found[doc.jobID()] = doc
+		}
+		return nil
+	})
+	return found, err
 }

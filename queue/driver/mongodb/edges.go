@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -33,32 +35,27 @@ func (d *Driver) settle(ctx context.Context, ended []*document) error {
 }
 
 func (d *Driver) settleIn(ctx context.Context, queue string, ended []*document) error {
-	succeeded := make(map[string]bool, len(ended))
+	ids := make([]string, len(ended))
 	unmark := make([]*change, len(ended))
 	for i, doc := range ended {
-		succeeded[doc.jobID()] = doc.succeeded()
+		ids[i] = doc.jobID()
 		unmark[i] = d.unmark(doc)
 	}
-	for {
-		n, err := d.endEdges(ctx, queue, succeeded)
-		if err != nil {
-			return err
-		}
-		if n < dependentsBatch {
-			return d.write(ctx, unmark)
-		}
+	if err := d.endEdges(ctx, queue, ids); err != nil {
+		return err
 	}
+	return d.write(ctx, unmark)
 }
 
-func (d *Driver) unmark(doc *document) *change {
+func (d *Driver) unmark(ended *document) *change {
 	return &change{
-		queue:  doc.Group,
-		name:   doc.Name,
-		before: doc,
+		queue:  ended.Group,
+		name:   ended.Name,
+		before: ended,
 		quiet:  true,
 		step: func(doc *document) error {
-			if !doc.final() {
-				return errMoved // it was restarted; its dependents do not wait again
+			if !doc.final() || doc.Order != ended.Order {
+				return errMoved // it was restarted; the dependents that it has now are not these
 			}
 			doc.Settle = false
 			return nil
@@ -66,41 +63,81 @@ func (d *Driver) unmark(doc *document) *change {
 	}
 }
 
-// endEdges updates documents whose dependencies have ended. It returns the number of
-// documents.
-func (d *Driver) endEdges(ctx context.Context, queue string, succeeded map[string]bool) (int, error) {
-	ids := make([]string, 0, len(succeeded))
-	for id := range succeeded {
-		ids = append(ids, id)
+// endEdges removes the edges to jobs from the documents that wait for them, if these jobs have
+// ended or are gone.
+func (d *Driver) endEdges(ctx context.Context, queue string, ids []string) error {
+	for len(ids) > 0 {
+		dependents, err := d.dependentsOf(ctx, queue, ids)
+		if err != nil || len(dependents) == 0 {
+			return err
+		}
+		// The jobs may have been restarted, and these dependents too.
+		succeeded, err := d.outcomes(ctx, queue, ids)
+		if err != nil {
+			return err
+		}
+		if err := d.removeEdges(ctx, queue, dependents, succeeded); err != nil {
+			return err
+		}
+		if len(dependents) < dependentsBatch {
+			return nil
+		}
+		ids = slices.Collect(maps.Keys(succeeded))
 	}
-	var changes []*change
+	return nil
+}
+
+// dependentsOf finds documents that wait for jobs, as many as one write updates.
+func (d *Driver) dependentsOf(ctx context.Context, queue string, ids []string) (dependents []*document, err error) {
 	filter := d.inQueue(queue, bson.E{Key: "line.edges", Value: bson.D{{Key: "$in", Value: ids}}})
-	opts := withoutBodies().SetLimit(dependentsBatch)
-	err := d.each(ctx, filter, opts, func(doc *document) error {
-		changes = append(changes, &change{
+	err = d.each(ctx, filter, withoutBodies().SetLimit(dependentsBatch), func(doc *document) error {
+		dependents = append(dependents, doc)
+		return nil
+	})
+	return dependents, err
+}
+
+// outcomes reports whether jobs have succeeded, of those that have ended. One that is gone keeps
+// no other waiting.
+func (d *Driver) outcomes(ctx context.Context, queue string, ids []string) (succeeded map[string]bool, err error) {
+	found, err := d.findJobs(ctx, queue, ids)
+	if err != nil {
+		return nil, err
+	}
+	succeeded = map[string]bool{}
+	for _, id := range ids {
+		if doc := found[id]; doc == nil || doc.final() {
+			succeeded[id] = doc == nil || doc.succeeded()
+		}
+	}
+	return succeeded, nil
+}
+
+// removeEdges removes the edges to ended jobs from dependents that were found before the outcomes of
+// the jobs were.
+func (d *Driver) removeEdges(ctx context.Context, queue string, dependents []*document, succeeded map[string]bool) error {
+	changes := make([]*change, len(dependents))
+	for i, dependent := range dependents {
+		changes[i] = &change{
 			queue:  queue,
-			name:   doc.Name,
-			before: doc,
+			name:   dependent.Name,
+			before: dependent,
 			step: func(doc *document) error {
-				if len(doc.Line.Edges) == 0 {
-					return errMoved
+				if len(doc.Line.Edges) == 0 || doc.Order != dependent.Order {
+					return errMoved // if it was restarted, its edges are others
 				}
 				doc.endEdges(succeeded, time.Now())
 				return nil
 			},
-		})
-		return nil
-	})
-	if err != nil || len(changes) == 0 {
-		return 0, err
+		}
 	}
 	if err := d.apply(ctx, changes); err != nil {
-		return len(changes), err
+		return err
 	}
 	for _, c := range changes {
 		if c.err != nil && !errors.Is(c.err, errMoved) && !errors.Is(c.err, errGone) {
-			return len(changes), fmt.Errorf("record %q: %w", c.name, c.err)
+			return fmt.Errorf("record %q: %w", c.name, c.err)
 		}
 	}
-	return len(changes), nil
+	return nil
 }

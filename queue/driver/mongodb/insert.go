@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -271,29 +272,9 @@ func (d *Driver) followEdges(ctx context.Context, open jobSet) {
 // removeEndedEdges updates the dependents of the jobs that have ended or are gone. They may
 // have ended before the mark that they have dependents was stored.
 func (d *Driver) removeEndedEdges(ctx context.Context, queue string, ids map[string]bool) error {
-	found, err := d.findJobs(ctx, queue, ids)
+	succeeded, err := d.outcomes(ctx, queue, slices.Collect(maps.Keys(ids)))
 	if err != nil {
 		return err
 	}
-	succeeded := map[string]bool{}
-	for id := range ids {
-		if doc := found[id]; doc == nil || doc.final() {
-			succeeded[id] = doc == nil || doc.succeeded()
-		}
-	}
-	return d.endAllEdges(ctx, queue, succeeded)
-}
-
-// endAllEdges removes the edges to jobs, which have succeeded or not, from all documents
-// that wait for them.
-func (d *Driver) endAllEdges(ctx context.Context, queue string, succeeded map[string]bool) error {
-	if len(succeeded) == 0 {
-		return nil
-	}
-	for {
-		n, err := d.endEdges(ctx, queue, succeeded)
-		if err != nil || n < dependentsBatch {
-			return err
-		}
-	}
+	return d.endEdges(ctx, queue, slices.Collect(maps.Keys(succeeded)))
 }

@@ -35,16 +35,27 @@ func (d *Driver) latest(ctx context.Context, queue, id string) (*document, error
 	if doc != nil || err != nil {
 		return doc, err
 	}
-	// The legacy library stored the job, or its last attempt was removed or is about to take the place
-	// of the one before it.
-	plain := all(d.named(queue, driver.RecordName(queue, id, amboy.JobRetryInfo{})), field("retry_info.retryable", field("$ne", true)))
-	return d.first(ctx, either(plain, d.attemptsOf(queue, id)), field("retry_info.current_attempt", -1))
+	return d.first(ctx, d.withoutJobID(queue, id), field("retry_info.current_attempt", -1))
 }
 
-// attemptsOf returns a filter for the attempts of a retryable job.
-func (d *Driver) attemptsOf(queue, id string) bson.D {
+// withoutJobID returns a filter for the attempts of jobs of which no document has the ID: the legacy
+// library stored the job, or its last attempt was removed or is about to take the place of the one
+// before it.
+func (d *Driver) withoutJobID(queue string, jobs ...string) bson.D {
+	var ids bson.A
+	for _, job := range jobs {
+		ids = append(ids, d.idsOf(queue, driver.RecordName(queue, job, amboy.JobRetryInfo{}))...)
+	}
+	return either(
+		d.inQueue(queue, bson.E{Key: "_id", Value: field("$in", ids)}, bson.E{Key: "retry_info.retryable", Value: field("$ne", true)}),
+		d.attemptsOf(queue, jobs...),
+	)
+}
+
+// attemptsOf returns a filter for the attempts of retryable jobs.
+func (d *Driver) attemptsOf(queue string, jobs ...string) bson.D {
 	return d.inQueue(queue,
-		bson.E{Key: "retry_info.base_job_id", Value: id},
+		bson.E{Key: "retry_info.base_job_id", Value: field("$in", jobs)},
 		bson.E{Key: "retry_info.retryable", Value: true},
 	)
 }

@@ -19,9 +19,14 @@ import (
 // act does an action to the job, or to all of its attempts if it is deleted.
 func act(t *testing.T, d driver.Driver, a driver.Action) driver.Acted {
 	t.Helper()
+	return actOn(t, d, "job", a)
+}
+
+func actOn(t *testing.T, d driver.Driver, id string, a driver.Action) driver.Acted {
+	t.Helper()
 	latest := a.Kind != driver.Delete
 	acted, err := d.Act(t.Context(), driver.ActRequest{
-		Query: driver.Query{Latest: latest, Queues: []string{"queue"}, JobIDs: []string{"job"}}, Action: a, Limit: 10,
+		Query: driver.Query{Latest: latest, Queues: []string{"queue"}, JobIDs: []string{id}}, Action: a, Limit: 10,
 	})
 	require.NoError(t, err)
 	return acted

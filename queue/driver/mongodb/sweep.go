@@ -222,12 +222,11 @@ func (d *Driver) checkEdges(ctx context.Context, queue string, ids map[string]bo
 	if err := b.markTargets(ctx, queue, ids, targets); err != nil {
 		return err
 	}
-	succeeded := map[string]bool{}
+	var ended []string
 	for id := range ids {
-		t, there := targets[key{queue, id}]
-		if !there || t.hasEnded {
-			succeeded[id] = !there || t.succeeded
+		if t, there := targets[key{queue, id}]; !there || t.hasEnded {
+			ended = append(ended, id)
 		}
 	}
-	return d.endAllEdges(ctx, queue, succeeded)
+	return d.endEdges(ctx, queue, ended)
 }
