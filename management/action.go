@@ -17,9 +17,36 @@ var ErrUnsupported = errors.New("not supported here")
 // ErrUnknownQueue is wrapped by the error of a call that names a queue that does not exist.
 var ErrUnknownQueue = errors.New("no such queue")
 
-// ErrNotRecorded is wrapped by the error of a call that did its work but could not write
-// an entry to the audit list. It may be joined with the error of a call that failed.
+// ErrNotRecorded is wrapped by the error of a call that could not write an entry to the audit list
+// about what it did (see NotRecordedError).
 var ErrNotRecorded = errors.New("the action was not written to the audit list")
+
+// NotRecordedError reports an action of which no entry could be written to the audit list. It wraps
+// ErrNotRecorded and both of its errors.
+type NotRecordedError struct {
+	// Failure is the error of the action. It is nil if the action was done, which must then not be
+	// repeated as if nothing had happened.
+	Failure error
+	// Reason is why the entry could not be written.
+	Reason error
+}
+
+func (e *NotRecordedError) Error() string {
+	text := fmt.Sprintf("%v: %v", ErrNotRecorded, e.Reason)
+	if e.Failure != nil {
+		text = e.Failure.Error() + "; " + text
+	}
+	return text
+}
+
+// Unwrap returns the errors that e wraps.
+func (e *NotRecordedError) Unwrap() []error {
+	wrapped := []error{ErrNotRecorded, e.Reason}
+	if e.Failure != nil {
+		wrapped = append(wrapped, e.Failure)
+	}
+	return wrapped
+}
 
 // StateError reports that the state of a job forbids an action. Use errors.As to find it.
 type StateError struct {

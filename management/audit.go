@@ -75,8 +75,8 @@ type Recorder interface {
 	// Record writes an entry, and sets its Time, Actor and Error: Actor is that of ctx (see
 	// WithActor), and Error is the public part of failure, which is nil if the action
 	// succeeded. If failure is a refusal, such as an *InvalidArgumentError, the call is only
-	// counted (see AuditEntry.Refused). Long texts are cut. Record returns failure, joined
-	// with an error that wraps ErrNotRecorded if the entry could not be written.
+	// counted (see AuditEntry.Refused). Long texts are cut. Record returns failure, in a
+	// *NotRecordedError if the entry could not be written.
 	Record(ctx context.Context, entry AuditEntry, failure error) error
 }
 

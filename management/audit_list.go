@@ -50,7 +50,7 @@ func detailOf(what any) string {
 
 func (i *inspector) Record(ctx context.Context, entry AuditEntry, failure error) error {
 	if err := i.check(); err != nil {
-		return errors.Join(failure, fmt.Errorf("%w: %w", ErrNotRecorded, err))
+		return &NotRecordedError{Failure: failure, Reason: err}
 	}
 	for _, text := range []*string{&entry.What, &entry.Queue, &entry.JobID} {
 		*text = cut(*text, MaxFilterBytes)
@@ -60,7 +60,7 @@ func (i *inspector) Record(ctx context.Context, entry AuditEntry, failure error)
 }
 
 // record writes an entry about an action, and returns its failure, nil if it succeeded. A
-// refused call is counted instead. If the write fails, the error wraps ErrNotRecorded.
+// refused call is counted instead. If the write fails, the error is a *NotRecordedError.
 func (i *inspector) record(ctx context.Context, entry AuditEntry, failure error) error {
 	entry.Time = i.store.Now().UTC()
 	return i.recordAs(ctx, auditKey(entry.Time), entry, failure)
@@ -95,7 +95,7 @@ func (i *inspector) recordAs(ctx context.Context, key string, entry AuditEntry, 
 	defer cancel()
 	err := i.writeEntry(writing, key, entry)
 	if err != nil {
-		return errors.Join(failure, fmt.Errorf("%w: %w", ErrNotRecorded, err))
+		return &NotRecordedError{Failure: failure, Reason: err}
 	}
 	return failure
 }

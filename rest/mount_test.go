@@ -141,7 +141,7 @@ type unrecorded struct{ tenants }
 
 func (*unrecorded) ActOn(context.Context, string, string, management.Action) (management.Acted, error) {
 	state := &management.StateError{Action: management.Park, Rule: "requires a job that has not started"}
-	return management.Acted{}, errors.Join(state, fmt.Errorf("%w: dial mongodb://secret", management.ErrNotRecorded))
+	return management.Acted{}, &management.NotRecordedError{Failure: state, Reason: errNo}
 }
 
 // mixed is an Inspector whose errors join a known error with one of a store.
@@ -185,7 +185,7 @@ func TestErrorsOfTheAuditListAreNotDisclosed(t *testing.T) {
 }
 
 func (*unrecorded) Act(context.Context, management.ActRequest) (management.Acted, error) {
-	return management.Acted{Done: 7}, fmt.Errorf("%w: dial mongodb://secret", management.ErrNotRecorded)
+	return management.Acted{Done: 7}, &management.NotRecordedError{Reason: errNo}
 }
 
 // The answer was that of an unknown error, and a client did the action again.
@@ -199,7 +199,7 @@ func TestAnswerHidThatAnActionWasDoneButNotRecorded(t *testing.T) {
 
 // While the store was not reachable, the answer to each action was that it was done or begun.
 func TestAnswerSaidThatAFailedActionWasDone(t *testing.T) {
-	handler := rest.Handler(&mixed{known: fmt.Errorf("%w: %w", management.ErrNotRecorded, errors.New("dial mongodb://secret"))}, everybody())
+	handler := rest.Handler(&mixed{known: &management.NotRecordedError{Failure: errNo, Reason: errNo}}, everybody())
 	got := sample{target: "/v2/queues/mine/jobs/one/actions", body: `{"action":"park"}`}.ask(t, handler, http.MethodPost, "", nil)
 	assert.Equal(t, http.StatusInternalServerError, got.status)
 	assert.Contains(t, got.body, "the action failed")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -126,21 +125,6 @@ const notRecorded = "the action was done or begun, but could not be written to t
 
 // failedUnrecorded is the text for an action that failed, which may have done a part of its work.
 const failedUnrecorded = "the action failed, perhaps after a part of it, and that could not be written to the audit list; the log of the service has the details"
-
-// hasFailed reports whether an error that wraps management.ErrNotRecorded is joined with that of the
-// action itself.
-func hasFailed(err error) bool {
-	for ; err != nil; err = errors.Unwrap(err) {
-		joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // It unwraps the errors itself.
-		if !ok {
-			continue
-		}
-		parts := joined.Unwrap()
-		isRecording := slices.Contains(parts, management.ErrNotRecorded) // with the reason
-		return !isRecording && slices.ContainsFunc(parts, func(part error) bool { return !errors.Is(part, management.ErrNotRecorded) })
-	}
-	return false
-}
 
 // Invalid returns the failure for an invalid argument.
 func Invalid(field, value, rule string) *Failure {
@@ -270,6 +254,7 @@ func FailureOf(ctx context.Context, err error) *Failure {
 func failureOfQueue(ctx context.Context, err error) *Failure {
 	var cycle *amboy.DependencyCycleError
 	var encoding *registry.EncodeError
+	var unrecorded *management.NotRecordedError
 	answer := func(status int, kind Kind) *Failure {
 		return &Failure{Status: status, Kind: kind, Text: textOf(err)}
 	}
@@ -291,7 +276,7 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 		return &Failure{Status: http.StatusServiceUnavailable, Text: err.Error(), RetryAfter: watchRetry}
 	case errors.Is(err, guard.ErrTooManyOfClient):
 		return &Failure{Status: http.StatusTooManyRequests, Text: err.Error(), RetryAfter: watchRetry}
-	case errors.Is(err, management.ErrNotRecorded) && hasFailed(err):
+	case errors.As(err, &unrecorded) && unrecorded.Failure != nil:
 		return &Failure{Status: http.StatusInternalServerError, Text: failedUnrecorded}
 	case errors.Is(err, management.ErrNotRecorded):
 		return &Failure{Status: http.StatusInternalServerError, Kind: KindNotRecorded, Text: notRecorded}
