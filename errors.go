@@ -35,6 +35,11 @@ var ErrLeaseLost = errors.New("the job's lease was lost")
 // ErrAborted is the cause with which a job's context ends when the job was aborted.
 var ErrAborted = errors.New("the job was aborted")
 
+// ErrStoreFull is wrapped by the errors of calls that write to a file of SQLite or to PostgreSQL
+// while its disk is full, or has reached a limit set for it. Nothing was written. The ends of jobs
+// that run meanwhile are written once there is room.
+var ErrStoreFull = errors.New("the disk of the store is full")
+
 // InvalidJobError is why no queue accepts a job. Use errors.As to find it.
 type InvalidJobError struct {
 	// JobID is the ID of the job; empty if the job has none.

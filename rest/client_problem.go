@@ -82,6 +82,7 @@ func sentinelOf(kind web.Kind, detail string) error {
 		web.KindQueueClosed:     amboy.ErrQueueClosed,
 		web.KindNotStarted:      amboy.ErrQueueNotStarted,
 		web.KindNotRecorded:     management.ErrNotRecorded,
+		web.KindStoreFull:       amboy.ErrStoreFull,
 	}[kind]
 	if !known {
 		return nil

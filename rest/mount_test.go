@@ -161,6 +161,7 @@ func TestAttackAnAnswerLeaksErrorsOfTheStore(t *testing.T) {
 		&management.StateError{Action: management.Park, Rule: "requires another state"}, &amboy.DependencyCycleError{Path: []string{"a", "a"}},
 		&amboy.InvalidJobError{Field: "id"}, &management.InvalidArgumentError{Field: "id"},
 		fmt.Errorf("%w: %w", driver.ErrClosed, errors.New("dial mongodb://secret")),
+		fmt.Errorf("%w: %w", amboy.ErrStoreFull, errors.New("dial mongodb://secret")),
 	} {
 		handler := rest.Handler(&mixed{known: known}, everybody())
 		for target, body := range map[string]string{"/v2/queues/mine/jobs/one/actions": `{"action":"park"}`, "/queues/mine/jobs/one/actions": "action=park"} {
@@ -195,6 +196,26 @@ func TestAnswerHidThatAnActionWasDoneButNotRecorded(t *testing.T) {
 	assert.Equal(t, http.StatusInternalServerError, got.status)
 	assert.Contains(t, got.body, "the action was done or begun, but could not be written to the audit list")
 	assert.NotContains(t, got.body, "secret")
+}
+
+// A full disk was an internal error, whose cause only the log had.
+func TestAnswerHidThatTheStoreWasFull(t *testing.T) {
+	full := fmt.Errorf("%w: /var/lib/secret.db", amboy.ErrStoreFull)
+	for _, failure := range []error{full, &management.NotRecordedError{Failure: full, Reason: full}} {
+		handler := rest.Handler(&mixed{known: failure}, everybody())
+		got := sample{target: "/queues/mine/jobs/one/actions", body: "action=park"}.ask(t, handler, http.MethodPost, "", nil)
+		assert.Equal(t, http.StatusInsufficientStorage, got.status)
+		assert.Contains(t, got.body, "The disk of the store is full")
+		assert.NotContains(t, got.body, "secret")
+
+		client, err := rest.NewClient(serve(t, handler), nil)
+		require.NoError(t, err)
+		_, err = client.ActOn(within(t), "mine", "one", management.Action{Kind: management.Park})
+		require.ErrorIs(t, err, amboy.ErrStoreFull)
+	}
+	done := &management.NotRecordedError{Reason: full}
+	got := sample{target: "/queues/mine/jobs/one/actions", body: "action=park"}.ask(t, rest.Handler(&mixed{known: done}, everybody()), http.MethodPost, "", nil)
+	assert.Contains(t, got.body, "It was done, but not recorded")
 }
 
 // While the store was not reachable, the answer to each action was that it was done or begun.

@@ -389,7 +389,7 @@ func explain(err error) error {
 	case pgconnect.CodeUndefinedTable:
 		return fmt.Errorf("a table of the schema is missing; run its migrations: %w", err)
 	case pgconnect.CodeDiskFull:
-		return fmt.Errorf("the disk of the server is full: %w", err)
+		return fmt.Errorf("%w: %w", amboy.ErrStoreFull, err)
 	default:
 		return err
 	}

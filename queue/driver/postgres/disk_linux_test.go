@@ -75,7 +75,7 @@ func TestPutFailsWhileTheDiskIsFullAndNothingIsLost(t *testing.T) {
 		err = put(strings.Repeat("x", 10_000))
 	}
 	t.Log(err)
-	require.ErrorContains(t, err, "the disk of the server is full")
+	require.ErrorIs(t, err, amboy.ErrStoreFull)
 	assert.False(t, amboy.IsDuplicateJobError(err))
 	close(smallDiskHolds) // their ends are written as soon as there is room
 

@@ -386,8 +386,9 @@ const (
 	codePermission   = 3
 	codeBusy         = 5
 	codeReadOnly     = 8
-	codeCantOpen     = 14
 	codeCorrupt      = 11
+	codeFull         = 13
+	codeCantOpen     = 14
 	codeNotADatabase = 26
 	codeUnique       = 2067
 )

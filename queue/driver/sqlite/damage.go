@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongodb/grip/message"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
@@ -22,11 +23,13 @@ var ErrDamaged = errors.New("the database file is damaged")
 // does not stop the others: a claim parks it.
 var errDamagedRow = errors.New("stored record is damaged")
 
-// named adds ErrDamaged to an error of SQLite that means it.
+// named adds ErrDamaged or amboy.ErrStoreFull to an error of SQLite that means it.
 func named(err error) error {
 	switch resultCode(err) {
 	case codeCorrupt, codeNotADatabase:
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	case codeFull:
+		return fmt.Errorf("%w: %w", amboy.ErrStoreFull, err)
 	default:
 		return err
 	}

@@ -109,10 +109,10 @@ func endWithoutRoom(t *testing.T, d *sqlite.Driver, takeRoom, giveRoom func()) {
 	errands.Store("big", func(context.Context, *errand) {})
 	big := newErrand("big")
 	big.Filler = strings.Repeat("x", 1<<20)
-	require.ErrorContains(t, q.Put(ctx, big), "full")
+	require.ErrorIs(t, q.Put(ctx, big), amboy.ErrStoreFull)
 	finish()
 	require.ErrorContains(t, <-failed, "full")
-	require.ErrorContains(t, q.Put(ctx, big), "full")
+	require.ErrorIs(t, q.Put(ctx, big), amboy.ErrStoreFull)
 	assert.Equal(t, amboy.QueueStats{Running: 1, Pending: 1, Blocked: 1, Total: 2}, q.Stats(ctx), "the file can be read")
 
 	giveRoom()

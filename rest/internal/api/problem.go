@@ -148,4 +148,5 @@ var titles = map[web.Kind]string{
 	web.KindScheduleExists:  "Schedule exists",
 	web.KindScheduleChanged: "Schedule has changed",
 	web.KindNotRecorded:     "Not recorded",
+	web.KindStoreFull:       "Store is full",
 }

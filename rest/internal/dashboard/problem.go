@@ -43,6 +43,7 @@ var (
 		web.KindScheduleExists:  "The schedule exists",
 		web.KindScheduleChanged: "The schedule has changed",
 		web.KindNotRecorded:     "It was done, but not recorded",
+		web.KindStoreFull:       "The disk of the store is full",
 	}
 	kindHints = map[web.Kind]string{
 		web.KindUnknownQueue:    "See the list of queues.",
@@ -53,6 +54,7 @@ var (
 		web.KindScheduleChanged: "Your change was not made. Open the schedule again, see what is different, and change it.",
 		web.KindScheduleExists:  "Nothing was changed. Choose another name, or change the schedule that has it.",
 		web.KindNotRecorded:     "Look at the jobs before you repeat it. The log of the service has the details.",
+		web.KindStoreFull:       "Running jobs go on, and their ends are written once there is room.",
 	}
 	statusTitles = map[int]string{
 		http.StatusBadRequest:            "That is not valid",

@@ -105,6 +105,7 @@ const (
 	KindScheduleExists  Kind = "schedule-exists"
 	KindScheduleChanged Kind = "schedule-changed"
 	KindNotRecorded     Kind = "not-recorded"
+	KindStoreFull       Kind = "store-full"
 )
 
 // ErrTooManyWaitingOfClient is the error of a request that would have to wait for jobs while
@@ -261,6 +262,9 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 	if f := failureOfWorker(err); f != nil {
 		return f
 	}
+	if errors.As(err, &unrecorded) && errors.Is(unrecorded.Failure, amboy.ErrStoreFull) {
+		err = unrecorded.Failure // there was no room for the entry either
+	}
 	switch {
 	case errors.As(err, &cycle):
 		return &Failure{Status: http.StatusBadRequest, Kind: KindCycle, Text: textOf(cycle)}
@@ -280,6 +284,8 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 		return &Failure{Status: http.StatusInternalServerError, Text: failedUnrecorded}
 	case errors.Is(err, management.ErrNotRecorded):
 		return &Failure{Status: http.StatusInternalServerError, Kind: KindNotRecorded, Text: notRecorded}
+	case errors.Is(err, amboy.ErrStoreFull):
+		return &Failure{Status: http.StatusInsufficientStorage, Kind: KindStoreFull, Text: amboy.ErrStoreFull.Error()}
 	case ctx.Err() != nil:
 		return &Failure{Status: http.StatusRequestTimeout, Text: "the request ended before it completed"}
 	default:
