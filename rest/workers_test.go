@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pool"
@@ -228,52 +230,61 @@ func TestAWaitThatEndsTooEarlyShowsTheJobAsItIsThen(t *testing.T) {
 	})
 }
 
+// withTimeLimits runs a test in fake time, with a server that gives its clients 100 ms to send a request and to
+// read the answer, as a service does because of slow clients.
+func withTimeLimits(t *testing.T, test func(w *workers, client *http.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w, pipes := newWorkers(t), outsidetest.NewPipes()
+		server := &http.Server{Handler: w.handler, ReadTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond}
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(pipes) }()
+		defer func() {
+			require.NoError(t, server.Close())
+			require.ErrorIs(t, <-served, http.ErrServerClosed)
+		}()
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return pipes.Dial() }}
+		defer transport.CloseIdleConnections()
+		test(w, &http.Client{Transport: transport})
+	})
+}
+
 func TestALeaseOverHTTPWaitsForAJob(t *testing.T) {
-	w := newWorkers(t)
-	server := httptest.NewUnstartedServer(w.handler)
-	// Time limits for slow clients do not cut the wait short.
-	server.Config.ReadTimeout, server.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
-	server.Start()
-	defer server.Close()
-	answers := make(chan string, 1)
-	go func() {
-		defer close(answers)
-		answer, err := http.Post(server.URL+"/v2/leases", "application/json", strings.NewReader(`{"queues":["images"],"types":["scale"],"wait":"1m"}`)) //nolint:noctx // The server ends it.
-		if !assert.NoError(t, err) {
-			return
-		}
-		body, err := io.ReadAll(answer.Body)
-		assert.NoError(t, err)
-		assert.NoError(t, answer.Body.Close())
-		answers <- string(body)
-	}()
-	// The limits have passed when the job comes.
-	timer := time.NewTimer(300 * time.Millisecond)
-	<-timer.C
-	id := w.create("images", `{"type":"scale","outside":true}`)
-	assert.Contains(t, <-answers, id)
+	withTimeLimits(t, func(w *workers, client *http.Client) {
+		answers := make(chan string, 1)
+		go func() {
+			defer close(answers)
+			answer, err := client.Post("http://host/v2/leases", "application/json", strings.NewReader(`{"queues":["images"],"types":["scale"],"wait":"1m"}`)) //nolint:noctx // The server ends it.
+			if !assert.NoError(w, err) {
+				return
+			}
+			body, err := io.ReadAll(answer.Body)
+			assert.NoError(w, err)
+			assert.NoError(w, answer.Body.Close())
+			answers <- string(body)
+		}()
+		time.Sleep(30 * time.Second) // the limits pass
+		id := w.create("images", `{"type":"scale","outside":true}`)
+		assert.Contains(w, <-answers, id)
+	})
 }
 
 func TestTimeLimitsForSlowClientsDoNotEndEvents(t *testing.T) {
-	w := newWorkers(t)
-	server := httptest.NewUnstartedServer(w.handler)
-	server.Config.ReadTimeout, server.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
-	server.Start()
-	defer server.Close()
-	answer, err := http.Get(server.URL + "/v2/events?every=100ms") //nolint:noctx // The server ends it.
-	require.NoError(t, err)
-	defer func() { require.NoError(t, answer.Body.Close()) }()
-	lines := bufio.NewScanner(answer.Body)
-	require.True(t, lines.Scan(), lines.Err())
-	timer := time.NewTimer(300 * time.Millisecond) // the limits pass
-	<-timer.C
-	for i := range 3 {
-		w.create("images", fmt.Sprintf(`{"id":"event-%d","type":"scale","outside":true}`, i))
-		for lines.Scan() && !strings.HasPrefix(lines.Text(), "data:") { //nolint:revive // It skips lines.
+	withTimeLimits(t, func(w *workers, client *http.Client) {
+		answer, err := client.Get("http://host/v2/events?every=100ms") //nolint:noctx // The server ends it.
+		require.NoError(w, err)
+		defer func() { require.NoError(w, answer.Body.Close()) }()
+		lines := bufio.NewScanner(answer.Body)
+		require.True(w, lines.Scan(), lines.Err())
+		time.Sleep(30 * time.Second) // the limits pass
+		for i := range 3 {
+			w.create("images", fmt.Sprintf(`{"id":"event-%d","type":"scale","outside":true}`, i))
+			for lines.Scan() && !strings.HasPrefix(lines.Text(), "data:") { //nolint:revive // It skips lines.
+			}
+			require.NoError(w, lines.Err())
+			require.NotEmpty(w, lines.Text(), "the events have ended")
 		}
-		require.NoError(t, lines.Err())
-		require.NotEmpty(t, lines.Text(), "the events have ended")
-	}
+	})
 }
 
 func TestALeaseThatFailsAfterAcknowledgementsSaysWhy(t *testing.T) {
