@@ -15,7 +15,7 @@
 //	go test ./internal/crashtest -run 'TestFailovers|TestAPrimaryDies' -v -timeout 60m -crashtest.mongod=$(which mongod) -crashtest.failovers=5
 //	go test ./internal/crashtest -run 'TestPostgres' -v -timeout 30m -crashtest.serverkills=100 -crashtest.terminations=4000
 //	go test ./internal/crashtest -run 'TestEndsInTransactions$' -v -timeout 25m -crashtest.endkills=1000
-//	go test ./internal/crashtest -run 'TestSuspension$' -v -timeout 10m -crashtest.pauses=20
+//	go test ./internal/crashtest -run TestSuspension -v -timeout 10m -crashtest.pauses=20
 //
 // A run prints its seed. The same -crashtest.seed gives the same jobs, kills and stops;
 // their timing differs from run to run.

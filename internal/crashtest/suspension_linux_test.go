@@ -22,37 +22,65 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-var pauses = flag.Int("crashtest.pauses", 1, "how often TestSuspension stops a process for less than its lease, and how often for longer")
+var pauses = flag.Int("crashtest.pauses", 1, "how often each test of suspensions stops a process")
 
-// suspensionLease is the lock timeout of TestSuspension.
-const suspensionLease = 2 * time.Second
+// sleeperSetup is what a process that is stopped needs to know.
+type sleeperSetup struct {
+	Store store
+	Lease time.Duration
+}
 
-// TestSuspension stops a process that runs a job, with SIGSTOP. A stop that is shorter
-// than the lease loses nothing. After a longer stop the context of the run ends first,
-// and then the job runs again.
-func TestSuspension(t *testing.T) {
-	t.Parallel()
-	s := newFile(t)
+// suspended starts a process that runs a job under leases of the given length.
+func suspended(t *testing.T, lease time.Duration) *process {
+	t.Helper()
+	s := sleeperSetup{Store: newFile(t), Lease: lease}
 	encoded, err := json.Marshal(s)
 	require.NoError(t, err)
 	p, err := startProcess(t, "sleeper", "TestSleeper", sleeperVariable+"="+string(encoded), nil)
 	require.NoError(t, err)
-	defer p.kill()
+	t.Cleanup(p.kill)
 	p.await(t, "its start", p.ready)
 
-	q := newQueue(t, s.open(t), suspensionLease)
-	defer closeQueue(t, q)
+	q := newQueue(t, s.Store.open(t), lease)
+	t.Cleanup(func() { closeQueue(t, q) })
 	require.NoError(t, q.Put(t.Context(), newSleeper()))
 	p.hear(t, saysBegan)
+	return p
+}
+
+// end lets the process end by itself.
+func (p *process) end(t *testing.T) {
+	t.Helper()
+	require.NoError(t, p.stdin.Close())
+	<-p.exited
+	require.NoError(t, p.exit, "%s", &p.output)
+}
+
+// TestSuspension stops a process that runs a job, with SIGSTOP. A stop that is shorter
+// than the lease loses nothing, even if a renewal is late by that.
+func TestSuspension(t *testing.T) {
+	t.Parallel()
+	// A lease counts as over after nine tenths of its length. A quarter may have passed when the process is
+	// stopped for another third, so a busy machine has the rest to renew it.
+	const lease = 12 * time.Second
+	p := suspended(t, lease)
 	for range *pauses {
-		p.stopFor(t, suspensionLease/2)
-		for range 3 {
-			p.hear(t, saysAlive)
+		resumed := p.stopFor(t, lease/3)
+		for p.hear(t, saysAlive).Before(resumed.Add(lease)) {
+			continue
 		}
 	}
+	p.end(t)
+}
+
+// After a stop that is longer than the lease the context of the run ends first, and then the job runs again.
+func TestSuspensionThatOutlastsTheLease(t *testing.T) {
+	t.Parallel()
+	const lease = 4 * time.Second
+	p := suspended(t, lease)
 	var late []time.Duration
 	for range *pauses {
-		resumed := p.stopFor(t, 2*suspensionLease)
+		resumed := p.stopFor(t, 2*lease)
 		lost := p.hear(t, saysLost)
 		again := p.hear(t, saysBegan)
 		late = append(late, lost.Sub(resumed))
@@ -60,9 +88,7 @@ func TestSuspension(t *testing.T) {
 		assert.False(t, again.Before(lost), "two runs of the job were live at once")
 	}
 	t.Logf("the context ended after %v", late)
-	require.NoError(t, p.stdin.Close())
-	<-p.exited
-	require.NoError(t, p.exit, "%s", &p.output)
+	p.end(t)
 }
 
 // The lines that a sleeper prints, with the time.
@@ -121,11 +147,11 @@ const sleeperVariable = "CRASHTEST_SLEEPER"
 func TestSleeper(t *testing.T) {
 	encoded := os.Getenv(sleeperVariable)
 	if encoded == "" {
-		t.Skip("run only by TestSuspension")
+		t.Skip("run only by other tests")
 	}
-	var s store
+	var s sleeperSetup
 	require.NoError(t, json.Unmarshal([]byte(encoded), &s))
-	q := newQueue(t, s.open(t), suspensionLease)
+	q := newQueue(t, s.Store.open(t), s.Lease)
 	require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
 	fmt.Println(saysReady)
 	_, err := io.Copy(io.Discard, os.Stdin)
@@ -151,7 +177,7 @@ func newSleeper() *sleeper {
 func (j *sleeper) Run(ctx context.Context) {
 	say := func(what string) { fmt.Printf("%s at %d\n", what, time.Now().UnixNano()) }
 	say(saysBegan)
-	alive := time.NewTicker(suspensionLease / 2)
+	alive := time.NewTicker(time.Second)
 	defer alive.Stop()
 	for {
 		select {
