@@ -189,3 +189,26 @@ func parse(t *testing.T, lines []byte, process string) []event {
 	}
 	return events
 }
+
+// awaitRun waits until a job has begun for the nth time, and returns that event.
+func awaitRun(t *testing.T, dir, id string, nth int) event {
+	t.Helper()
+	deadline := time.After(2 * patience)
+	for tick := time.Tick(2 * time.Millisecond); ; {
+		n := 0
+		for _, e := range readJournals(t, dir, "") {
+			if e.Kind != began || e.Job != id {
+				continue
+			}
+			n++
+			if n == nth {
+				return e
+			}
+		}
+		select {
+		case <-tick:
+		case <-deadline:
+			require.Failf(t, "timeout", "job %s has not begun %d times", id, nth)
+		}
+	}
+}
