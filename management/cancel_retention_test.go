@@ -31,7 +31,7 @@ func TestACanceledJobWasKeptForAWeekWhateverItsRetention(t *testing.T) {
 				DefaultQueue: queue.DriverQueueOptions{Driver: newMemory(t), CloseDriver: true, NumWorkers: 1, Retention: test.ofQueue},
 			})
 			require.NoError(t, err)
-			defer func() { assert.NoError(t, group.Close(ended())) }()
+			defer closeGroup(t, group)
 			q, err := group.Get(t.Context(), "mail")
 			require.NoError(t, err)
 			for _, id := range []string{"one", "many"} {

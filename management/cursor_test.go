@@ -21,7 +21,7 @@ func newTwoTenants(t *testing.T, store driver.Driver, others int) management.Ins
 		DefaultQueue: queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1},
 	})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, group.Close(ended())) })
+	t.Cleanup(func() { closeGroup(t, group) })
 	theirs, err := group.Get(t.Context(), "theirs")
 	require.NoError(t, err)
 	for n := range others {

@@ -44,7 +44,7 @@ func TestLongIDsAreListedOnPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			group, err := open(t)
 			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, group.Close(ended())) })
+			t.Cleanup(func() { closeGroup(t, group) })
 			name := strings.Repeat("/ü", 1024/3)
 			q, err := group.Get(t.Context(), name)
 			require.NoError(t, err)

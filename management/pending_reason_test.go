@@ -3,6 +3,7 @@ package management_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,14 +54,22 @@ func TestAPendingJobOfAPausedQueueHadNoReason(t *testing.T) {
 	})
 }
 
+// holding is what the jobs of a test do.
+var holding atomic.Pointer[func()]
+
+var heldByLimit = job.Define("held by a limit", 1, func(context.Context, string) error {
+	(*holding.Load())()
+	return nil
+})
+
 // The reason said "1 jobs of the queue run".
 func TestAPendingJobNamesTheMaximumOfItsQueueOrType(t *testing.T) {
 	started, release := make(chan struct{}, 1), make(chan struct{})
-	held := job.Define("held by a limit", 1, func(context.Context, string) error {
+	hold := func() {
 		started <- struct{}{}
 		<-release
-		return nil
-	})
+	}
+	holding.Store(&hold)
 	store, err := memory.New(memory.Options{KeepFinished: 10})
 	require.NoError(t, err)
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1})
@@ -69,12 +78,12 @@ func TestAPendingJobNamesTheMaximumOfItsQueueOrType(t *testing.T) {
 	require.NoError(t, q.Start(t.Context()))
 	i, err := management.NewInspector(q)
 	require.NoError(t, err)
-	_, err = held.Put(t.Context(), q, "runs")
+	_, err = heldByLimit.Put(t.Context(), q, "runs")
 	require.NoError(t, err)
 	<-started
 	defer close(release)
 
-	_, err = held.Put(t.Context(), q, "waits", job.ID("waits"))
+	_, err = heldByLimit.Put(t.Context(), q, "waits", job.ID("waits"))
 	require.NoError(t, err)
 	reason := func(change management.ControlChange) string {
 		_, failure := i.SetControl(t.Context(), "", change)
@@ -84,7 +93,7 @@ func TestAPendingJobNamesTheMaximumOfItsQueueOrType(t *testing.T) {
 		return j.Reason
 	}
 	assert.Equal(t, "1 job of the queue runs, which is its maximum", reason(management.ControlChange{MaxRunning: new(1)}))
-	limit := &management.TypeLimitChange{Type: held.Type().Name, TypeLimit: amboy.TypeLimit{MaxRunning: 1}}
+	limit := &management.TypeLimitChange{Type: heldByLimit.Type().Name, TypeLimit: amboy.TypeLimit{MaxRunning: 1}}
 	assert.Equal(t, `1 job of type "held by a limit" runs, which is its maximum`, reason(management.ControlChange{MaxRunning: new(0), TypeLimit: limit}))
-	assert.Empty(t, reason(management.ControlChange{TypeLimit: &management.TypeLimitChange{Type: held.Type().Name}}))
+	assert.Empty(t, reason(management.ControlChange{TypeLimit: &management.TypeLimitChange{Type: heldByLimit.Type().Name}}))
 }

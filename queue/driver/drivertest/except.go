@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -278,15 +279,16 @@ func exceptBacklog(f *fixture) {
 	for i := range others {
 		f.insert(spec{id: fmt.Sprint("old", i)})
 	}
-	var slowest time.Duration
+	took := make([]time.Duration, others)
 	for i := range others {
 		began := time.Now()
 		require.Equal(f, []string{fmt.Sprint("old", i)}, f.exceptNow(1, otherKind))
-		if i > 0 { // the first may put the backlog aside
-			slowest = max(slowest, time.Since(began))
-		}
+		took[i] = time.Since(began)
 	}
-	f.Logf("behind %d excluded records a claim took at most %s", backlog, slowest)
-	assert.Less(f, slowest, time.Second)
+	took = took[1:] // the first may put the backlog aside
+	slices.Sort(took)
+	median := took[len(took)/2] // a busy machine slows down some
+	f.Logf("behind %d excluded records half of the claims took at most %s, and all of them %s", backlog, median, took[len(took)-1])
+	assert.Less(f, median, time.Second)
 	assert.Equal(f, []string{"new0", "new1"}, jobIDs(f.claim(2)))
 }
