@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -19,12 +20,14 @@ func TestConnectionsToAServerThatTakesNoWritesAreReplaced(t *testing.T) {
 	t.Cleanup(pool.Close)
 	d := open(t, postgres.Options{Pool: pool, Schema: pgtest.Schema(t)})
 	insert(t.Context(), t, d, newRecord("the first"))
-	for _, conn := range pool.AcquireAllIdle(t.Context()) {
-		_, err = conn.Exec(t.Context(), "SET default_transaction_read_only = on")
-		require.NoError(t, err)
-		conn.Release()
+	for n := 0; err == nil; n++ { // the driver may use a connection in the background, or replace one
+		for _, conn := range pool.AcquireAllIdle(t.Context()) {
+			_, err = conn.Exec(t.Context(), "SET default_transaction_read_only = on")
+			require.NoError(t, err)
+			conn.Release()
+		}
+		err = insertOne(t.Context(), d, fmt.Sprint("accepted ", n))
 	}
-	err = insertOne(t.Context(), d, "refused")
 	require.ErrorContains(t, err, "the server takes no writes")
 	require.Eventually(t, func() bool { return insertOne(t.Context(), d, "job") == nil }, 10*time.Second, 10*time.Millisecond)
 }
