@@ -893,8 +893,10 @@ func TestTheDependentsInManyQueuesWereReleasedOneAfterTheOther(t *testing.T) {
 		putAll(t, d, records...)
 		running := claimAll(t, d, request("owner", len(queues), queues...))
 		require.Len(t, running, len(queues))
-		s.Server().Intercept(func(mongotest.Intercepted) mongotest.Fate {
-			time.Sleep(10 * time.Millisecond) // the way to the server and back
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Collection != "" { // opening connections is not measured: how many are open already is a matter of luck
+				time.Sleep(10 * time.Millisecond) // the way to the server and back
+			}
 			return mongotest.Served
 		})
 		assert.Less(t, since(func() { endAll(t, d, running...) }), 200*time.Millisecond)
