@@ -60,10 +60,12 @@ func TestFoldingAHostileMessageIsFast(t *testing.T) {
 		"quotes": `"`, "quoted": `"a'1`, "hyphens": "1-", "letters": "a", "digits": "1", "hex": "deadbeef-", "units": "1m", "control": "\x00\x1b",
 	} {
 		message := strings.Repeat(part, 1<<20/len(part))
-		begun := time.Now()
-		for range 20 {
+		fastest := time.Hour
+		for range 20 { // a busy machine slows down some
+			begun := time.Now()
 			management.FoldError(message)
+			fastest = min(fastest, time.Since(begun))
 		}
-		assert.Less(t, time.Since(begun), time.Second, "20 messages of %s", name)
+		assert.Less(t, fastest, 50*time.Millisecond, name)
 	}
 }

@@ -35,13 +35,17 @@ func TestAttackACronExpressionTakesMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			begin := time.Now()
 			_, err := schedule.Cron(expression, "UTC")
-			took := time.Since(begin)
 			runtime.ReadMemStats(&after)
 			require.Error(t, err)
 			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
-			assert.Less(t, took, time.Second)
+			fastest := time.Hour
+			for range 3 { // a busy machine slows down some
+				begin := time.Now()
+				_, _ = schedule.Cron(expression, "UTC") // the same error
+				fastest = min(fastest, time.Since(begin))
+			}
+			assert.Less(t, fastest, time.Second)
 			assert.Less(t, len(err.Error()), 1000)
 		})
 	}
