@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -89,9 +90,9 @@ func TestManagementGroupService(t *testing.T) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ended, cancel := context.WithCancel(context.Background())
-		cancel()
-		assert.NoError(t, group.Close(ended))
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		assert.NoError(t, group.Close(ctx))
 	})
 	for name, ids := range map[string][]string{"one": {"a/1"}, "two": {"b"}, "three": nil} {
 		q, err := group.Get(t.Context(), name)
