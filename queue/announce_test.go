@@ -412,7 +412,7 @@ func localGroup(t *testing.T) (amboy.QueueGroup, *queue.Store) {
 		TTL: time.Minute,
 	})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, g.Close(ended())) })
+	t.Cleanup(func() { closeGroup(t, g) })
 	store, ok := queue.StoreOfGroup(g)
 	require.True(t, ok)
 	return g, store
