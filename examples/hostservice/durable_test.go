@@ -290,9 +290,9 @@ func testInterruptedJobIsHandedBack(t *testing.T, db storage) {
 
 		other := t.TempDir()
 		write(t, "one\n", other, "tenant1", "file")
-		if strings.Contains(printed, "could not hand a job back") || strings.Contains(printed, "left behind") {
-			// The store was too slow for the second that Close has. Another process hands the
-			// job back when its lease has ended.
+		if state() != amboy.StatePending {
+			// The store was too slow for the second that Close has, or the service was stopped before it heard
+			// that it had claimed the job. Another process hands the job back when its lease has ended.
 			another := start(t, append(db.flags, other)...)
 			another.until(t, file, func() bool { return state() == amboy.StatePending })
 			require.NoError(t, another.Process.Signal(os.Interrupt))
