@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -43,7 +44,8 @@ func TestAFanInInAnOpenTransactionKeepsNoOtherLeasesFromBeingRenewed(t *testing.
 		"2 s, 4 of 64 are blocked":   {2 * time.Second, 64, 4, 16},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+			opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+			d := open(t, opts)
 			var records []*driver.Record
 			for i := range test.running {
 				records = append(records, newRecord(fmt.Sprintf("%03d", i)))
@@ -63,11 +65,15 @@ func TestAFanInInAnOpenTransactionKeepsNoOtherLeasesFromBeingRenewed(t *testing.
 			}
 			tx := beginTx(t)
 			insert(postgres.WithTx(t.Context(), tx), t, d, dependent("fan-in", on...))
-			ctx, cancel := context.WithTimeout(t.Context(), test.limit)
-			defer cancel()
-			_, err := d.Extend(ctx, leases, time.Minute)
 			var blocked *driver.BlockedLeasesError
-			require.ErrorAs(t, err, &blocked, "none of the other %d leases counts as renewed", len(others))
+			var err error
+			for try := 0; try < 3 && blocked == nil; try++ { // a busy machine may stand still during one
+				ctx, cancel := context.WithTimeout(t.Context(), test.limit)
+				_, err = open(t, opts).Extend(ctx, leases, time.Minute) // a new driver remembers no wait
+				cancel()
+				errors.As(err, &blocked)
+			}
+			require.NotNil(t, blocked, "none of the other %d leases counts as renewed: %v", len(others), err)
 			assert.Len(t, blocked.Leases, test.blocked)
 		})
 	}
