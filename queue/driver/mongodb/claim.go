@@ -57,7 +57,7 @@ func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 		}
 		c.given = nil
 	}
-	d.uncertain.put(c.doubts())
+	c.keepDoubts()
 	if err != nil {
 		return driver.Claimed{}, nil, fmt.Errorf("claiming %d records: %w", req.Limit, err)
 	}

@@ -34,10 +34,11 @@ type uncertainLeases struct {
 	leases []driver.Lease
 }
 
-func (s *uncertainLeases) put(leases []driver.Lease) {
+// put adds leases, and leaves out those that were taken.
+func (s *uncertainLeases) put(leases []driver.Lease, taken map[driver.Lease]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leases = append(s.leases, leases...)
+	s.leases = slices.DeleteFunc(append(s.leases, leases...), func(l driver.Lease) bool { return taken[l] })
 }
 
 func (s *uncertainLeases) take() []driver.Lease {
@@ -48,14 +49,14 @@ func (s *uncertainLeases) take() []driver.Lease {
 	return leases
 }
 
-// doubts returns the leases that the claim may have taken and does not give. It can have taken one
-// with a later statement than that in doubt.
-func (c *claim) doubts() []driver.Lease {
+// keepDoubts keeps the leases that the claim may have taken and does not give. It can have taken one
+// with a later statement than that in doubt, which may also be that of an earlier claim.
+func (c *claim) keepDoubts() {
 	taken := map[driver.Lease]bool{}
 	for _, g := range c.given {
 		taken[g.doc.lease()] = true
 	}
-	return slices.DeleteFunc(c.doubtful, func(l driver.Lease) bool { return taken[l] })
+	c.uncertain.put(c.doubtful, taken)
 }
 
 // releaseUncertain hands back the leases that failed calls have taken all the same, and keeps
@@ -72,12 +73,12 @@ func (d *Driver) releaseUncertain(ctx context.Context) error {
 	}
 	err := d.apply(ctx, changes)
 	if err != nil {
-		d.uncertain.put(leases)
+		d.uncertain.put(leases, nil)
 		return fmt.Errorf("handing back what an earlier claim may have taken: %w", err)
 	}
 	for i, c := range changes {
 		if c.err != nil && !errors.Is(c.err, driver.ErrLeaseLost) && !errors.Is(c.err, errGone) {
-			d.uncertain.put(leases[i : i+1])
+			d.uncertain.put(leases[i:i+1], nil)
 		}
 	}
 	return nil
