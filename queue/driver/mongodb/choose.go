@@ -248,7 +248,7 @@ func (c *claim) rivals(v *view) []*change {
 			before: p.doc,
 			quiet:  true,
 			step: func(doc *document) error {
-				if !doc.waits() || doc.Line.In != inReady {
+				if !doc.waits() || doc.Line.In != inReady || doc.Order != p.doc.Order {
 					return errMoved
 				}
 				doc.block(p.scope)

@@ -224,9 +224,9 @@ func (c *claim) nextAfterPause() {
 }
 
 // start returns the change that claims a candidate. If a scope turns out to be held, the
-// candidate waits for it.
+// candidate waits for it. A later run of the job, or another job of its ID, may want other scopes.
 func (c *claim) start(doc *document) *change {
-	slots := c.reserveScopes(doc)
+	slots, order := c.reserveScopes(doc), doc.Order
 	return &change{
 		queue:  doc.Group,
 		name:   doc.Name,
@@ -236,7 +236,7 @@ func (c *claim) start(doc *document) *change {
 		leaseTime: c.req.LeaseTime,
 		shares:    true,
 		step: func(doc *document) error {
-			if !doc.waits() || doc.Line.In != inReady || c.except.leaves(doc) {
+			if !doc.waits() || doc.Line.In != inReady || doc.Order != order || c.except.leaves(doc) {
 				return errMoved
 			}
 			doc.start(c.req, false, slots)

@@ -383,16 +383,16 @@ func (doc *document) before(other *document) bool {
 	return doc.Line.Order < other.Line.Order
 }
 
-// move returns a change of a document that is still in the place where it was read.
+// move returns a change of a document that is still in the place where it was read, in the same run.
 func (a *arrangement) move(doc *document, to func(*document)) *change {
-	in, scope := doc.Line.In, doc.Line.Scope
+	in, scope, order := doc.Line.In, doc.Line.Scope, doc.Order
 	return &change{
 		queue:  a.queue,
 		name:   doc.Name,
 		before: doc,
 		quiet:  true, // see announcer
 		step: func(doc *document) error {
-			if !doc.waits() || doc.Line.In != in || doc.Line.Scope != scope {
+			if !doc.waits() || doc.Line.In != in || doc.Line.Scope != scope || doc.Order != order {
 				return errMoved
 			}
 			to(doc)
