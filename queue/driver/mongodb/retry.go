@@ -453,6 +453,9 @@ func (r *retrying) readBoth(ctx context.Context, next *document) (old, now *docu
 	if old != nil && next.Handover.Order != 0 && next.Handover.Order != old.Order {
 		old = nil
 	}
+	if now != nil && now.Order != next.Order {
+		now = nil
+	}
 	if doc := found[key{next.Group, first}]; old != nil && doc != nil {
 		old.idIsTaken = doc.id == first
 	}
@@ -626,7 +629,12 @@ func (doc *document) takePlace(dependents bool) error {
 // record.
 func (d *Driver) takePlace(ctx context.Context, made *change, next *document) error {
 	// It may have dependents: the attempt before may have been marked since it was read.
-	take := func(doc *document) error { return doc.takePlace(true) }
+	take := func(doc *document) error {
+		if doc.Order != next.Order {
+			return errMoved // it is of a later job of the ID, of which the attempt before may not have ended
+		}
+		return doc.takePlace(true)
+	}
 	c := &change{queue: next.Group, name: next.Name, step: take}
 	lost := map[uniqueIndex]bool{}
 	c.refused = func(doc *document, r *refusal) error {

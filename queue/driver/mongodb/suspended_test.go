@@ -1,6 +1,9 @@
 package mongodb_test
 
 import (
+	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,4 +99,109 @@ func TestAJobWaitedForAScopeOfAnEarlierJobOfItsID(t *testing.T) {
 			assert.ElementsMatch(t, []string{"queue.job", "queue.holder"}, names(claimAll(t, other, request("other", 5, "queue"))))
 		})
 	})
+}
+
+// fates decides what becomes of the commands of some clients about the jobs.
+func fates(s *mongotest.Deployment, byClient map[string]func(mongotest.Intercepted) mongotest.Fate) {
+	s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+		if f := byClient[c.AppName]; f != nil && c.Collection == "work.group" {
+			return f(c)
+		}
+		return mongotest.Served
+	})
+}
+
+// once makes a call before the first command of a name.
+func once(name string, call func()) func(mongotest.Intercepted) mongotest.Fate {
+	var called atomic.Bool
+	return func(c mongotest.Intercepted) mongotest.Fate {
+		if c.Name == name && !called.Swap(true) {
+			call()
+		}
+		return mongotest.Served
+	}
+}
+
+// half makes a process die when a server has run the first statement of its first update, unless that is a
+// transaction.
+func (p *dying) half(s *mongotest.Deployment) func(mongotest.Intercepted) mongotest.Fate {
+	return func(c mongotest.Intercepted) mongotest.Fate {
+		if c.Name == "update" && !p.isDead() {
+			list, _ := c.Command.Lookup("updates").Array().Values()
+			if c.Command.Lookup("txnNumber").Type == 0 && len(list) > 1 {
+				first := bson.D{{Key: "update", Value: c.Collection}, {Key: "updates", Value: bson.A{list[0]}}}
+				if err := s.Client().Database(s.Database()).RunCommand(context.Background(), first).Err(); err != nil {
+					panic(err)
+				}
+			}
+			p.die()
+		}
+		return p.fate(c)
+	}
+}
+
+// runAgain claims the only job, which fails and awaits its retry.
+func runAgain(t *testing.T, d driver.Driver) (failed *driver.Record) {
+	t.Helper()
+	running := claimAll(t, d, request("owner", 1, "queue"))
+	require.Len(t, running, 1)
+	ended := *running[0]
+	fails(0, &ended)
+	ended.RetryInfo.NeedsRetry = true
+	endAll(t, d, &ended)
+	ended.Status.Completed, ended.Status.InProgress = true, false
+	return &ended
+}
+
+// stateOf returns the state of the job.
+func stateOf(t *testing.T, d driver.Driver) amboy.JobState {
+	t.Helper()
+	r, err := d.Get(t.Context(), "queue", "job")
+	require.NoError(t, err)
+	return driver.StateOf(r, time.Now())
+}
+
+// A process was about to complete a retry whose process had died, and was suspended. The job ended, was put again
+// and failed once more. The process let the next attempt of the later job take its place, beside the attempt
+// before it, or removed it while that made way.
+func TestACompletedRetryWasThatOfALaterJob(t *testing.T) {
+	for _, isSlow := range []bool{true, false} {
+		t.Run(fmt.Sprint("the later retry is slow too: ", isSlow), func(t *testing.T) {
+			inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+				d, slow, first, second := openOn(t, s), newProcess(t, s, "slow"), newProcess(t, s, "first"), newProcess(t, s, "second")
+				failed, next := awaitingRetry(t, d, func(r *driver.Record) { fails(0, r) })
+				begins, goesOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+				fates(s, map[string]func(mongotest.Intercepted) mongotest.Fate{
+					"first": first.half(s),
+					"second": once("update", func() {
+						close(begins)
+						<-goesOn
+					}),
+					"slow": once("update", func() {
+						act(t, d, driver.Action{Kind: driver.Prioritize})
+						endAll(t, d, claimAll(t, d, request("owner", 1, "queue"))...)
+						act(t, d, driver.Action{Kind: driver.Delete})
+						failed, next = awaitingRetry(t, d, func(r *driver.Record) { fails(0, r) })
+						go func() { ended <- second.Retry(t.Context(), failed, next) }()
+						<-begins
+					}),
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				require.Error(t, first.Retry(ctx, failed, next))
+				act(t, slow.Driver, driver.Action{Kind: driver.Prioritize})
+				var err error
+				if isSlow {
+					err = d.Retry(t.Context(), failed, next)
+				}
+				close(goesOn)
+				require.NoError(t, <-ended)
+				if isSlow {
+					require.ErrorIs(t, err, driver.ErrLeaseLost, "it was completed")
+				}
+				assert.Equal(t, []string{next.Name}, names(claimAll(t, d, request("owner", 5, "queue"))))
+				assert.Equal(t, amboy.StateRunning, stateOf(t, d))
+			})
+		})
+	}
 }
