@@ -427,6 +427,12 @@ func (r *retrying) handOver(ctx context.Context, old, next *document) error {
 // awaitsHandover reports whether the document waits to take the place of the attempt before it.
 func (doc *document) awaitsHandover() bool { return doc.Handover != nil && doc.Line.In == inHandover }
 
+// follows reports whether the document, which waits to take a place, was written for an attempt, and not
+// for one of its name in an earlier run.
+func (doc *document) follows(old *document) bool {
+	return doc.Handover.Order == 0 || doc.Handover.Order == old.Order
+}
+
 // settled returns the outcome of a retry whose next attempt no longer waits to take over. old
 // is the attempt before, whose record is named too, because it may be gone, as may be next.
 func settled(old, next *document, before driver.Lease) error {
@@ -450,7 +456,7 @@ func (r *retrying) readBoth(ctx context.Context, next *document) (old, now *docu
 		return nil, nil, fmt.Errorf("reading both attempts: %w", err)
 	}
 	old, now = found[key{next.Group, before}], found[key{next.Group, next.Name}]
-	if old != nil && next.Handover.Order != 0 && next.Handover.Order != old.Order {
+	if old != nil && !next.follows(old) {
 		old = nil
 	}
 	if now != nil && now.Order != next.Order {
@@ -561,6 +567,8 @@ func (d *Driver) swapInSteps(ctx context.Context, ended *driver.Record, next *do
 		name:  ended.Name,
 		step: func(doc *document) error {
 			switch {
+			case !next.follows(doc):
+				return leaseLost(doc.lease())
 			case doc.retries():
 				doc.makeWay(ended, next.Order)
 				return nil

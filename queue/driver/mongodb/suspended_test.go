@@ -205,3 +205,37 @@ func TestACompletedRetryWasThatOfALaterJob(t *testing.T) {
 		})
 	}
 }
+
+// A process was about to end an attempt, whose next one had to wait for a scope, and was suspended. The job was
+// ended for good, restarted, and failed once more. The process ended it without a next attempt.
+func TestAFailedJobWasNotRetriedBecauseOfARetryOfAnEarlierRun(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d, slow := openOn(t, s), newProcess(t, s, "slow")
+		require.Empty(t, claimAll(t, d, request("owner", 1, "queue")))                     // from then on it sweeps
+		failed, next := awaitingRetry(t, d, keyed, func(r *driver.Record) { fails(0, r) }) // so that it needs a transaction
+		takesScope(next)
+		updates := 0
+		fates(s, map[string]func(mongotest.Intercepted) mongotest.Fate{"slow": func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Name != "update" {
+				return mongotest.Served
+			}
+			updates++
+			switch updates {
+			case 1:
+				putAll(t, d, plainRecord("holder", takesScope, func(r *driver.Record) { r.TimeInfo.WaitUntil = time.Now().Add(time.Hour) }))
+			case 2:
+				require.NoError(t, d.EndRetry(t.Context(), failed))
+				pass(30 * time.Second) // a sweep removes the next attempt
+				operate(t, d, driver.Restart)
+				failed = runAgain(t, d)
+			}
+			return mongotest.Served
+		}})
+		require.ErrorIs(t, slow.Retry(t.Context(), failed, next), driver.ErrLeaseLost)
+		require.GreaterOrEqual(t, updates, 2)
+		require.Equal(t, amboy.StateRetrying, stateOf(t, d))
+		plain := *next
+		plain.EnqueueScopes, plain.RequiredScopes = nil, nil
+		require.NoError(t, d.Retry(t.Context(), failed, &plain))
+	})
+}
