@@ -48,7 +48,7 @@ func retryEnd(ended *driver.Record) *change {
 		queue: ended.Group,
 		name:  ended.Name,
 		step: func(doc *document) error {
-			if !doc.retries() {
+			if !doc.awaits(ended) {
 				return leaseLost(doc.lease())
 			}
 			doc.endRetry(ended)
@@ -65,6 +65,12 @@ func retryError(err error, r *driver.Record) error {
 		return fmt.Errorf("record %q does not await a retry: %w", r.Name, driver.ErrLeaseLost)
 	}
 	return err
+}
+
+// awaits reports whether the document awaits the retry of an attempt, and not that of a later run: a
+// restart and a claim have raised its count since.
+func (doc *document) awaits(ended *driver.Record) bool {
+	return doc.retries() && doc.Status.ModificationCount <= ended.Status.ModificationCount
 }
 
 // endRetry ends for good a document that awaits its retry.
@@ -143,7 +149,7 @@ func (d *Driver) retry(ctx context.Context, ended, next *driver.Record) error {
 		switch {
 		case err != nil:
 			return err
-		case old == nil:
+		case old == nil, old.retries() && !old.awaits(ended):
 			return errGone
 		case doc != nil && (old.retries() || old.madeWay() && doc.awaitsHandover()):
 			if err = d.completeAnother(ctx, ended, doc); errors.Is(err, errMoved) {

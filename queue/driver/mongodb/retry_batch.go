@@ -338,7 +338,7 @@ func (d *Driver) findPairs(ctx context.Context, calls []*retryCall) (together, a
 		k := key{c.ended.Group, c.ended.Name}
 		c.old = found[k]
 		isTaken := taken[c.next.Name] || found[key{c.next.Group, c.next.Name}] != nil
-		if c.old == nil || !c.old.retries() || seen[k] || isTaken || len(without(c.next.EnqueueScopes, c.old.Scopes)) > 0 ||
+		if c.old == nil || !c.old.awaits(c.ended) || seen[k] || isTaken || len(without(c.next.EnqueueScopes, c.old.Scopes)) > 0 ||
 			!d.isReplica && (c.old.holdsMore() || c.old.JobID == "") { // so that the time between the statements is shorter
 			alone = append(alone, c)
 			continue

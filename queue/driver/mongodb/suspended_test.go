@@ -239,3 +239,41 @@ func TestAFailedJobWasNotRetriedBecauseOfARetryOfAnEarlierRun(t *testing.T) {
 		require.NoError(t, d.Retry(t.Context(), failed, &plain))
 	})
 }
+
+// A process that was slow to retry a job, or to end its retry, did so after another one had ended it for good
+// and the job had failed again, in a run that is to be retried by itself.
+func TestALaterRunWasEndedByTheRetryOfAnEarlierOne(t *testing.T) {
+	for name, retry := range map[string]func(t *testing.T, d driver.Driver, failed, next *driver.Record) error{
+		"retry": func(t *testing.T, d driver.Driver, failed, next *driver.Record) error {
+			t.Helper()
+			return d.Retry(t.Context(), failed, next)
+		},
+		"end": func(t *testing.T, d driver.Driver, failed, _ *driver.Record) error {
+			t.Helper()
+			return d.EndRetry(t.Context(), failed)
+		},
+		"retries": func(t *testing.T, d driver.Driver, failed, next *driver.Record) error {
+			t.Helper()
+			pairs := awaitingRetries(t, d, 5, fails)
+			pairs = append(pairs, pair{failed, next})
+			errs := retryAll(t.Context(), d, pairs...)
+			for _, err := range errs[:5] {
+				require.NoError(t, err)
+			}
+			return errs[5]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+				d, other := openOn(t, s), openOn(t, s)
+				failed, next := awaitingRetry(t, d, func(r *driver.Record) { fails(0, r) })
+				require.NoError(t, other.EndRetry(t.Context(), failed))
+				operate(t, other, driver.Restart)
+				again := runAgain(t, other)
+				require.ErrorIs(t, retry(t, d, failed, next), driver.ErrLeaseLost)
+				require.Equal(t, amboy.StateRetrying, stateOf(t, d))
+				require.NoError(t, d.Retry(t.Context(), again, next))
+			})
+		})
+	}
+}
