@@ -282,6 +282,9 @@ func (a *actionRun) change(read *document) *change {
 			if !a.allows(doc, isLatest) || (begun && !a.selects(doc)) {
 				return errSkipped
 			}
+			if a.Kind == driver.Restart && doc.JobID == "" && read.JobID != "" {
+				return errSkipped // it was restarted and failed meanwhile, and the next attempt replaces it
+			}
 			begun = true
 			a.do(doc)
 			return nil

@@ -277,3 +277,44 @@ func TestALaterRunWasEndedByTheRetryOfAnEarlierOne(t *testing.T) {
 		})
 	}
 }
+
+// An operator restarts a failed job and is slow. Meanwhile it is restarted by another one and fails, and an
+// interrupted retry of it is completed by a process that is slow too.
+func TestAReplacedAttemptWasRestartedBesideTheNextOne(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d, slow, operator, first := openOn(t, s), newProcess(t, s, "slow"), newProcess(t, s, "operator"), newProcess(t, s, "first")
+		failed, next := awaitingRetry(t, d, func(r *driver.Record) { fails(0, r) })
+		require.NoError(t, d.EndRetry(t.Context(), failed))
+		isSlow, goesOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		fates(s, map[string]func(mongotest.Intercepted) mongotest.Fate{
+			"first": first.half(s),
+			"slow": once("update", func() {
+				close(isSlow)
+				<-goesOn
+			}),
+			"operator": once("update", func() {
+				operate(t, d, driver.Restart)
+				again := runAgain(t, d)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				require.Error(t, first.Retry(ctx, again, next))
+				require.True(t, first.isDead())
+				go func() {
+					defer close(done)
+					_, err := slow.Act(t.Context(), driver.ActRequest{
+						Query: driver.Query{Latest: true, Queues: []string{"queue"}}, Action: driver.Action{Kind: driver.Prioritize}, Limit: 10,
+					})
+					assert.NoError(t, err)
+				}()
+				<-isSlow
+			}),
+		})
+		acted := act(t, operator.Driver, driver.Action{Kind: driver.Restart})
+		close(goesOn)
+		<-done
+		assert.Equal(t, 1, acted.Skipped)
+		s.Server().Intercept(nil)
+		pass(30 * time.Second)
+		assert.Len(t, claimAll(t, d, request("owner", 5, "queue")), 1)
+	})
+}
