@@ -241,6 +241,16 @@ func firstName(r *driver.Record) string {
 	return driver.RecordName(r.Group, r.JobID(), first)
 }
 
+// keepsID reports whether the document, which is the first attempt of a job, is stored as long as another
+// attempt waits to take a place (see removeAll). A process that is slow may be about to remove it if it could
+// do so before that attempt was stored.
+func (doc *document) keepsID() bool {
+	return !doc.final() || doc.ForgetAt.IsZero() || doc.ForgetAt.After(time.Now().Add(forgetSlack))
+}
+
+// forgetSlack is by how much the clock of a process that forgets records may be ahead.
+const forgetSlack = time.Minute
+
 func duplicateName(r *driver.Record) error {
 	return &amboy.DuplicateJobError{JobID: r.JobID(), Reason: amboy.DuplicateID, Value: r.JobID()}
 }
@@ -252,7 +262,7 @@ func (d *Driver) findPair(ctx context.Context, ended, next *driver.Record) (old 
 	ids := append(d.idsOf(ended.Group, ended.Name), d.idsOf(next.Group, next.Name)...)
 	first, firstIsThere := firstName(ended), false
 	err = d.each(ctx, field("_id", field("$in", append(ids, first))), withoutBodies(), func(doc *document) error {
-		firstIsThere = firstIsThere || doc.id == first && doc.Group == ended.Group
+		firstIsThere = firstIsThere || doc.id == first && doc.Group == ended.Group && doc.keepsID()
 		switch {
 		case doc.Group == ended.Group && doc.Name == ended.Name:
 			old = doc
@@ -469,7 +479,7 @@ func (r *retrying) readBoth(ctx context.Context, next *document) (old, now *docu
 		now = nil
 	}
 	if doc := found[key{next.Group, first}]; old != nil && doc != nil {
-		old.idIsTaken = doc.id == first
+		old.idIsTaken = doc.id == first && doc.keepsID()
 	}
 	return old, now, nil
 }

@@ -270,7 +270,7 @@ func (r *retrying) stillAwaiting(ctx context.Context, calls []*retryCall) (still
 	}
 	for _, c := range calls {
 		old, first := found[key{c.ended.Group, c.ended.Name}], found[key{c.ended.Group, firstName(c.ended)}]
-		isTaken := r.session == nil || first != nil && first.id == first.Name // otherwise it needs a transaction now
+		isTaken := r.session == nil || first != nil && first.id == first.Name && first.keepsID() // otherwise it needs a transaction now
 		if old != nil && old.retries() && old.Rev == c.old.Rev && isTaken {
 			still = append(still, c)
 		} else {
@@ -344,7 +344,7 @@ func (d *Driver) findPairs(ctx context.Context, calls []*retryCall) (together, a
 			continue
 		}
 		if first := found[key{c.ended.Group, firstName(c.ended)}]; first != nil {
-			c.old.idIsTaken = first.id == first.Name
+			c.old.idIsTaken = first.id == first.Name && first.keepsID()
 		}
 		seen[k] = true
 		together = append(together, c)

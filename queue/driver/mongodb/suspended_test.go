@@ -318,3 +318,51 @@ func TestAReplacedAttemptWasRestartedBesideTheNextOne(t *testing.T) {
 		assert.Len(t, claimAll(t, d, request("owner", 5, "queue")), 1)
 	})
 }
+
+// A process that removes the first attempt of a job is slow. Meanwhile the job is retried by one that dies, and the
+// first attempt does not keep its ID from being taken any more.
+func TestAJobOfTheIDOfOneThatIsRetriedWasPutAfterItsFirstAttemptWasRemoved(t *testing.T) {
+	for name, remove := range map[string]func(t *testing.T, d driver.Driver){
+		"delete": func(t *testing.T, d driver.Driver) {
+			t.Helper()
+			act(t, d, driver.Action{Kind: driver.Delete})
+		},
+		"forget": func(t *testing.T, d driver.Driver) {
+			t.Helper()
+			n, err := d.Forget(t.Context(), time.Now(), 10)
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+				d, slow, first := openOn(t, s), newProcess(t, s, "slow"), newProcess(t, s, "first")
+				failed, second := awaitingRetry(t, d, func(r *driver.Record) { fails(0, r) })
+				failed.ForgetAt = time.Now()
+				require.NoError(t, d.Retry(t.Context(), failed, second))
+				failed = runAgain(t, d)
+				third := *second
+				third.RetryInfo.CurrentAttempt = 2
+				third.Name = driver.RecordName("queue", "job", third.RetryInfo)
+				fates(s, map[string]func(mongotest.Intercepted) mongotest.Fate{
+					"first": first.half(s),
+					"slow": once("delete", func() {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+						defer cancel()
+						require.Error(t, first.Retry(ctx, failed, &third))
+						require.True(t, first.isDead())
+					}),
+				})
+				remove(t, slow.Driver)
+				require.True(t, first.isDead())
+				again := *second
+				again.RetryInfo.CurrentAttempt = 0
+				again.Name = driver.RecordName("queue", "job", again.RetryInfo)
+				errs, err := d.Insert(t.Context(), []*driver.Record{&again})
+				require.NoError(t, err)
+				assert.True(t, amboy.IsDuplicateJobError(errs[0]), errs[0])
+				takesItsPlace(t, d, &third)
+			})
+		})
+	}
+}
