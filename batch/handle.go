@@ -99,34 +99,49 @@ func (p Progress) Fraction() float64 {
 // Progress returns the progress of the jobs. It reads the description of each job, and
 // returns the errors of the store.
 func (h *Handle) Progress(ctx context.Context) (Progress, error) {
-	p := Progress{Total: len(h.members), States: map[amboy.JobState]int{}}
+	p, _, err := h.progress(ctx)
+	return p, err
+}
+
+// progress also returns the ID of a job that has not ended; empty if all have.
+func (h *Handle) progress(ctx context.Context) (p Progress, open string, err error) {
+	p = Progress{Total: len(h.members), States: map[amboy.JobState]int{}}
 	found := map[string]amboy.JobState{}
 	for info, err := range h.Jobs(ctx) {
 		if err != nil {
-			return Progress{}, fmt.Errorf("reading the progress of batch %q: %w", h.id, err)
+			return Progress{}, "", fmt.Errorf("reading the progress of batch %q: %w", h.id, err)
 		}
 		found[info.ID] = info.State
+		if open == "" && !info.State.IsFinal() {
+			open = info.ID
+		}
 	}
 	for _, state := range found {
 		p.States[state]++
 	}
 	p.Forgotten = p.Total - len(found)
-	return p, nil
+	return p, open, nil
 }
 
 // Wait blocks until all jobs of the batch have ended, and returns their progress. The jobs
-// that run after the batch may not have run yet. Wait returns an error if ctx ends first
-// or the queue is closed, and errors of Progress.
+// that run after the batch may not have run yet. A job that an operator retries after the batch has
+// ended is waited for too. Wait returns an error if ctx ends first or the queue is closed, and errors
+// of Progress.
 func (h *Handle) Wait(ctx context.Context) (Progress, error) {
-	if amboy.WaitJob(ctx, h.marker, h.queue) {
-		return h.Progress(ctx)
+	for id := h.marker.ID(); ; {
+		ended := amboy.WaitJob(ctx, batchend.New(id), h.queue) // only the ID counts
+		if !ended && ctx.Err() != nil {
+			return Progress{}, fmt.Errorf("waiting for batch %q: %w", h.id, context.Cause(ctx))
+		}
+		p, open, err := h.progress(ctx)
+		switch {
+		case err == nil && p.Done():
+			return p, nil
+		case !ended && (err != nil || open == id): // otherwise the job was removed
+			return Progress{}, fmt.Errorf("waiting for batch %q: %w", h.id, amboy.ErrQueueClosed)
+		case err != nil:
+			return Progress{}, err
+		}
+		id = open
 	}
-	if ctx.Err() != nil {
-		return Progress{}, fmt.Errorf("waiting for batch %q: %w", h.id, context.Cause(ctx))
-	}
-	p, err := h.Progress(ctx)
-	if err != nil || !p.Done() { // otherwise the marker was removed after the end
-		return Progress{}, fmt.Errorf("waiting for batch %q: %w", h.id, amboy.ErrQueueClosed)
-	}
-	return p, nil
 }
