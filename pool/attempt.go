@@ -39,6 +39,7 @@ type attempt struct {
 	aborted     bool  // by the pool
 	canceled    bool  // by the queue
 	interrupted bool  // by a hard stop
+	err         error // why its end could not be reported to the queue
 }
 
 // run runs a job, and ends the attempt in its queue.
@@ -94,11 +95,16 @@ func (w *worker) end(a *attempt) {
 	if a.running != nil {
 		a.aborted = w.running.finish(a.running)
 	}
-	err := w.settle(a)
+	defer w.ended(a) // even if the job ends this goroutine
+	a.err = w.settle(a)
+}
+
+// ended records that an attempt has ended in its queue, or could not be ended.
+func (w *worker) ended(a *attempt) {
 	if a.running != nil {
-		w.running.remove(a.running, err)
+		w.running.remove(a.running, a.err)
 	}
-	w.report(a, err)
+	w.report(a, a.err)
 }
 
 // settle reports the outcome of the attempt to the queue. If the job's own methods panic, or call
@@ -110,7 +116,10 @@ func (w *worker) settle(a *attempt) error {
 	case a.broken != nil && w.breaker != nil:
 		return w.endBroken(a, a.broken)
 	default:
-		return contain.Broken(func() error { return w.settleByJob(a) }, func(broken error) error { return w.endBroken(a, broken) })
+		return contain.Broken(func() error { return w.settleByJob(a) }, func(broken error) error {
+			a.err = w.endBroken(a, broken) // settle may not return
+			return a.err
+		})
 	}
 }
 
