@@ -3,12 +3,12 @@ package schedule
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/publictext"
 )
@@ -23,7 +23,7 @@ func (s *Scheduler) putDue(ctx context.Context, e *entry, now time.Time) error {
 	s.mu.Lock()
 	p := progress{e.done, e.last, e.next}
 	s.mu.Unlock()
-	err := recovering(func() error { return s.advance(ctx, e, &p, now) })
+	err := contain.Alone(func() error { return s.advance(ctx, e, &p, now) }) // the scheduler must not end with a JobFunc
 	if err != nil {
 		err = fmt.Errorf("schedule %q of queue %q: %w", e.name, s.target.name(), err)
 	}
@@ -255,7 +255,7 @@ func ticksBetween(s Schedule, after, until time.Time) (ticks []time.Time, err er
 
 // nextTick calls Next, and returns an error if the result can't be a tick.
 func nextTick(s Schedule, after time.Time) (tick time.Time, err error) {
-	err = recovering(func() error {
+	err = contain.Panic(func() error {
 		tick = s.Next(after)
 		return nil
 	})
@@ -268,14 +268,4 @@ func nextTick(s Schedule, after time.Time) (tick time.Time, err error) {
 		return time.Time{}, &InvalidError{Field: "next tick", Value: tick, Rule: fmt.Sprintf("must be after %s, and whole milliseconds", after)}
 	}
 	return tick, nil
-}
-
-// recovering calls a function and returns its panic as an *amboy.PanicError.
-func recovering(call func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &amboy.PanicError{Value: value, Stack: debug.Stack()}
-		}
-	}()
-	return call()
 }

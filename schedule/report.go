@@ -11,6 +11,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/loop"
 	"github.com/mongodb/amboy/internal/publictext"
@@ -26,7 +27,7 @@ func (s *Scheduler) report(ctx context.Context, now time.Time) {
 	if len(unreported) == 0 && len(removed) == 0 {
 		return
 	}
-	err := recovering(func() error {
+	err := contain.Alone(func() error {
 		q, err := s.target.open(ctx)
 		if err != nil || q.teller == nil {
 			return err

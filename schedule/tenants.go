@@ -12,6 +12,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/loop"
 )
@@ -220,7 +221,7 @@ func (t *Tenants) list(ctx context.Context) error {
 		return nil
 	}
 	var names []string
-	err := recovering(func() (err error) {
+	err := contain.Alone(func() (err error) {
 		limited, cancel := context.WithTimeout(ctx, listTime)
 		defer cancel()
 		names, err = t.names(limited)
