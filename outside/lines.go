@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/internal/aside"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -164,11 +165,20 @@ func (w *worker) end() {
 // claimRetry is the pause after a failed claim, while workers wait.
 const claimRetry = time.Second
 
-// claim uses the turn. isOver is true if the worker has left its line.
+// claim uses the turn. isOver is true if the worker has left its line, which it also does if code of the user panics
+// or ends the goroutine.
 func (w *worker) claim(ctx context.Context) (jobs []Job, isOver bool, err error) {
+	isOver, err = true, contain.ErrExited
 	aside.DoIfSmall(ctx, func() {
+		isBroken := true
+		defer func() {
+			if isBroken {
+				w.line.leave(w, true)
+			}
+		}()
 		var next time.Time
 		jobs, next, err = w.line.d.claim(ctx, w.req)
+		isBroken = false
 		if isOver = len(jobs) > 0 || ctx.Err() != nil; isOver {
 			w.line.leave(w, true)
 			return
