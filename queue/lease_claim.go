@@ -88,6 +88,10 @@ func (l *Leases) claimRequest(req LeaseRequest) driver.ClaimRequest {
 	return claim
 }
 
+// unopenedPause is how long a job waits whose queue could not be opened. If it did not wait, it would be claimed again
+// at once, because it is handed back.
+const unopenedPause = time.Second
+
 // begin returns the job of a claimed record, or nil if it is not to run. again reports
 // whether another claim finds other records: this one has ended or is parked, or its kind is left to
 // others from then on.
@@ -96,7 +100,8 @@ func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) 
 	q, err := l.queue(ctx, r.Group)
 	if err != nil {
 		logging.Error(ctx, l.engine.Failure("could not open the queue of a claimed job", err))
-		l.engine.HandBack(run, engine.HandBackNow)
+		now := l.engine.Now()
+		l.engine.HandBack(run, core.End{HandBack: &driver.HandBack{NotBefore: now.Add(unopenedPause), Since: now, Reason: "its queue can't be opened"}})
 		return nil, false
 	}
 	now := q.Engine.Now()
