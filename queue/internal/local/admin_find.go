@@ -93,19 +93,12 @@ func unendedState(e *localEntry, now time.Time) amboy.JobState {
 func (w *localWalk) matches(v *localView) bool {
 	status, times := v.job.Status(), v.times()
 	return (len(w.Types) == 0 || slices.Contains(w.Types, v.job.Type().Name)) &&
-		(w.DependsOn == "" || slices.Contains(edgesOf(v.job), w.DependsOn)) &&
+		(w.DependsOn == "" || v.edges != nil && slices.Contains(*v.edges, w.DependsOn)) &&
 		(w.TypePart == "" || driver.HasPart(v.job.Type().Name, w.TypePart)) &&
 		(w.Error == "" || driver.HasPart(driver.LastError(status.Errors), w.Error)) &&
 		w.Created.Contains(times.Created) &&
 		w.Ended.Contains(times.End) &&
 		(len(w.States) == 0 || slices.Contains(w.States, v.state(w.now)))
-}
-
-func edgesOf(j amboy.Job) []string {
-	if m := j.Dependency(); m != nil {
-		return m.Edges()
-	}
-	return nil
 }
 
 // stride returns the next entries that may match, at most `most`, and whether more

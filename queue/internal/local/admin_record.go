@@ -12,10 +12,10 @@ import (
 // localView is a snapshot of what a record contains beyond the job itself.
 type localView struct {
 	jobSnapshot
-	id                    string
 	waitUntil, dispatchBy time.Time
 	held, scopes          []string
-	failed                []string // failed edges
+	edges                 *[]string // nil if it has none
+	failed                []string  // failed edges
 	unique                *schedule.Unique
 	cancelRequested       bool
 	// settled is true if the job has ended and its run is over.
@@ -27,11 +27,11 @@ func (q *Queue) view(e *localEntry) localView {
 	_, cancelRequested := q.cancels[e]
 	return localView{
 		jobSnapshot:     q.snapshot(e),
-		id:              e.ID,
 		waitUntil:       e.WaitUntil,
 		dispatchBy:      e.DispatchBy,
 		held:            q.schedule.Held(e),
 		scopes:          e.Scopes.Names(),
+		edges:           e.Job.edges,
 		failed:          e.Failed(),
 		unique:          e.Unique,
 		cancelRequested: cancelRequested,

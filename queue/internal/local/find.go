@@ -52,6 +52,7 @@ func matchesQuery(query amboy.JobQuery, info amboy.JobInfo) bool {
 // jobSnapshot is a snapshot of a job of the queue.
 type jobSnapshot struct {
 	job      amboy.Job
+	id       string
 	number   uint64
 	priority int
 	place    schedule.Place
@@ -97,6 +98,7 @@ func (q *Queue) snapshotTagged(tag string) (jobs []jobSnapshot) {
 func (q *Queue) snapshot(e *localEntry) jobSnapshot {
 	return jobSnapshot{
 		job:      e.Job.job,
+		id:       e.ID,
 		number:   e.Job.number,
 		priority: e.Priority,
 		place:    e.Place(),

@@ -113,8 +113,12 @@ func (q *Queue) describe(j amboy.Job) (*localEntry, error) {
 	}
 	status := j.Status()
 	e.Job.preset = status.Completed || (status.InProgress && q.now().Before(lockEnds(&status)))
-	if m := j.Dependency(); m != nil && !e.Job.preset {
-		e.Edges = m.Edges()
+	if edges := edgesOf(j); len(edges) > 0 {
+		kept := edges // only this copy is allocated
+		e.Job.edges = &kept
+		if !e.Job.preset {
+			e.Edges = edges
+		}
 	}
 	return e, nil
 }
@@ -163,6 +167,14 @@ func (q *Queue) put(ctx context.Context, e *localEntry) error {
 		q.changes.Notify(driver.Anywhere)
 		return nil
 	}
+}
+
+// edgesOf asks the dependency of a job, which may call the queue.
+func edgesOf(j amboy.Job) []string {
+	if m := j.Dependency(); m != nil {
+		return m.Edges()
+	}
+	return nil
 }
 
 // tagsOf returns the tags of a job, or nil if it has none, as most jobs.

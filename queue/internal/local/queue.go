@@ -70,6 +70,7 @@ type Queue struct {
 type localJob struct {
 	job    amboy.Job
 	tags   *[]string                // at the time of Put; nil if it has none
+	edges  *[]string                // as tags
 	number uint64                   // position in the order in which jobs were put or retried
 	run    atomic.Pointer[localRun] // the latest run; nil if JobContext was not called for it
 	preset bool                     // put as completed or as in progress
