@@ -6,7 +6,11 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/mongodb/grip/message"
+
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
+	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/lifecycle"
 	"github.com/mongodb/amboy/queue/internal/schedule"
@@ -66,11 +70,25 @@ func (q *Queue) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
 	jobs := q.snapshots(amboy.JobQuery{})
 	return lifecycle.Stream(ctx, &q.Base, len(jobs), func(yield func(amboy.JobInfo) bool) {
 		for _, s := range jobs {
-			if !yield(s.info(q.now())) {
+			info, err := q.infoOf(s)
+			if err == nil && !yield(info) {
 				return
 			}
 		}
 	})
+}
+
+// infoOf describes a job. It returns and logs a panic of the job's methods, because the goroutine of a
+// long list has no caller.
+func (q *Queue) infoOf(s jobSnapshot) (info amboy.JobInfo, err error) {
+	err = contain.Panic(func() error {
+		info = s.info(q.now())
+		return nil
+	})
+	if err != nil {
+		logging.Error(q.Open, message.Fields{"message": "could not describe a job", "queue": q.ID(), "job_id": s.id, "error": err.Error()})
+	}
+	return info, err
 }
 
 // WaitComplete waits until nothing is pending, running or retrying.
