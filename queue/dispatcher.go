@@ -132,7 +132,7 @@ func (d *dispatcher) renew() {
 	for _, j := range jobs {
 		// Job.Lock renews the lock. Reading the status and setting it again would undo
 		// changes that the running job makes in between.
-		err := contain.Panic(func() error { return j.Lock(d.queue.ID(), d.queue.Info().LockTimeout) })
+		err := contain.Alone(func() error { return j.Lock(d.queue.ID(), d.queue.Info().LockTimeout) })
 		if err != nil {
 			logging.Warning(context.Background(), message.Fields{
 				"message": "lost the lock of a running job",

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 type brittle struct {
 	*funcJob
 	breaks atomic.Value
+	exits  bool // the method ends its goroutine instead
 }
 
 func newBrittle(t *testing.T, breaks string) *brittle {
@@ -29,9 +31,13 @@ func newBrittle(t *testing.T, breaks string) *brittle {
 }
 
 func (j *brittle) panicIn(method string) {
-	if j.breaks.Load() == method {
-		panic(method + " is broken")
+	if j.breaks.Load() != method {
+		return
 	}
+	if j.exits {
+		runtime.Goexit()
+	}
+	panic(method + " is broken")
 }
 
 func (j *brittle) SetTimeInfo(times amboy.JobTimeInfo) {

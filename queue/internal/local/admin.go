@@ -118,7 +118,7 @@ func (a localAdmin) OldestReady(ctx context.Context, queues []string, now time.T
 			}
 		}
 		a.mu.Unlock()
-		err = contain.Panic(func() error {
+		err = contain.Alone(func() error {
 			for _, j := range found {
 				driver.SetOldest(since, a.ID(), j.TimeInfo())
 			}

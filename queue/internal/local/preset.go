@@ -47,7 +47,7 @@ func (q *Queue) recoverForeign() {
 	panicked := map[*localEntry]error{}
 	q.mu.Lock()
 	for e := range q.foreign {
-		err := contain.Panic(func() error {
+		err := contain.Alone(func() error { // the job must not end this goroutine, which has the lock
 			if q.recoverIfStale(e, now) {
 				ended = append(ended, e)
 			}

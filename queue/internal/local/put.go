@@ -152,10 +152,7 @@ func (q *Queue) put(ctx context.Context, e *localEntry) error {
 			continue
 		}
 		if err == nil {
-			err = contain.Panic(func() error { return q.add(e) })
-			if err != nil {
-				q.dropUnfinished(e, err)
-			}
+			err = q.addOrDrop(e)
 		}
 		worker, putter := q.wakeWorker(), q.wakePutter()
 		q.mu.Unlock()
@@ -187,13 +184,20 @@ func tagsOf(j amboy.Job) *[]string {
 	return &kept
 }
 
-// dropUnfinished removes an entry whose job panicked while the entry was added. The caller
-// holds the lock.
-func (q *Queue) dropUnfinished(e *localEntry, err error) {
-	var panicked *amboy.PanicError
-	if !errors.As(err, &panicked) {
-		return
-	}
+// addOrDrop is add, but if the job panics, it removes the entry. If the job ends this goroutine, it also
+// releases the lock.
+func (q *Queue) addOrDrop(e *localEntry) error {
+	return contain.Broken(func() error { return q.add(e) }, func(broken error) error {
+		q.dropUnfinished(e)
+		if errors.Is(broken, contain.ErrExited) {
+			q.unlock()
+		}
+		return broken
+	})
+}
+
+// dropUnfinished removes an entry whose job broke while the entry was added. The caller holds the lock.
+func (q *Queue) dropUnfinished(e *localEntry) {
 	if added, ok := q.schedule.Get(e.ID); !ok || added != e {
 		return
 	}

@@ -24,7 +24,11 @@ func (q *Queue) advance() {
 	expired := q.schedule.Advance(q.now())
 	q.unlock()
 	for _, e := range expired {
-		q.expire(e)
+		// If the job ends the goroutine, the others end all the same.
+		_ = contain.Alone(func() error {
+			q.expire(e)
+			return nil
+		})
 	}
 }
 
@@ -70,13 +74,14 @@ func earlier(t time.Time, by time.Duration) time.Time {
 
 // expire ends a job that did not start before its DispatchBy.
 func (q *Queue) expire(e *localEntry) {
-	err := contain.Panic(func() error {
+	err := contain.Broken(func() error {
 		jobstate.MarkExpired(e.Job.job)
 		return nil
+	}, func(broken error) error {
+		q.endPanicked(e, broken)
+		return broken
 	})
-	if err != nil {
-		q.endPanicked(e, err)
-		return
+	if err == nil {
+		q.finish(e)
 	}
-	q.finish(e)
 }
