@@ -203,7 +203,11 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 		g.mu.Unlock()
 		return
 	}
-	q, err := g.build(build)
+	var q amboy.Queue
+	err := contain.Alone(func() (err error) {
+		q, err = g.build(build)
+		return err
+	})
 
 	g.mu.Lock()
 	delete(g.creations, name)
@@ -213,7 +217,7 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 	g.mu.Unlock()
 	if err != nil && q != nil {
 		// The group was closed meanwhile, without waiting for the constructor.
-		err = errors.Join(err, contain.Panic(func() error { q.Close(g.ctx); return nil }))
+		err = errors.Join(err, contain.Alone(func() error { q.Close(g.ctx); return nil }))
 	}
 	if err != nil {
 		creation.err = err
@@ -250,12 +254,12 @@ func (g *queueGroup) use(hooks groupHooks) {
 	}
 }
 
-// call calls a hook, and logs a panic.
+// call calls a hook, and logs a panic or a runtime.Goexit.
 func (g *queueGroup) call(ctx context.Context, hook, name string, f func()) {
-	err := contain.Panic(func() error { f(); return nil })
+	err := contain.Alone(func() error { f(); return nil })
 	if err != nil {
 		logging.Error(context.WithoutCancel(ctx), message.Fields{
-			"message": "hook of a group panicked",
+			"message": "hook of a group did not return",
 			"hook":    hook,
 			"queue":   name,
 			"error":   err.Error(),
@@ -269,7 +273,7 @@ func (g *queueGroup) build(build queueBuilder) (amboy.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = contain.Panic(func() error {
+	err = contain.Alone(func() error {
 		if q.Info().Started {
 			return nil
 		}
@@ -277,7 +281,7 @@ func (g *queueGroup) build(build queueBuilder) (amboy.Queue, error) {
 	})
 	if err != nil {
 		// Start may have started parts of the queue before it failed.
-		closeErr := contain.Panic(func() error { q.Close(g.ctx); return nil })
+		closeErr := contain.Alone(func() error { q.Close(g.ctx); return nil })
 		return nil, errors.Join(fmt.Errorf("starting the queue: %w", err), closeErr)
 	}
 	return q, nil

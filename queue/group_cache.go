@@ -202,7 +202,7 @@ func (c *groupCache) removeIf(ctx context.Context, cached *cachedQueue, uses int
 		return err
 	}
 	var gone bool
-	err := contain.Panic(func() (err error) {
+	err := contain.Alone(func() (err error) {
 		gone, err = closeIfIdle(ctx)
 		return err
 	})
@@ -219,7 +219,7 @@ func (c *groupCache) removeIf(ctx context.Context, cached *cachedQueue, uses int
 // checkIdle returns an error if the queue has work.
 func checkIdle(ctx context.Context, q amboy.Queue) error {
 	var stats amboy.QueueStats
-	err := contain.Panic(func() error {
+	err := contain.Alone(func() error {
 		stats = q.Stats(ctx)
 		return nil
 	})
@@ -297,7 +297,7 @@ func (c *groupCache) getSettled(name string) amboy.Queue {
 
 // shut closes a queue that was taken out, and calls the hook.
 func (c *groupCache) shut(ctx context.Context, cached *cachedQueue) error {
-	err := contain.Panic(func() error { cached.Close(ctx); return nil })
+	err := contain.Alone(func() error { cached.Close(ctx); return nil })
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func (c *groupCache) shut(ctx context.Context, cached *cachedQueue) error {
 
 // cleanUp calls the hook for a queue that was closed.
 func (c *groupCache) cleanUp(ctx context.Context, cached *cachedQueue) error {
-	return contain.Panic(func() error {
+	return contain.Alone(func() error {
 		if c.hook == nil {
 			return nil
 		}

@@ -102,10 +102,11 @@ func receives(ctx context.Context, done <-chan struct{}) bool {
 }
 
 // InTime calls f, which may never return, and returns its error, or the error of its
-// panic. If ctx ends first, InTime abandons f and returns amboy.ErrLeftBehind.
+// panic or of its runtime.Goexit. If ctx ends first, InTime abandons f and returns
+// amboy.ErrLeftBehind.
 func InTime(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- contain.Panic(f) }()
+	go func() { done <- contain.Alone(f) }()
 	select {
 	case err := <-done:
 		return err
