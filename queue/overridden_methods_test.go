@@ -32,11 +32,15 @@ type overriding struct {
 
 // The values of overriding.When.
 const (
-	whenCopied = "copied"
-	whenRun    = "run"
+	whenCopied  = "copied"
+	whenRun     = "run"
+	whenWritten = "written" // as overridingWritten says
 )
 
-var overridingRuns atomic.Int64
+var (
+	overridingRuns    atomic.Int64
+	overridingWritten atomic.Bool
+)
 
 func init() {
 	registry.AddJobType("overriding", func() amboy.Job {
@@ -53,13 +57,20 @@ func newOverriding(method, when string, exits bool) *overriding {
 }
 
 func (j *overriding) call(method string) {
-	if j.Broken != method || !j.ran.Load() && (j.When != whenCopied || j.original) {
+	if j.Broken != method || !j.isBroken() {
 		return
 	}
 	if j.Exits {
 		runtime.Goexit()
 	}
 	panic(method + " is broken")
+}
+
+func (j *overriding) isBroken() bool {
+	if j.When == whenWritten {
+		return overridingWritten.Load()
+	}
+	return j.ran.Load() || j.When == whenCopied && !j.original
 }
 
 func (j *overriding) Run(context.Context) {
@@ -133,6 +144,11 @@ func (j *overriding) RetryInfo() amboy.JobRetryInfo {
 func (j *overriding) UpdateRetryInfo(opts amboy.JobRetryOptions) {
 	j.call("UpdateRetryInfo")
 	j.Base.UpdateRetryInfo(opts)
+}
+
+func (j *overriding) Lock(owner string, timeout time.Duration) error {
+	j.call("Lock")
+	return j.Base.Lock(owner, timeout)
 }
 
 func (j *overriding) EnqueueScopes() []string {

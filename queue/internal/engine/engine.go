@@ -297,8 +297,16 @@ func (e *Engine) move() {
 
 // carryOut executes commands of the core. Calls of a store that takes time are made in
 // the background; those of others are made here, and so is what follows from their answers.
+// If the code of a job ends this goroutine, the rest is executed in the background.
 func (e *Engine) carryOut(commands []core.Command) {
-	for i := 0; i < len(commands); i++ {
+	i, isOver := 0, false
+	defer func() {
+		if rest := commands[min(i+1, len(commands)):]; !isOver && len(rest) > 0 {
+			rest = slices.Clone(rest)
+			e.RunInBackground(func(context.Context) { e.carryOut(rest) })
+		}
+	}()
+	for ; i < len(commands); i++ {
 		command := commands[i]
 		if i == len(commands)-1 {
 			commands, i = commands[:0], -1 // there is room for what follows
@@ -326,6 +334,7 @@ func (e *Engine) carryOut(commands []core.Command) {
 			commands = e.call(command, commands)
 		}
 	}
+	isOver = true
 }
 
 // inBackground wraps a background task: the task's context ends with the engine, and a

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/codec"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/records"
 	"github.com/mongodb/amboy/queue/driver"
@@ -83,7 +84,11 @@ func (e *Engine) scanRetriesOf(ctx context.Context, names []string) error {
 		if q == nil {
 			continue
 		}
-		j, err := q.Form.Resolve(record)
+		var j amboy.Job
+		err = contain.Alone(func() (err error) { // the others are scanned even if its code ends the goroutine
+			j, err = q.Form.Resolve(record)
+			return err
+		})
 		switch {
 		case err == nil:
 			q.HandOver(ctx, j)

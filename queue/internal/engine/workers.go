@@ -36,7 +36,7 @@ func (e *Engine) next(ctx context.Context, l *core.Line) *core.Run {
 	w := e.waiter(l)
 	commands := e.step(core.Waiting{Worker: &w.Worker}, room[:0])
 	e.coreMu.Unlock()
-	e.carryOut(commands)
+	e.carryOutFor(w, commands)
 	select {
 	case <-w.signal:
 		return e.served(w)
@@ -52,8 +52,23 @@ func (e *Engine) TryNext(l *core.Line) *core.Run {
 	commands := e.step(core.Changed{Line: l}, nil)
 	commands = e.step(core.Waiting{Worker: &w.Worker}, commands)
 	e.coreMu.Unlock()
-	e.carryOut(commands)
+	e.carryOutFor(w, commands)
 	return e.leave(w)
+}
+
+// carryOutFor is carryOut for a waiter. If the code of a job ends this goroutine, the waiter leaves.
+func (e *Engine) carryOutFor(w *waiter, commands []core.Command) {
+	isOver := false
+	defer func() {
+		if isOver {
+			return
+		}
+		if run := e.leave(w); run != nil {
+			e.HandBack(run, HandBackNow)
+		}
+	}()
+	e.carryOut(commands)
+	isOver = true
 }
 
 // waiter returns a waiter for a worker. The caller holds the lock.
