@@ -296,7 +296,7 @@ func (h *BasicRetryHandler) setTimer() {
 // one.
 func (h *BasicRetryHandler) handle(ctx context.Context, r *jobRetry) {
 	r.begin(h.now())
-	err := contain.Panic(func() error { return h.try(ctx, r) })
+	err := contain.Alone(func() error { return h.try(ctx, r) })
 	switch {
 	case err == nil:
 	case ctx.Err() != nil || isRetrySettled(err):
@@ -325,7 +325,7 @@ func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
 	}
 	next, err := h.nextInTurn(r)
 	if err == nil {
-		err = contain.Panic(func() error { return h.queue.CompleteRetryingAndPut(ctx, r.job, next) })
+		err = contain.Alone(func() error { return h.queue.CompleteRetryingAndPut(ctx, r.job, next) })
 	}
 	if isDecidedByJob(err) {
 		return h.end(ctx, r, err)
@@ -345,7 +345,7 @@ func (h *BasicRetryHandler) nextInTurn(r *jobRetry) (amboy.Job, error) {
 // next returns the next attempt of a job. It returns a *NoNextAttemptError if the reason
 // is the job itself, and another error if the job is not to be retried here.
 func (h *BasicRetryHandler) next(r *jobRetry) (next amboy.Job, err error) {
-	err = contain.Panic(func() error {
+	err = contain.Alone(func() error {
 		if !r.job.RetryInfo().ShouldRetry() {
 			return errNoRetryNeeded
 		}
@@ -361,7 +361,7 @@ func (h *BasicRetryHandler) next(r *jobRetry) (next amboy.Job, err error) {
 		return jobstate.AsNoNextAttempt(err)
 	})
 	var panicked *amboy.PanicError
-	if errors.As(err, &panicked) {
+	if errors.As(err, &panicked) || errors.Is(err, contain.ErrExited) {
 		err = jobstate.AsNoNextAttempt(err)
 	}
 	return next, err
@@ -380,16 +380,28 @@ func (h *BasicRetryHandler) lock(r *jobRetry) error {
 	return nil
 }
 
-// end ends a job without another attempt, and records the cause in its attempt errors.
+// end ends a job without another attempt, and records the cause in its attempt errors. If the methods of
+// the job that would record it are broken, the job ends all the same.
 func (h *BasicRetryHandler) end(ctx context.Context, r *jobRetry, cause error) error {
 	now := h.now()
 	if !r.ended {
-		jobstate.AddRetryError(r.job, r.tries, cause, now)
 		r.ended = true
 		h.logEnd(ctx, r, cause)
+		h.record(ctx, r, func() { jobstate.AddRetryError(r.job, r.tries, cause, now) })
 	}
-	r.job.UpdateRetryInfo(amboy.JobRetryOptions{End: &now})
+	h.record(ctx, r, func() { r.job.UpdateRetryInfo(amboy.JobRetryOptions{End: &now}) })
 	return h.queue.CompleteRetrying(ctx, r.job)
+}
+
+// record calls methods of a job, and logs if they are broken.
+func (h *BasicRetryHandler) record(ctx context.Context, r *jobRetry, call func()) {
+	err := contain.Alone(func() error {
+		call()
+		return nil
+	})
+	if err != nil {
+		logging.Error(ctx, r.describe("could not record the end of a retry in its job", err))
+	}
 }
 
 // logEnd logs why a job that has attempts left does not get another.
@@ -410,7 +422,7 @@ func (h *BasicRetryHandler) logEnd(ctx context.Context, r *jobRetry, cause error
 func isDecidedByJob(err error) bool {
 	var none *jobstate.NoNextAttemptError
 	var invalid *amboy.InvalidJobError
-	return errors.As(err, &none) || errors.As(err, &invalid)
+	return errors.As(err, &none) || errors.As(err, &invalid) || errors.Is(err, contain.ErrExited)
 }
 
 // isRetrySettled reports whether the error means that nothing is left to do: the next
