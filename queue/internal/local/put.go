@@ -102,7 +102,7 @@ func (q *Queue) describe(j amboy.Job) (*localEntry, error) {
 	e := &localEntry{
 		Job:        localJob{job: j, tags: tagsOf(j)},
 		ID:         j.ID(),
-		Type:       unique.Make(j.Type().Name),
+		Type:       q.typeHandle(j.Type().Name),
 		Priority:   amboy.PriorityOf(j),
 		WaitUntil:  times.WaitUntil,
 		DispatchBy: times.DispatchBy,
@@ -121,6 +121,17 @@ func (q *Queue) describe(j amboy.Job) (*localEntry, error) {
 		}
 	}
 	return e, nil
+}
+
+// typeHandle returns the handle of the name of a type. It keeps the latest one, because consecutive jobs
+// often have the same type, and making a handle would be the longest step of a Put into an idle queue.
+func (q *Queue) typeHandle(name string) unique.Handle[string] {
+	if latest := q.latestType.Load(); latest != nil && latest.Value() == name {
+		return *latest
+	}
+	handle := unique.Make(name)
+	q.latestType.Store(&handle)
+	return handle
 }
 
 // put adds an entry. It waits while the queue is full. Waiting Puts are served in FIFO

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/presence"
@@ -56,8 +57,9 @@ type Queue struct {
 	parked, cancels map[*localEntry]string
 
 	// These are read without the lock.
-	taken     localTaken
-	canceling atomic.Int64 // len(cancels)
+	taken      localTaken
+	latestType atomic.Pointer[unique.Handle[string]] // of the latest job
+	canceling  atomic.Int64                          // len(cancels)
 
 	changes driver.Subscribers
 	notes   notes.Store
