@@ -9,25 +9,12 @@ import (
 
 // inlineRetries is a BasicRetryHandler without workers: Put does the work on the caller's
 // goroutine.
-type inlineRetries struct {
-	*BasicRetryHandler
-	ctx context.Context // of the work; set by Start
-}
+type inlineRetries struct{ *BasicRetryHandler }
 
 var _ amboy.RetryHandler = (*inlineRetries)(nil)
 
-func (h *inlineRetries) Start(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	ctx, err := h.begin(ctx)
-	if err == nil {
-		h.ctx = ctx
-	}
-	return err
-}
-
-func (h *inlineRetries) Put(ctx context.Context, j amboy.Job) error {
-	err := h.BasicRetryHandler.Put(ctx, j)
+func (h *inlineRetries) Put(_ context.Context, j amboy.Job) error {
+	_, err := h.accept(j)
 	if err == nil {
 		h.run()
 	}

@@ -56,8 +56,10 @@ type BasicRetryHandler struct {
 	queue   amboy.RetryableQueue
 	started bool
 	closed  bool
+	working bool            // the workers were started
+	ctx     context.Context // of the workers; set by Start
 	cancel  context.CancelFunc
-	timer   *time.Timer // fires when the first delayed retry is due
+	timer   *time.Timer // fires when the first delayed retry is due; set with the workers
 	backlog retryBacklog
 }
 
@@ -99,38 +101,42 @@ func (h *BasicRetryHandler) SetQueue(q amboy.RetryableQueue) error {
 	return nil
 }
 
-// Start starts the workers. They end when ctx ends, as at Close; Close must be called
-// even then, to wait for them. Start does nothing on a started handler. It returns an
-// error if the handler has no queue or is closed. It does not block.
+// Start makes the handler accept jobs. Its workers start with the first one. They end when
+// ctx ends, as at Close; Close must be called even then, to wait for them. Start does
+// nothing on a started handler. It returns an error if the handler has no queue or is
+// closed. It does not block.
 func (h *BasicRetryHandler) Start(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.started && !h.closed {
+	switch {
+	case h.isClosed():
+		return fmt.Errorf("starting a retry handler: %w", errRetryHandlerClosed)
+	case h.started:
 		return nil
+	case h.queue == nil:
+		return fmt.Errorf("starting a retry handler: %w", errNoRetryQueue)
 	}
-	ctx, err := h.begin(ctx)
-	if err != nil {
-		return fmt.Errorf("starting a retry handler: %w", err)
-	}
-	for range h.opts.NumWorkers {
-		h.workers.Go(func() { h.work(ctx) })
-	}
+	h.ctx, h.cancel = context.WithCancel(ctx)
+	h.started = true
 	return nil
 }
 
-// begin prepares the handler for work, and returns the context of the workers. The caller
-// holds the lock.
-func (h *BasicRetryHandler) begin(ctx context.Context) (context.Context, error) {
-	switch {
-	case h.closed:
-		return nil, errRetryHandlerClosed
-	case h.queue == nil:
-		return nil, errNoRetryQueue
+// isClosed reports whether the handler is closed, or the context of Start has ended. The
+// caller holds the lock.
+func (h *BasicRetryHandler) isClosed() bool { return h.closed || h.started && h.ctx.Err() != nil }
+
+// startWorkers starts the workers, once. Most handlers never get a job, and need no goroutine.
+func (h *BasicRetryHandler) startWorkers() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.working || h.isClosed() {
+		return
 	}
-	ctx, h.cancel = context.WithCancel(ctx)
+	h.working = true
 	h.timer = time.NewTimer(never)
-	h.started = true
-	return ctx, nil
+	for range h.opts.NumWorkers {
+		h.workers.Go(func() { h.work(h.ctx) })
+	}
 }
 
 // Started reports whether the handler has started, and neither Close was called nor the
@@ -138,7 +144,7 @@ func (h *BasicRetryHandler) begin(ctx context.Context) (context.Context, error) 
 func (h *BasicRetryHandler) Started() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.started && !h.closed
+	return h.started && !h.isClosed()
 }
 
 // Put hands over a job whose attempt has ended. It does nothing if the same attempt is
@@ -147,26 +153,33 @@ func (h *BasicRetryHandler) Started() bool {
 // its turn comes. It returns an *amboy.InvalidJobError for a nil job, and an error if the
 // handler is not started or is closed.
 func (h *BasicRetryHandler) Put(_ context.Context, j amboy.Job) error {
+	added, err := h.accept(j)
+	if added {
+		h.startWorkers()
+		h.wakeWorkers(1)
+	}
+	return err
+}
+
+// accept adds a job to the backlog, unless the same attempt is waiting or in work.
+func (h *BasicRetryHandler) accept(j amboy.Job) (added bool, err error) {
 	if amboy.IsNilJob(j) {
-		return fmt.Errorf("handing a job to the retry handler: %w",
+		return false, fmt.Errorf("handing a job to the retry handler: %w",
 			&amboy.InvalidJobError{Field: "job", Rule: "must not be nil"})
 	}
 	r := &jobRetry{retryKey: retryKey{j.ID(), j.RetryInfo().CurrentAttempt}, job: j}
-	added, err := h.add(r)
+	added, err = h.add(r)
 	if err != nil {
-		return fmt.Errorf("handing job %q to the retry handler: %w", r.jobID, err)
+		return false, fmt.Errorf("handing job %q to the retry handler: %w", r.jobID, err)
 	}
-	if added {
-		h.wakeWorkers(1)
-	}
-	return nil
+	return added, nil
 }
 
 func (h *BasicRetryHandler) add(r *jobRetry) (added bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.closed:
+	case h.isClosed():
 		return false, errRetryHandlerClosed
 	case !h.started:
 		return false, errRetryHandlerNotStarted
@@ -204,7 +217,7 @@ func (h *BasicRetryHandler) stop() {
 	h.closed = true
 	close(h.closing)
 	h.backlog = retryBacklog{}
-	if h.started {
+	if h.working {
 		h.timer.Stop()
 	}
 }
@@ -285,6 +298,9 @@ func (h *BasicRetryHandler) wakeWorkers(n int) {
 
 // setTimer sets the timer to the first delayed retry. The caller holds the lock.
 func (h *BasicRetryHandler) setTimer() {
+	if !h.working {
+		return // no worker waits for it
+	}
 	wait := never
 	if due, ok := h.backlog.nextDue(); ok {
 		wait = due.Sub(h.now())

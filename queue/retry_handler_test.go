@@ -1062,6 +1062,34 @@ func TestRetryHandlerEndsWithItsContext(t *testing.T) {
 	})
 }
 
+func TestRetryHandlerThatHasWorkedEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		q := newRetryQueue()
+		h, err := queue.NewBasicRetryHandler(q, amboy.RetryHandlerOptions{NumWorkers: 2})
+		require.NoError(t, err)
+		require.NoError(t, h.Start(ctx))
+		require.NoError(t, h.Put(t.Context(), newRetriedJob("upload")))
+		synctest.Wait()
+		require.Len(t, q.called("CompleteRetryingAndPut"), 1)
+
+		cancel()
+		synctest.Wait()
+
+		assert.False(t, h.Started())
+		assert.Error(t, h.Put(t.Context(), newRetriedJob("download")))
+	})
+}
+
+func TestIdleRetryHandlerHadGoroutines(t *testing.T) {
+	// A goroutine that is left would fail the test.
+	synctest.Test(t, func(t *testing.T) {
+		h, err := queue.NewBasicRetryHandler(newRetryQueue(), amboy.RetryHandlerOptions{NumWorkers: 2})
+		require.NoError(t, err)
+		require.NoError(t, h.Start(context.WithoutCancel(t.Context())))
+	})
+}
+
 func TestRetryHandlerConcurrentUse(t *testing.T) {
 	const putters, jobs = 4, 50
 	q := newRetryQueue()
