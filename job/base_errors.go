@@ -17,8 +17,11 @@ type extras struct {
 	final    bool // a cause rules out another attempt
 	snoozed  time.Time
 	metadata map[string]string
-	tags     []string
-	progress *attemptProgress // nil if the job reported none
+	// sharesMetadata is true if the stored form of the job has the same map, which is then
+	// replaced instead of changed.
+	sharesMetadata bool
+	tags           []string
+	progress       *attemptProgress // nil if the job reported none
 
 	enqueueAllScopes bool
 	enqueueScopes    []string

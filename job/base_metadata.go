@@ -20,6 +20,9 @@ func (b *Base) SetMetadata(key, value string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.ensureExtras()
+	if r.sharesMetadata {
+		r.metadata, r.sharesMetadata = maps.Clone(r.metadata), false
+	}
 	if value == "" {
 		delete(r.metadata, key)
 		return
@@ -28,4 +31,25 @@ func (b *Base) SetMetadata(key, value string) {
 		r.metadata = map[string]string{}
 	}
 	r.metadata[key] = value
+}
+
+// ShareMetadata returns the metadata without a copy, for the stored form of the job. It must not be
+// changed.
+func (j *typedBase) ShareMetadata() map[string]string {
+	r := j.extras.Load()
+	if r == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r.sharesMetadata = true
+	return r.metadata
+}
+
+// RestoreMetadata sets the metadata to those of the stored form of the job, without a copy.
+func (j *typedBase) RestoreMetadata(stored map[string]string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := j.ensureExtras()
+	r.metadata, r.sharesMetadata = stored, true
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/mongodb/amboy"
@@ -197,13 +198,26 @@ func (j *outsideJob) StoredForm() ([]byte, error) {
 	if j.stored != nil {
 		return j.stored, nil
 	}
-	body := outsideBody{Outside: true, Override: j.Override}
 	if j.Payload.Bytes != nil {
-		body.Bytes = &j.Payload.Bytes
-	} else {
-		body.Args = j.Payload.jsonOrNull()
+		return j.bytesForm()
 	}
-	return json.Marshal(body)
+	return json.Marshal(outsideBody{Outside: true, Args: j.Payload.jsonOrNull(), Override: j.Override})
+}
+
+// bytesForm encodes the stored form of a job with bytes, as package encoding/json would.
+func (j *outsideJob) bytesForm() ([]byte, error) {
+	var override []byte
+	if j.Override != nil {
+		own, err := json.Marshal(j.Override)
+		if err != nil {
+			return nil, err
+		}
+		override = slices.Concat(overrideForm, own)
+	}
+	size := base64.StdEncoding.EncodedLen(len(j.Payload.Bytes))
+	form := append(make([]byte, 0, len(bytesForm)+size+len(`"`)+len(override)+len(`}`)), bytesForm...)
+	form = append(base64.StdEncoding.AppendEncode(form, j.Payload.Bytes), '"')
+	return append(append(form, override...), '}'), nil
 }
 
 // UnmarshalJSON decodes the stored form.

@@ -54,3 +54,35 @@ func TestStoredPayloadsThatAreNoJSONAreMalformed(t *testing.T) {
 		assert.ErrorAs(t, err, &malformed, body)
 	}
 }
+
+func TestAStoredPayloadOfBytesHasTheFormOfPackageJSON(t *testing.T) {
+	hour := amboy.Retention{Failed: time.Hour}
+	for want, opts := range map[string][]job.Option{
+		`{"outside":true,"bytes":"AAEC"}`: nil,
+		`{"outside":true,"bytes":"AAEC","override":{"retention":{"Succeeded":0,"Failed":3600000000000,"Canceled":0,"Expired":0}}}`: {job.Retention(hour)},
+	} {
+		j, err := job.NewOutside(amboy.JobType{Name: "only outside", Version: 1}, job.Payload{Bytes: []byte{0, 1, 2}}, opts...)
+		require.NoError(t, err)
+		stored, err := registry.MakeJobInterchange(j, amboy.JSON)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(stored.Raw()))
+	}
+}
+
+func TestTheStoredFormKeepsItsMetadataWhenTheJobChanges(t *testing.T) {
+	j, err := job.NewOutside(amboy.JobType{Name: "only outside", Version: 1}, job.Payload{}, job.Metadata(map[string]string{"a": "1"}))
+	require.NoError(t, err)
+	stored, err := registry.MakeJobInterchange(j, amboy.JSON)
+	require.NoError(t, err)
+	read, err := stored.Resolve(amboy.JSON)
+	require.NoError(t, err)
+	for _, changed := range []amboy.Job{j, read} {
+		changed.(amboy.MetadataJob).SetMetadata("a", "")
+		changed.(amboy.MetadataJob).SetMetadata("b", "2")
+		assert.Equal(t, map[string]string{"b": "2"}, amboy.MetadataOf(changed))
+		assert.Equal(t, map[string]string{"a": "1"}, stored.Metadata)
+	}
+	given := amboy.MetadataOf(read)
+	given["c"] = "3"
+	assert.Equal(t, map[string]string{"b": "2"}, amboy.MetadataOf(read), "it is a copy")
+}

@@ -119,9 +119,15 @@ func encodeJSON(v any) (Body, error) {
 		marshal = func(any) ([]byte, error) { return own.StoredForm() }
 	}
 	raw, err := marshal(v)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Body{}, err
+	}
+	return jsonBody(raw)
+}
+
+// jsonBody returns the body of valid JSON.
+func jsonBody(raw []byte) (Body, error) {
+	switch {
 	case !isObject(raw):
 		return Body{}, errors.New("must encode as a JSON object, because a string would be read as BSON")
 	case isTooDeep(raw):

@@ -152,7 +152,7 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 		Priority:         amboy.PriorityOf(j),
 		RequiredScopes:   j.Scopes(),
 		Tags:             amboy.TagsOf(j),
-		Metadata:         amboy.MetadataOf(j),
+		Metadata:         metadataOf(j),
 		UniqueKey:        key,
 		UniqueUntil:      until,
 		Progress:         amboy.ProgressOf(j),
@@ -373,11 +373,7 @@ func (i *JobInterchange) restore(j amboy.Job, current amboy.JobType) {
 	}); ok && i.UniqueKey != "" {
 		u.SetUniqueKey(i.UniqueKey, i.UniqueUntil)
 	}
-	if m, ok := j.(amboy.MetadataJob); ok {
-		for key, value := range i.Metadata {
-			m.SetMetadata(key, value)
-		}
-	}
+	restoreMetadata(j, i.Metadata)
 	if len(i.RequiredScopes) > 0 && !slices.Equal(j.Scopes(), i.RequiredScopes) {
 		j.SetScopes(i.RequiredScopes)
 	}

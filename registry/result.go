@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,15 @@ import (
 
 // resultField is the field of the document in which a result is stored. A result may be a
 // value that is not a document itself.
-const resultField = "value"
+const (
+	resultField = "value"
+	resultBegin = `{"` + resultField + `":`
+)
+
+// resultDocument is that document.
+type resultDocument struct {
+	Value any `bson:"value" json:"value"`
+}
 
 // encodeResult encodes a job's result; nil if it has none.
 func encodeResult(j amboy.Job, f amboy.Format) (*Body, error) {
@@ -24,11 +33,28 @@ func encodeResult(j amboy.Job, f amboy.Format) (*Body, error) {
 	if value == nil {
 		return nil, nil
 	}
-	body, err := encode(map[string]any{resultField: value}, f, typedCodecs)
+	var body Body
+	var err error
+	if raw, ok := value.(*json.RawMessage); ok && raw != nil && len(*raw) > 0 && f == amboy.JSON {
+		body, err = encodeJSONResult(*raw)
+	} else {
+		body, err = encode(resultDocument{value}, f, typedCodecs)
+	}
 	if err != nil {
 		return nil, &EncodeError{JobID: j.ID(), Type: j.Type().Name, Format: f, Field: "result", Value: value, Err: err}
 	}
 	return &body, nil
+}
+
+// encodeJSONResult encodes a result that is JSON already.
+func encodeJSONResult(value json.RawMessage) (Body, error) {
+	doc := bytes.NewBuffer(make([]byte, 0, len(value)+len(resultBegin)+1))
+	doc.WriteString(resultBegin)
+	if err := json.Compact(doc, value); err != nil {
+		return Body{}, err
+	}
+	doc.WriteByte('}')
+	return jsonBody(doc.Bytes())
 }
 
 // decodeResult decodes a job's result into the value that a pointer refers to.

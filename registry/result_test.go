@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -81,4 +82,29 @@ func TestAJobThatCannotBeEncodedIsNamed(t *testing.T) {
 	require.ErrorIs(t, err, errBroken)
 	assert.Equal(t, "job", failure.Field)
 	assert.Same(t, j, failure.Value)
+}
+
+func TestResultThatIsJSONAlreadyIsStored(t *testing.T) {
+	name := newType()
+	require.NoError(t, registry.RegisterJobType(name, func() amboy.Job { return &leaving{} }))
+	raw := func(text string) *json.RawMessage { return new(json.RawMessage(text)) }
+	none := json.RawMessage(nil)
+	for want, result := range map[string]*json.RawMessage{
+		`{"value":{"a":[1,"b c"]}}`: raw(`{ "a": [1, "b c"] }`),
+		`{"value":7}`:               raw("7\n"),
+		`{"value":null}`:            &none,
+	} {
+		j := &leaving{result: result}
+		j.SetType(amboy.JobType{Name: name, Version: 1})
+		stored, err := registry.MakeJobInterchange(j, amboy.JSON)
+		require.NoError(t, err, want)
+		assert.Equal(t, want, string(stored.Result.Raw()))
+	}
+	for _, wrong := range []string{`{"a":`, `1 2`, `}`, `1},{"value":2`} {
+		j := &leaving{result: raw(wrong)}
+		j.SetType(amboy.JobType{Name: name, Version: 1})
+		_, err := registry.MakeJobInterchange(j, amboy.JSON)
+		var failure *registry.EncodeError
+		require.ErrorAs(t, err, &failure, wrong)
+	}
 }
