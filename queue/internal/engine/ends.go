@@ -42,6 +42,11 @@ func (e *Engine) WaitForEnd(ctx context.Context, run *core.Run, done chan error)
 	select {
 	case err := <-done:
 		return err
+	default: // it is not written yet
+	}
+	select {
+	case err := <-done:
+		return err
 	case <-ctx.Done():
 	}
 	e.Happen(core.GivenUp{Run: run})

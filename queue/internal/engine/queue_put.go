@@ -9,6 +9,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/internal/lazycontext"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 	"github.com/mongodb/amboy/queue/internal/jobstate"
@@ -93,10 +94,11 @@ func (q *Queue) acceptsFromRun(ctx context.Context) bool {
 
 // insertWhileOpen inserts records. It may wait for room until the queue stops, or, from a running job, until ctx ends.
 func (q *Queue) insertWhileOpen(ctx context.Context, records []*driver.Record, fromRun bool) ([]error, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	if !fromRun {
-		defer q.OnStop(func() { cancel(amboy.ErrQueueClosed) })()
+		caller := ctx
+		open, cancel := lazycontext.New(caller, func() (context.Context, context.CancelFunc) { return q.whileOpen(caller) })
+		defer cancel()
+		ctx = open
 	}
 	started := !q.Is(lifecycle.Created)
 	if !started {
@@ -122,6 +124,16 @@ func (q *Queue) insertWhileOpen(ctx context.Context, records []*driver.Record, f
 		}
 	}
 	return errs, err
+}
+
+// whileOpen returns a context that also ends when the queue stops.
+func (q *Queue) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ignoreStop := q.OnStop(func() { cancel(amboy.ErrQueueClosed) })
+	return ctx, func() {
+		ignoreStop()
+		cancel(nil)
+	}
 }
 
 // newRecord encodes a job that is to be put, in the state that MarkPut gives it.
