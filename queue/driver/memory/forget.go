@@ -7,31 +7,35 @@ import (
 )
 
 // forgetHeap is a heap of the finished entries that have a retention time, earliest first.
-type forgetHeap []*entry
+type forgetHeap []forgettable
+
+// forgettable is an entry with a copy of its retention time, so that sorting reads no entry.
+type forgettable struct {
+	at    time.Time
+	entry *entry
+}
 
 func (h forgetHeap) Len() int { return len(h) }
 
-func (h forgetHeap) Less(i, j int) bool {
-	return h[i].Job.record.ForgetAt.Before(h[j].Job.record.ForgetAt)
-}
+func (h forgetHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 
 func (h forgetHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].Job.forgetIndex, h[j].Job.forgetIndex = i, j
+	h[i].entry.Job.forgetIndex, h[j].entry.Job.forgetIndex = i, j
 }
 
 // Push implements heap.Interface.
 func (h *forgetHeap) Push(e any) {
 	pushed := e.(*entry)
 	pushed.Job.forgetIndex = len(*h)
-	*h = append(*h, pushed)
+	*h = append(*h, forgettable{pushed.Job.record.ForgetAt, pushed})
 }
 
 // Pop implements heap.Interface.
 func (h *forgetHeap) Pop() any {
 	all, last := *h, len(*h)-1
-	e := all[last]
-	all[last] = nil
+	e := all[last].entry
+	all[last] = forgettable{}
 	*h = all[:last]
 	return e
 }
@@ -69,11 +73,11 @@ func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, err
 	defer d.unlock()
 	forgotten := 0
 	for forgotten < limit && len(d.forgettable) > 0 {
-		e := d.forgettable[0]
-		if e.Job.record.ForgetAt.After(now) {
+		first := d.forgettable[0]
+		if first.at.After(now) {
 			break
 		}
-		e.Job.queue.schedule.Remove(e)
+		first.entry.Job.queue.schedule.Remove(first.entry)
 		forgotten++
 	}
 	return forgotten, nil

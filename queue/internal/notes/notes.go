@@ -157,13 +157,10 @@ func (s *Store) put(note driver.Note) driver.Note {
 		}
 		s.kinds[note.Kind] = k
 	}
-	if n, ok := k.Get(note.Key); ok {
-		n.Note = note
-		heap.Fix(&s.ends, n.index)
-		return note
-	}
 	n := &kept{Note: note}
-	k.Set(note.Key, n)
+	if old, replaced := k.Set(note.Key, n); replaced {
+		heap.Remove(&s.ends, old.index)
+	}
 	heap.Push(&s.ends, n)
 	return note
 }
