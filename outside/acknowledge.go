@@ -76,7 +76,13 @@ func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (*queue.LeaseEnd, error
 	if err := ack.validate(d.opts.MaxPayload); err != nil {
 		return nil, err
 	}
-	l, err := d.leaseOf(ctx, ack.Token)
+	var l lease
+	var err error
+	if ack.lease != nil {
+		l, err = *ack.lease, d.serves(ack.lease.Queue)
+	} else {
+		l, err = d.leaseOf(ctx, ack.Token)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/aside"
+	"github.com/mongodb/amboy/internal/lazycontext"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
@@ -94,7 +95,7 @@ type Dispatcher struct {
 	// owner is the part of the owner of all leases that identifies this Dispatcher.
 	owner       string
 	unsubscribe func()
-	// key is that of the tokens; nil until it is needed.
+	// key signs the tokens; nil until it is needed.
 	key atomic.Pointer[signer]
 	// open ends with the Dispatcher.
 	open context.Context
@@ -258,11 +259,13 @@ func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, 
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
+	call, cancel := lazycontext.WithTimeout(context.WithoutCancel(ctx), callLimit)
 	defer cancel()
-	sign, err := d.signer(call)
-	if err != nil {
-		return nil, time.Time{}, err
+	var sign *signer
+	if !req.NoTokens {
+		if sign, err = d.signer(call); err != nil {
+			return nil, time.Time{}, err
+		}
 	}
 	owner := d.owner
 	if req.LostFails {
@@ -319,6 +322,7 @@ func roomFor(size, jobs int) int { return max(0, maxLeasedBytes-size) / max(1, s
 // another worker may have them by now.
 func (d *Dispatcher) withTime(ctx context.Context, jobs []Job) (current []Job) {
 	now := time.Now()
+	current = jobs[:0]
 	var late []Job
 	for _, j := range jobs {
 		if j.LeaseEnds.After(now) {
@@ -349,7 +353,7 @@ func (d *Dispatcher) TakeBack(ctx context.Context, jobs []Job) {
 func (d *Dispatcher) takeBack(ctx context.Context, jobs []Job) {
 	var back []queue.LeaseEnd
 	for i := range jobs {
-		l, _, err := jobs[i].Token.decode()
+		l, err := jobs[i].held()
 		if err != nil {
 			logging.Error(ctx, d.failure("could not hand back a job that no worker was given", jobs[i].Queue, jobs[i].ID, err))
 			continue
@@ -362,6 +366,9 @@ func (d *Dispatcher) takeBack(ctx context.Context, jobs []Job) {
 
 // handBack hands back jobs that no worker was given, even if ctx has ended.
 func (d *Dispatcher) handBack(ctx context.Context, back []queue.LeaseEnd) {
+	if len(back) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
 	defer cancel()
 	for i, err := range d.leases.End(ctx, back) {
@@ -376,11 +383,10 @@ func (d *Dispatcher) failure(what, queueName, id string, err error) message.Fiel
 }
 
 // given describes a leased job to its worker, and remembers the lease.
-func (d *Dispatcher) given(sign signer, g queue.LeasedJob, payload job.Payload, length time.Duration, taken time.Time) Job {
+func (d *Dispatcher) given(sign *signer, g queue.LeasedJob, payload job.Payload, length time.Duration, taken time.Time) Job {
 	given := describe(sign, g, payload, length)
 	given.LeaseEnds = taken.Add(length)
-	l := leaseOf(g, length)
-	d.held.add(l, taken, g.Record.TimeInfo.MaxTime)
+	d.held.add(*given.lease, taken, g.Record.TimeInfo.MaxTime)
 	return given
 }
 
@@ -392,8 +398,8 @@ func leaseOf(g queue.LeasedJob, length time.Duration) lease {
 	return l
 }
 
-// describe describes a leased job to its worker.
-func describe(sign signer, g queue.LeasedJob, payload job.Payload, length time.Duration) Job {
+// describe describes a leased job to its worker. It has no token if sign is nil.
+func describe(sign *signer, g queue.LeasedJob, payload job.Payload, length time.Duration) Job {
 	l := leaseOf(g, length)
 	retry := g.Job.RetryInfo()
 	attempts := 1
@@ -403,7 +409,7 @@ func describe(sign signer, g queue.LeasedJob, payload job.Payload, length time.D
 	jobType := g.Job.Type()
 	_, worker, _ := strings.Cut(g.Record.Status.Owner, workerMark)
 	return Job{
-		Token: sign.token(l), Queue: l.Queue, ID: l.jobID, Type: jobType.Name, Version: jobType.Version,
+		Token: sign.token(l), lease: &l, Queue: l.Queue, ID: l.jobID, Type: jobType.Name, Version: jobType.Version,
 		Attempt: retry.CurrentAttempt, MaxAttempts: attempts, Payload: payload,
 		Interruptions: g.Record.Status.Interruptions.Total(),
 		RunBy:         l.runBy, Created: g.Record.TimeInfo.Created, Priority: amboy.PriorityOf(g.Job),
@@ -423,7 +429,7 @@ func (d *Dispatcher) cover(ctx context.Context, jobs []Job) {
 		if j.RunBy.IsZero() || j.RunBy.After(j.LeaseEnds) || j.LeaseEnds.After(j.RunBy.Add(runGrace)) {
 			continue
 		}
-		l, _, err := j.Token.decode()
+		l, err := j.held()
 		if err == nil {
 			_, err = d.leases.Extend(ctx, []driver.Lease{l.Lease}, time.Until(j.RunBy)+runGrace)
 		}
@@ -436,10 +442,11 @@ func (d *Dispatcher) cover(ctx context.Context, jobs []Job) {
 // lengthen renews the leases that must last longer than the request says. It returns the jobs
 // whose leases last long enough, and the error of the others, which it hands back: their worker
 // can't renew a lease that is too short.
-func (d *Dispatcher) lengthen(ctx context.Context, sign signer, req *LeaseRequest, jobs []Job) (kept []Job, err error) {
+func (d *Dispatcher) lengthen(ctx context.Context, sign *signer, req *LeaseRequest, jobs []Job) (kept []Job, err error) {
 	if req.LeaseOf == nil {
 		return jobs, nil
 	}
+	kept = jobs[:0]
 	var back []Job
 	for i := range jobs {
 		j := &jobs[i]
@@ -448,7 +455,7 @@ func (d *Dispatcher) lengthen(ctx context.Context, sign signer, req *LeaseReques
 			kept = append(kept, *j)
 			continue
 		}
-		l, _, failure := j.Token.decode()
+		l, failure := j.held()
 		sent := time.Now()
 		var lost []driver.Lease
 		if failure == nil {
@@ -464,7 +471,7 @@ func (d *Dispatcher) lengthen(ctx context.Context, sign signer, req *LeaseReques
 			continue
 		}
 		l.length = length
-		j.Token, j.LeaseEnds = sign.token(l), sent.Add(length)
+		j.Token, j.lease, j.LeaseEnds = sign.token(l), &l, sent.Add(length)
 		d.held.renew(l, j.LeaseEnds)
 		kept = append(kept, *j)
 	}

@@ -12,10 +12,19 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Ack returns an acknowledgement for the job, to be filled in and sent once. For a job that
-// Leased returned it must be sent soon: Acknowledge does not read the job again, so a
-// checkpoint that was stored since is overwritten.
-func (j *Job) Ack() Ack { return Ack{Token: j.Token, read: j.read} }
+// Ack returns an acknowledgement for the job, to be filled in and sent once, by the Dispatcher that has
+// returned the job. For a job that Leased returned it must be sent soon: Acknowledge does not read the job
+// again, so a checkpoint that was stored since is overwritten.
+func (j *Job) Ack() Ack { return Ack{Token: j.Token, lease: j.lease, read: j.read} }
+
+// held returns the lease of the job.
+func (j *Job) held() (lease, error) {
+	if j.lease != nil {
+		return *j.lease, nil
+	}
+	l, _, err := j.Token.decode()
+	return l, err
+}
 
 // Leased returns the given jobs of a queue that outside workers have at the moment, by their
 // IDs; others are left out. It is for protocols whose acknowledgements carry no token: the
@@ -73,7 +82,7 @@ func (d *Dispatcher) leased(ctx context.Context, queueName string, length time.D
 		described := describe(sign, given, payload, length)
 		described.read = r
 		leased[j.ID()] = &described
-		d.held.watch(leaseOf(given, length), r.Status.ModificationTime.Add(length))
+		d.held.watch(*described.lease, r.Status.ModificationTime.Add(length))
 	}
 	return leased, errors.Join(undecodable...)
 }

@@ -79,8 +79,12 @@ func demandOf(req *LeaseRequest) string {
 	for _, names := range [][]string{req.Queues, req.Types} {
 		text.WriteString(strconv.Itoa(len(names)))
 		for _, name := range names {
-			text.WriteString(strconv.Quote(name))
+			text.WriteByte(' ')
+			text.WriteString(strconv.Itoa(len(name)))
+			text.WriteByte(' ')
+			text.WriteString(name)
 		}
+		text.WriteByte(' ')
 	}
 	return text.String()
 }

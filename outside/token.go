@@ -9,6 +9,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
+	"sync"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -55,17 +57,29 @@ const (
 	tokenBytes = 256
 )
 
-// signer is the key of the tokens of a store.
-type signer []byte
+// signer signs tokens with the key of a store.
+type signer struct {
+	// macs holds MACs with the key, to reuse: making one takes longer than signing a token.
+	macs sync.Pool
+}
 
-func (s signer) signature(form []byte) []byte {
-	mac := hmac.New(sha256.New, s)
+func newSigner(key []byte) *signer {
+	return &signer{macs: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+}
+
+func (s *signer) signature(form []byte) []byte {
+	mac := s.macs.Get().(hash.Hash)
+	defer s.macs.Put(mac)
+	mac.Reset()
 	_, _ = mac.Write(form) // it does not fail
 	return mac.Sum(nil)[:signatureBytes]
 }
 
-// token encodes a lease.
-func (s signer) token(l lease) Token {
+// token encodes a lease. A nil signer returns no token.
+func (s *signer) token(l lease) Token {
+	if s == nil {
+		return ""
+	}
 	texts := [...]string{l.Queue, l.jobID, l.jobType, l.Name, l.Owner}
 	form := append(make([]byte, 0, tokenBytes), tokenVersion)
 	for _, text := range texts {
@@ -83,7 +97,7 @@ func (s signer) token(l lease) Token {
 }
 
 // lease returns the lease of a token that was signed with the key.
-func (s signer) lease(t Token) (lease, error) {
+func (s *signer) lease(t Token) (lease, error) {
 	l, form, err := t.decode()
 	if err != nil {
 		return lease{}, err
@@ -138,9 +152,9 @@ const (
 )
 
 // signer returns the key of the tokens, which the first Dispatcher on a store makes.
-func (d *Dispatcher) signer(ctx context.Context) (signer, error) {
+func (d *Dispatcher) signer(ctx context.Context) (*signer, error) {
 	if known := d.key.Load(); known != nil {
-		return *known, nil
+		return known, nil
 	}
 	kept, err := d.leases.KeepNew(ctx, driver.Note{
 		Kind: keyKind, Key: keyName, Value: []byte(rand.Text()), Until: d.leases.Now().Add(keyLifetime),
@@ -148,7 +162,7 @@ func (d *Dispatcher) signer(ctx context.Context) (signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the key of the tokens: %w", err)
 	}
-	key := signer(kept.Value)
-	d.key.Store(&key)
-	return key, nil
+	sign := newSigner(kept.Value)
+	d.key.Store(sign)
+	return sign, nil
 }

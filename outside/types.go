@@ -84,6 +84,9 @@ type LeaseRequest struct {
 	// Dispatcher ends the attempts of leases that it has taken, renewed or returned by Leased;
 	// others end when the job would be leased next.
 	LostFails bool
+	// NoTokens leaves out the tokens, which take time to sign and to check. It is for workers that
+	// acknowledge their jobs in this process, with Job.Ack.
+	NoTokens bool
 }
 
 // Validate sets the defaults. It returns an *InvalidError for each field that is missing or
@@ -132,7 +135,7 @@ func validNames(field string, names []string, mayBeEmpty bool) error {
 
 // Job is a leased job.
 type Job struct {
-	// Token identifies the lease.
+	// Token identifies the lease; empty with LeaseRequest.NoTokens.
 	Token Token
 	// Queue, ID, Type and Version identify the job and its type.
 	Queue   string
@@ -157,12 +160,14 @@ type Job struct {
 	// Worker is the name of the worker that has the lease (see LeaseRequest.Worker).
 	Worker string
 
-	read *driver.Record // the job as Leased has read it
+	lease *lease         // what Token says; nil if the caller made the Job
+	read  *driver.Record // the job as Leased has read it
 }
 
 // Ack is what a worker says about a leased job. Exactly one of Complete, Fail, Release and
 // Checkpoint must be set.
 type Ack struct {
+	// Token is that of the job. It may be empty in what Job.Ack has returned.
 	Token Token
 	// Complete ends the job as succeeded.
 	Complete *Complete
@@ -175,6 +180,8 @@ type Ack struct {
 	// Metadata are the changes of the job's metadata, which are stored with the
 	// acknowledgement; an empty value removes a key. It must be empty for a Release.
 	Metadata map[string]string
+	// lease is what Token says, if this process knows it; nil otherwise.
+	lease *lease
 	// read is the job as it was just read; nil if it was not.
 	read *driver.Record
 }
