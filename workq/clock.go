@@ -25,9 +25,9 @@ type due struct {
 	at    time.Time
 	// late is true if the time has passed, and what happens then could not be written yet.
 	late bool
-	// token is that of the lease, and putBack and fails are what the job counted when it began (see
-	// meta), if isTTR is true.
-	token          outside.Token
+	// ack is an acknowledgement of the lease without content, and putBack and fails are what the job
+	// counted when it began (see meta), if isTTR is true.
+	ack            *outside.Ack
 	putBack, fails int
 	index          int
 }
@@ -37,18 +37,40 @@ type clock struct {
 	// passed is called for each moment whose time has come, for atOnce of them at a time.
 	passed func(due)
 
-	mu    sync.Mutex
-	dues  dueHeap
-	byKey map[moment]*due
-	// wake has room for one signal: the first time has changed.
+	mu sync.Mutex
+	// lives are the times to live of all jobs, and leases the times to run of the few jobs that are
+	// leased, which come and go with every run.
+	lives, leases dues
+	// wakeAt is when run looks at the times next.
+	wakeAt time.Time
+	// wake has room for one signal: there is a time before wakeAt.
 	wake chan struct{}
+}
+
+// dues are the times of the moments of a kind.
+type dues struct {
+	heap dueHeap
+	byID map[string]*due
 }
 
 // atOnce is the number of moments that are handled at the same time.
 const atOnce = 16
 
+// maxWait is how long the clock waits if no time comes before.
+const maxWait = time.Hour
+
 func newClock(passed func(due)) *clock {
-	return &clock{passed: passed, byKey: map[moment]*due{}, wake: make(chan struct{}, 1)}
+	return &clock{
+		passed: passed, lives: dues{byID: map[string]*due{}}, leases: dues{byID: map[string]*due{}}, wake: make(chan struct{}, 1),
+	}
+}
+
+// of returns the times of the moments of the same kind. The caller holds the lock.
+func (c *clock) of(m moment) *dues {
+	if m.isTTR {
+		return &c.leases
+	}
+	return &c.lives
 }
 
 // set sets the time of a moment.
@@ -62,19 +84,18 @@ func (c *clock) set(d due) {
 func (c *clock) setNew(d due) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byKey[d.moment] == nil {
+	if c.of(d.moment).byID[d.id] == nil {
 		c.put(d)
 	}
 }
 
 // put sets the time of a moment. The caller holds the lock.
 func (c *clock) put(d due) {
-	if old := c.byKey[d.moment]; old != nil {
-		c.remove(old)
-	}
-	c.byKey[d.moment] = &d
-	heap.Push(&c.dues, &d)
-	if d.index == 0 {
+	all := c.of(d.moment)
+	all.remove(d.id)
+	all.byID[d.id] = &d
+	heap.Push(&all.heap, &d)
+	if d.at.Before(c.wakeAt) {
 		select {
 		case c.wake <- struct{}{}:
 		default: // it is awake
@@ -87,7 +108,7 @@ func (c *clock) put(d due) {
 func (c *clock) lease(id string) (due, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	lease, life := c.byKey[moment{isTTR: true, id: id}], c.byKey[moment{id: id}]
+	lease, life := c.leases.byID[id], c.lives.byID[id]
 	if lease == nil || life == nil || life.late || !life.at.After(time.Now()) {
 		return due{}, false
 	}
@@ -95,26 +116,34 @@ func (c *clock) lease(id string) (due, bool) {
 }
 
 // dropLease forgets the time to run of a lease, but not that of a later one of the job.
-func (c *clock) dropLease(id string, token outside.Token) {
+func (c *clock) dropLease(id string, ack *outside.Ack) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if lease := c.byKey[moment{isTTR: true, id: id}]; lease != nil && lease.token == token {
-		c.remove(lease)
+	if lease := c.leases.byID[id]; lease != nil && lease.ack == ack {
+		c.leases.remove(id)
 	}
 }
 
 func (c *clock) drop(m moment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.byKey[m]; old != nil {
-		c.remove(old)
+	c.of(m).remove(m.id)
+}
+
+// remove removes the time of a moment, if it has one.
+func (ds *dues) remove(id string) {
+	if d := ds.byID[id]; d != nil {
+		heap.Remove(&ds.heap, d.index)
+		delete(ds.byID, id)
 	}
 }
 
-// remove removes the time of a moment. The caller holds the lock.
-func (c *clock) remove(d *due) {
-	heap.Remove(&c.dues, d.index)
-	delete(c.byKey, d.moment)
+// first returns the first moment; nil if there is none.
+func (ds *dues) first() *due {
+	if len(ds.heap) == 0 {
+		return nil
+	}
+	return ds.heap[0]
 }
 
 // run calls passed until ctx ends, and then waits for the calls.
@@ -122,7 +151,7 @@ func (c *clock) run(ctx context.Context) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	free := make(chan struct{}, atOnce)
-	timer := time.NewTimer(time.Hour)
+	timer := time.NewTimer(maxWait)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		next, wait := c.next()
@@ -152,14 +181,19 @@ func (c *clock) run(ctx context.Context) {
 func (c *clock) next() (next *due, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.dues) == 0 {
-		return nil, time.Hour
+	next = c.lives.first()
+	if lease := c.leases.first(); next == nil || lease != nil && lease.at.Before(next.at) {
+		next = lease
 	}
-	if wait = time.Until(c.dues[0].at); wait > 0 {
+	now := time.Now()
+	c.wakeAt = now.Add(maxWait)
+	if next != nil && next.at.Before(c.wakeAt) {
+		c.wakeAt = next.at
+	}
+	if wait = c.wakeAt.Sub(now); wait > 0 {
 		return nil, wait
 	}
-	next = heap.Pop(&c.dues).(*due)
-	delete(c.byKey, next.moment)
+	c.of(next.moment).remove(next.id)
 	return next, 0
 }
 

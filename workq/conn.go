@@ -29,19 +29,30 @@ var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, buffer
 type conn struct {
 	server *Server
 	raw    *connserver.Conn
+	// open ends when the server is closed, the client has gone, or the connection has ended.
+	open context.Context
+	end  context.CancelFunc
+	// watcher calls watch; nil until a command waits.
+	watcher *watcher
 	// in is the buffered input; nil while the connection waits with nothing buffered.
 	in *bufio.Reader
 	// ahead is a byte that was read while a command waited; it comes before what is read
 	// next.
 	ahead    byte
 	hasAhead bool
+	// cmd is the command that is being answered.
+	cmd command
 	// reserved is what the block of the current command takes of Server.buffered.
 	reserved int64
 	// lists is true while the answer to a command that lists is being made or written.
 	lists bool
 }
 
-func newConn(s *Server, raw *connserver.Conn) *conn { return &conn{server: s, raw: raw} }
+func newConn(s *Server, raw *connserver.Conn) *conn {
+	c := &conn{server: s, raw: raw}
+	c.open, c.end = context.WithCancel(s.conns.Open())
+	return c
+}
 
 // Read reads from the connection, for the buffer.
 func (c *conn) Read(p []byte) (int, error) {
@@ -72,12 +83,15 @@ func (c *conn) letGo() {
 
 // serve answers commands until the connection ends.
 func (c *conn) serve() {
+	defer c.end()
 	for {
 		line, err := c.readLine()
 		if err != nil {
 			return
 		}
-		if err = c.answerLine(line); err != nil {
+		err = c.answerLine(line)
+		c.cmd = command{} // an idle connection keeps no line
+		if err != nil {
 			return
 		}
 	}
@@ -127,7 +141,8 @@ func (c *conn) answerLine(line string) error {
 	if isHTTP(line) {
 		return errHTTP
 	}
-	cmd := parseLine(line)
+	cmd := &c.cmd
+	cmd.parse(line)
 	has, bad := cmd.hasBlock()
 	if bad {
 		return errors.Join(c.write([]byte(cmd.problem+"\r\n")), errHangUp)
@@ -162,15 +177,14 @@ func (c *conn) badBlock(cmd *command, err error) error {
 // reply sends an answer, or the line of an error that is one.
 func (c *conn) reply(out []byte, err error) error {
 	c.release()
-	var refusal answer
-	switch {
-	case errors.As(err, &refusal):
-		return c.write([]byte(refusal + "\r\n"))
-	case err != nil:
-		return err
-	default:
+	if err == nil {
 		return c.write(out)
 	}
+	var refusal answer
+	if errors.As(err, &refusal) {
+		return c.write([]byte(refusal + "\r\n"))
+	}
+	return err
 }
 
 var errBlockEnd = errors.New("the block does not end with CR LF")
@@ -271,7 +285,7 @@ func (c *conn) write(out []byte) error {
 
 // wait calls do, which may wait for long, with a context that ends when the server is closed
 // or the client has gone. gone reports whether the client has gone; then do may not have
-// been called.
+// been called, and the connection must end.
 func (c *conn) wait(do func(context.Context)) (gone bool) {
 	c.letGo()
 	err := c.raw.SetReadDeadline(time.Time{})
@@ -282,22 +296,36 @@ func (c *conn) wait(do func(context.Context)) (gone bool) {
 	case err != nil:
 		return true
 	}
-	ctx, cancel := context.WithCancel(c.server.conns.Open())
-	defer cancel()
-	watched := make(chan struct{})
-	timer := time.AfterFunc(watchAfter, func() {
-		defer close(watched)
-		gone = c.watch()
-		if gone {
-			cancel()
-		}
-	})
-	do(ctx)
-	if !timer.Stop() {
-		_ = c.raw.SetReadDeadline(connserver.Past) // the watcher returns; the next read has another deadline
-		<-watched
+	if c.watcher == nil {
+		c.watcher = startWatcher(c)
+	} else {
+		c.watcher.timer.Reset(watchAfter)
 	}
-	return gone
+	do(c.open)
+	if c.watcher.timer.Stop() {
+		return false
+	}
+	_ = c.raw.SetReadDeadline(connserver.Past) // the watcher returns; the next read has another deadline
+	return <-c.watcher.gone
+}
+
+// watcher watches whether the client is still connected when a command has waited for watchAfter.
+type watcher struct {
+	timer *time.Timer
+	// gone receives what watch has returned.
+	gone chan bool
+}
+
+func startWatcher(c *conn) *watcher {
+	w := &watcher{gone: make(chan bool, 1)}
+	w.timer = time.AfterFunc(watchAfter, func() {
+		gone := c.watch()
+		if gone {
+			c.end()
+		}
+		w.gone <- gone
+	})
+	return w
 }
 
 // watch reads a byte while a command waits, and reports whether the client has gone.

@@ -53,8 +53,11 @@ var errGone = errors.New("the client has gone")
 
 // refusal returns the error line for an error. Errors of the store are logged.
 func (s *Server) refusal(cmd *command, err error) error {
+	if err == nil {
+		return nil
+	}
 	var line answer
-	if err == nil || errors.As(err, &line) || errors.Is(err, errGone) {
+	if errors.As(err, &line) || errors.Is(err, errGone) {
 		return err
 	}
 	if s.conns.Working().Err() != nil {
@@ -310,7 +313,7 @@ func (c *conn) lease(cmd *command) (out []byte, err error) {
 // leaseRequest asks for a job of the queues of names.
 func (s *Server) leaseRequest(names []string) outside.LeaseRequest {
 	req := outside.LeaseRequest{
-		Queues: make([]string, len(names)), Types: []string{JobType}, Lease: leaseTime, Worker: workerName, LeaseOf: leaseOf,
+		Queues: make([]string, len(names)), Types: []string{JobType}, Lease: leaseTime, Worker: workerName, LeaseOf: leaseOf, NoTokens: true,
 	}
 	for i, name := range names {
 		req.Queues[i] = s.jobs.prefix + name
@@ -355,7 +358,8 @@ func (s *Server) give(j *outside.Job) []byte {
 		s.refuse(j, ttrFailure())
 		return nil
 	}
-	s.clock.set(due{moment: moment{isTTR: true, id: j.ID}, queue: j.Queue, at: now.Add(m.ttr), token: j.Token, putBack: m.putBack, fails: m.fails})
+	ack := j.Ack()
+	s.clock.set(due{moment: moment{isTTR: true, id: j.ID}, queue: j.Queue, at: now.Add(m.ttr), ack: &ack, putBack: m.putBack, fails: m.fails})
 	payload := slices.Concat(j.Payload.Bytes, j.Payload.JSON)
 	out := make([]byte, 0, len(payload)+len(name)+len(id)+60)
 	out = append(out, "+OK 1\r\n"...)
@@ -375,7 +379,9 @@ func (s *Server) give(j *outside.Job) []byte {
 func (s *Server) refuse(j *outside.Job, how *outside.Fail) {
 	ctx, cancel := s.call()
 	defer cancel()
-	err := s.dispatcher.Acknowledge(ctx, outside.Ack{Token: j.Token, Fail: how})[0]
+	ack := j.Ack()
+	ack.Fail = how
+	err := s.dispatcher.Acknowledge(ctx, ack)[0]
 	if err != nil && !errors.Is(err, outside.ErrLeaseLost) {
 		s.conns.Log("could not end a workq job that may not run", err)
 	}
@@ -426,8 +432,9 @@ func (s *Server) endByLease(ctx context.Context, id string, ack outside.Ack) err
 	if !ok {
 		return outside.ErrLeaseLost
 	}
-	ack.Token = own.token
-	return s.dispatcher.Acknowledge(ctx, ack)[0]
+	end := *own.ack
+	end.Complete, end.Fail, end.Metadata = ack.Complete, ack.Fail, ack.Metadata
+	return s.dispatcher.Acknowledge(ctx, end)[0]
 }
 
 func (s *Server) endByID(ctx context.Context, id string, ack outside.Ack) error {

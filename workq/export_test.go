@@ -18,7 +18,8 @@ var IsHTTP = isHTTP
 // BlockOf returns the size of the block that follows a line: 0 and false for none. bad is true
 // if it can't be known.
 func BlockOf(line string) (size int, has, bad bool) {
-	c := parseLine(line)
+	var c command
+	c.parse(line)
 	has, bad = c.hasBlock()
 	return c.size, has, bad
 }

@@ -31,7 +31,7 @@ func (s *Server) failOnce(ctx context.Context, id string, ack outside.Ack) error
 	if err != nil {
 		return err
 	}
-	token, err := s.leaseOf(ctx, job)
+	lease, err := s.leaseOf(ctx, job)
 	if err != nil {
 		return err
 	}
@@ -45,34 +45,36 @@ func (s *Server) failOnce(ctx context.Context, id string, ack outside.Ack) error
 		return s.jobs.setMetadata(ctx, job, fails)
 	default:
 		fails[attemptsKey] = strconv.Itoa(job.putBack + 1)
-		back := outside.Ack{Token: token, Checkpoint: &outside.Checkpoint{Again: &outside.Release{}}, Metadata: fails}
+		back := *lease
+		back.Checkpoint, back.Metadata = &outside.Checkpoint{Again: &outside.Release{}}, fails
 		err = s.dispatcher.Acknowledge(ctx, back)[0]
 		if err == nil || errors.Is(err, outside.ErrLeaseLost) {
-			s.clock.dropLease(id, token) // there may be a later one by now
+			s.clock.dropLease(id, lease) // there may be a later one by now
 		}
 		return err
 	}
 }
 
-// leaseOf returns the token of the lease of a job, if it has one, and sets what the job counts to the
-// numbers at the beginning of the lease: an earlier try of a fail may have stored others.
-func (s *Server) leaseOf(ctx context.Context, job *stored) (outside.Token, error) {
+// leaseOf returns an acknowledgement without content of the lease of a job, if it has one, and sets what
+// the job counts to the numbers at the beginning of the lease: an earlier try of a fail may have stored
+// others.
+func (s *Server) leaseOf(ctx context.Context, job *stored) (*outside.Ack, error) {
 	if !job.leased() {
-		return "", nil
+		return nil, nil
 	}
 	if own, ok := s.clock.lease(job.JobID()); ok {
 		job.putBack, job.fails = own.putBack, own.fails
-		return own.token, nil
+		return own.ack, nil
 	}
 	leased, err := s.dispatcher.Leased(ctx, job.prefixed, outside.DefaultLease, job.JobID())
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	l := leased[job.JobID()]
 	if l == nil {
-		return "", fmt.Errorf("job %q of queue %q is not leased any more: %w", job.JobID(), job.prefixed, outside.ErrLeaseLost)
+		return nil, fmt.Errorf("job %q of queue %q is not leased any more: %w", job.JobID(), job.prefixed, outside.ErrLeaseLost)
 	}
-	return l.Token, nil
+	return &outside.Ack{Token: l.Token}, nil
 }
 
 // setMetadata changes the metadata of a job that waits. The error wraps outside.ErrLeaseLost if the job

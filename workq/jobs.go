@@ -49,11 +49,14 @@ type meta struct {
 }
 
 func (j *newJob) meta() map[string]string {
-	text := fmt.Sprintf("%d %d %d %d", j.ttr.Milliseconds(), j.ttl.Milliseconds(), j.maxAttempts, j.maxFails)
-	if !j.at.IsZero() {
-		text += " " + j.at.Format(time.RFC3339Nano)
+	text := strconv.AppendInt(make([]byte, 0, 40), j.ttr.Milliseconds(), 10)
+	for _, n := range []int64{j.ttl.Milliseconds(), int64(j.maxAttempts), int64(j.maxFails)} {
+		text = strconv.AppendInt(append(text, ' '), n, 10)
 	}
-	return map[string]string{metaKey: text}
+	if !j.at.IsZero() {
+		text = j.at.AppendFormat(append(text, ' '), time.RFC3339Nano)
+	}
+	return map[string]string{metaKey: string(text)}
 }
 
 // metaOf returns false for a job that no Server has put.
@@ -74,9 +77,17 @@ func metaOf(data map[string]string) (m meta, ok bool) {
 			return m, false
 		}
 	}
-	m.putBack, _ = strconv.Atoi(data[attemptsKey]) // 0 if there is none
-	m.fails, _ = strconv.Atoi(data[failsKey])      // the same
+	m.putBack, m.fails = countOf(data[attemptsKey]), countOf(data[failsKey])
 	return m, true
+}
+
+// countOf returns a stored count; 0 if there is none.
+func countOf(text string) int {
+	if text == "" {
+		return 0
+	}
+	n, _ := strconv.Atoi(text) // 0 if it is damaged
+	return n
 }
 
 func parseStored(text string) (time.Time, bool) {

@@ -68,8 +68,9 @@ var commands = map[string]syntax{
 type command struct {
 	syntax
 	name string
-	// args are the words after the name that are not flags.
+	// args are the words after the name that are not flags; room has room for those of most commands.
 	args  []string
+	room  [6]string
 	flags map[string]string
 	// size is the size of the block; -1 if it can't be known.
 	size int
@@ -77,23 +78,23 @@ type command struct {
 	problem answer
 }
 
-// parseLine parses a line, without its line end. It finds what is wrong with the form of
-// the line, in the order in which the protocol checks it, except for the number of flags.
-func parseLine(line string) *command {
-	c := &command{size: -1}
+// parse parses a line, without its line end, into a zero command. It finds what is wrong with the form
+// of the line, in the order in which the protocol checks it, except for the number of flags.
+func (c *command) parse(line string) {
+	c.size = -1
 	if line == "" || line[0] == ' ' {
 		c.problem = unknownCommand
-		return c
+		return
 	}
 	var words string
 	c.name, words, _ = strings.Cut(line, " ")
 	form, known := commands[c.name]
 	if !known {
 		c.problem = unknownCommand
-		return c
+		return
 	}
 	c.syntax = form
-	c.args = make([]string, 0, form.words)
+	c.args = c.room[:0]
 	for word := range strings.SplitSeq(words, " ") {
 		switch {
 		case word == "":
@@ -109,7 +110,7 @@ func parseLine(line string) *command {
 		c.problem = invalidArgs
 	}
 	if form.block == "" || !rightWords {
-		return c
+		return
 	}
 	size, err := strconv.ParseInt(c.args[n-2], 10, 64)
 	if err == nil && size >= 0 && size <= MaxBlock {
@@ -117,7 +118,6 @@ func parseLine(line string) *command {
 	} else if c.problem == "" {
 		c.problem = form.block
 	}
-	return c
 }
 
 // isHTTP reports whether a line begins a request of HTTP. A page in a browser of this machine can

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/connserver"
+	"github.com/mongodb/amboy/internal/lazycontext"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue"
 )
@@ -109,8 +110,8 @@ const (
 // call returns the context of calls of the store. It waits while too many commands call the
 // store. A command must not begin a call within another one.
 func (s *Server) call() (ctx context.Context, end func()) {
-	ctx, cancel := context.WithTimeout(s.conns.Working(), callLimit)
-	if s.calling.Acquire(ctx, 1) != nil {
+	ctx, cancel := lazycontext.WithTimeout(s.conns.Working(), callLimit)
+	if !s.calling.TryAcquire(1) && s.calling.Acquire(ctx, 1) != nil {
 		return ctx, cancel // it has ended
 	}
 	return ctx, func() {

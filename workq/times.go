@@ -81,7 +81,7 @@ func (s *Server) ttrOver(d due) error {
 	}
 	// An earlier try may have stored this number, and failed to hand the job back.
 	putBack := d.putBack + 1
-	ack := outside.Ack{Token: d.token}
+	ack := *d.ack
 	if putBack+job.Status.Interruptions.Total() >= job.attemptsAllowed() {
 		ack.Fail = ttrFailure()
 	} else {
@@ -170,7 +170,7 @@ func (s *Server) setTTRs(queueName string, jobs map[string]*stored) error {
 	for id, j := range leased {
 		if j.Worker == workerName {
 			own := jobs[id]
-			s.clock.setNew(due{moment: moment{isTTR: true, id: id}, queue: queueName, at: own.leaseEnds(), token: j.Token, putBack: own.putBack, fails: own.fails})
+			s.clock.setNew(due{moment: moment{isTTR: true, id: id}, queue: queueName, at: own.leaseEnds(), ack: &outside.Ack{Token: j.Token}, putBack: own.putBack, fails: own.fails})
 		}
 	}
 	return nil
