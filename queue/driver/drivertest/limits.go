@@ -29,6 +29,7 @@ var limitRules = []rule{
 	{"a record that waits for a limit shows that", limitShown},
 	{"all of many waiting records get their turn", limitDrains},
 	{"the key of a limit may be any text that the store accepts", limitKeys},
+	{"a record keeps its scopes if one that is claimed with it makes room for a third", limitPassesWithinClaim},
 }
 
 // limited returns scopes with the limit n.
@@ -304,4 +305,22 @@ func raceLimit(f *fixture) {
 	require.NoError(f, errors.Join(f.together(workers...)...))
 	f.consistent()
 	assert.Equal(f, jobs, f.stats().Completed)
+}
+
+// The third record runs before the second, for whose scope it does not wait yet when both are ready.
+func limitPassesWithinClaim(f *fixture) {
+	small, large := amboy.LimitScope("l", 1), amboy.LimitScope("l", 2)
+	f.insert(
+		spec{id: "first", scopes: []string{small}, priority: 3},
+		spec{id: "second", scopes: []string{"s"}, priority: 1},
+		spec{id: "third", scopes: []string{large, "s"}, priority: 2},
+	)
+	running := f.claim(10)
+	holder := running[1]
+	require.Contains(f, []string{"second", "third"}, holder.JobID())
+	require.Len(f, running, 2)
+	assert.Empty(f, f.claim(10), "one of them holds the scope")
+	assert.False(f, f.tryExtend(driver.LeaseOf(holder)), "its lease was lost")
+	f.end(holder, amboy.StateSucceeded)
+	assert.Len(f, f.claim(10), 1)
 }

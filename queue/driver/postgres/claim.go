@@ -443,10 +443,8 @@ func (cl *claim) takeIn(c *changes, w *work) (taken []*stored, err error) {
 	if err == nil {
 		err = c.settleRoom(w, taken)
 	}
-	for _, s := range taken {
-		if err == nil {
-			err = c.fulfill(&s.job)
-		}
+	if err == nil {
+		err = c.fulfill(w.queue.id, taken)
 	}
 	return taken, err
 }

@@ -89,18 +89,21 @@ func (c *changes) free(j *job, scopes []string) error {
 	return c.promote(j.queue, scopes)
 }
 
-// fulfill gives a claimed record the scopes that it was promised.
-func (c *changes) fulfill(j *job) error {
+// fulfill gives claimed records of a queue the scopes that they were promised. All of them get theirs
+// before others get room: a promise to one of them might be revoked for another record.
+func (c *changes) fulfill(queue int32, claimed []*stored) error {
 	var limited []string
-	for _, name := range j.DispatchScopes() {
-		c.exec(hold, j.queue, use(name, j.ID), j.ID)
-		c.exec(dropPromise, j.queue, use(name, j.Seq))
-		if key, _ := scope.Key(name); key != name {
-			limited = append(limited, name)
+	for _, s := range claimed {
+		for _, name := range s.DispatchScopes() {
+			c.exec(hold, queue, use(name, s.ID), s.ID)
+			c.exec(dropPromise, queue, use(name, s.Seq))
+			if key, _ := scope.Key(name); key != name {
+				limited = append(limited, name)
+			}
 		}
 	}
-	// The limits of the record count no more, so others may have room now.
-	return c.promote(j.queue, limited)
+	// The limits of these records count no more, so others may have room now.
+	return c.promote(queue, limited)
 }
 
 // withdraw takes back the promises to a record that is no longer ready.

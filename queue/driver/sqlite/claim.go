@@ -618,11 +618,12 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 	n.places[table.Ready] -= len(found)
 	n.places[table.Running] += len(found)
 	ready := n.places[table.Ready]
+	err = c.fulfill(w.key, found)
+	if err != nil {
+		return nil, false, err
+	}
 	for _, s := range found {
-		err = c.fulfill(&s.job)
-		if err == nil {
-			err = c.started(&s.job)
-		}
+		err = c.started(&s.job)
 		if err == nil && s.damage != nil {
 			err = c.parkDamaged(&s.job, s.damage)
 		} else if err == nil {
