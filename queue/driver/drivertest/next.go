@@ -18,6 +18,7 @@ var nextRules = []rule{
 	{"edges that failed are not held against the next attempt", nextForgetsFailedEdges},
 	{"a record that is marked ends as canceled, and has no next attempt", nextCanceled},
 	{"an end under a lease that is lost has no next attempt", nextLost},
+	{"a job that became retryable while it ran has a next attempt", nextOfPlain},
 	{"a name that is taken, or a scope that is held, refuses the end and changes nothing", nextRefused},
 }
 
@@ -149,4 +150,19 @@ func nextRefused(f *fixture) {
 	unchanged()
 	f.end(other, amboy.StateSucceeded)
 	f.end(r, amboy.StateSucceeded)
+}
+
+func nextOfPlain(f *fixture) {
+	f.insert(spec{id: "job"})
+	r := f.claimOne("job")
+	r.RetryInfo = amboy.JobRetryInfo{Retryable: true, BaseJobID: "job"}
+	f.next(r)
+	second := f.claimOne("job")
+	assert.Equal(f, attemptName(f.queue, 1), second.Name)
+	f.refusedAsDuplicate(spec{id: "job"})
+	f.insert(spec{id: "dependent", edges: []string{"job"}})
+	f.hasState("dependent", amboy.StateBlocked)
+	f.end(second, amboy.StateSucceeded)
+	f.hasState("job", amboy.StateSucceeded)
+	assert.Empty(f, f.claimOne("dependent").Dependency.Failed)
 }

@@ -230,9 +230,14 @@ func (d *Driver) completeTogether(ctx context.Context, endings []*ending, errs [
 // isPlain reports whether the statement endPlain may end an attempt.
 func (e *ending) isPlain() bool { return e.next == nil }
 
-// isReplaced is the same for the statement endReplaced.
+// isReplaced is the same for the statement endReplaced. It finds attempts by their names, which the row of a job
+// that was put as one that can't be retried does not have.
 func (e *ending) isReplaced() bool {
-	return e.next != nil && e.next.isPlain() && e.next.UniqueKey == ""
+	if e.next == nil || !e.next.isPlain() || e.next.UniqueKey != "" {
+		return false
+	}
+	_, isAttempt := idOfAttempt(e.lease.Queue, e.lease.Name)
+	return isAttempt
 }
 
 // itemsOf returns the indexes of the endings that are not done, of one kind.

@@ -200,6 +200,11 @@ func (c *changes) replace(j *job, e *table.Ending) error {
 	if _, err := c.exec(endAny, append(args, j.Seq)...); err != nil {
 		return err
 	}
+	if e.Replaced && !j.Attempt.Valid { // the job became retryable while it ran
+		if _, err := c.exec(setAttempt, j.Seq); err != nil {
+			return err
+		}
+	}
 	wasReady := j.Place == table.Ready
 	if err := c.move(j, e.To, table.Instant{}); err != nil {
 		return err

@@ -47,6 +47,7 @@ const (
 	endPlain
 	endReplaced
 	endAny
+	setAttempt
 	dropKey
 	holderOfKey
 	extendLease
@@ -233,10 +234,11 @@ var statementTexts = [statements]string{
 	// The same for an attempt whose next attempt has a name that does not exist.
 	endReplaced: `UPDATE jobs SET place = ?, replaced = 1, ` + endContent + `
 		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
-			AND unique_held = 0 AND open_edges = 0 AND dependents = 0 AND cancel = 0 AND unique_key IS NULL AND edges IS NULL
+			AND unique_held = 0 AND open_edges = 0 AND dependents = 0 AND cancel = 0 AND unique_key IS NULL AND edges IS NULL AND attempt IS NOT NULL
 			AND NOT EXISTS (SELECT 1 FROM jobs WHERE queue = ? AND name = ?)`,
 	endAny: `UPDATE jobs SET open_edges = 0, replaced = ?, progress = coalesce(?, progress), unique_held = unique_held AND ?, owner = ?, cancel = 0, ` + endContent + `
 		WHERE seq = ?`,
+	setAttempt:  `UPDATE jobs SET attempt = 0 WHERE seq = ?`,
 	dropKey:     `UPDATE jobs SET unique_held = 0 WHERE seq = ?`,
 	holderOfKey: `SELECT job_id FROM jobs WHERE queue = ? AND unique_key = ? AND unique_held = 1`,
 	extendLease: `UPDATE jobs SET mod_time = ?, lease_until = ?
