@@ -364,7 +364,7 @@ func (d *Driver) completeReplaced(ctx context.Context, p patience, endings []*en
 			b.query(endReplaced, func(r *row) error {
 				done = append(done, c.index[r.integer()-1])
 				return nil
-			}, append(c.args(), nextNames)...)
+			}, append(c.args(), nextNames, next.line, next.priority)...)
 			b.exec(insertNext, append(next.args(), names)...)
 		})
 	})

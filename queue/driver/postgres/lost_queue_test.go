@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy/internal/pgtest"
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/postgres"
 )
 
@@ -39,6 +41,30 @@ func TestAPutAfterAQueueWasLostAddsItAgain(t *testing.T) {
 				assert.Equal(t, want, idsOf(claim(t, d, 10)))
 			})
 		}
+	}
+}
+
+// The end of an attempt was written without its next attempt, whose line was lost: the job was never run again.
+func TestANextAttemptWhoseLineWasLostIsAdded(t *testing.T) {
+	for _, kind := range []string{"plain", "scoped"} {
+		t.Run(kind, func(t *testing.T) {
+			d, schema := openEmpty(t)
+			lost := newRecord("lost")
+			lost.Priority = 7
+			insert(t.Context(), t, d, lost, attemptOf("job", 0))
+			execute(t, connect(t, pgtest.URL(t)), "DELETE FROM "+schema+".jobs WHERE job_id = 'lost'; DELETE FROM "+schema+".lines WHERE priority = 7")
+			running := claim(t, d, 1)[0]
+			next := attemptOf("job", 1)
+			next.Priority = 7
+			if kind == "scoped" {
+				next.EnqueueScopes = []string{"scope"}
+			}
+			ended := *running
+			ended.Status.Completed, ended.Status.InProgress = true, false
+			errs, err := d.Complete(t.Context(), []driver.Completion{{Lease: driver.LeaseOf(running), Record: &ended, Next: next}})
+			require.NoError(t, errors.Join(append(errs, err)...))
+			assert.Equal(t, []string{"job"}, idsOf(claim(t, d, 10)))
+		})
 	}
 }
 

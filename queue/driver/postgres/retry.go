@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -92,6 +93,10 @@ func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error 
 	}
 	next.line = line
 	err = c.insertAt(next, table.Waiting)
+	if errors.Is(err, errLineGone) {
+		c.d.forgetIDs()
+		err = &missingLineError{next.lineKey()}
+	}
 	if err != nil {
 		return err
 	}

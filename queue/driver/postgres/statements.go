@@ -403,9 +403,10 @@ var statementTexts = [statements]string{
 	dropLease: `UPDATE {s}.jobs SET owner = '', lease_until = NULL, started = NULL, cancel = false, limited = NULL, reason = $1,
 			dispatch_by = CASE WHEN $3::boolean THEN NULL ELSE dispatch_by END WHERE seq = $2`,
 	endPlain: endMany("", "", "false", ""),
-	// These attempts are replaced by the next, whose name must not exist.
-	endReplaced: endMany(", $27::text[]", ", next_name", "true", ` AND j.unique_key IS NULL
-			AND NOT EXISTS (SELECT 1 FROM {s}.jobs t WHERE t.queue = e.queue AND t.name = e.next_name)`),
+	// These attempts are replaced by the next, whose name must not exist. A failover may have lost its line.
+	endReplaced: endMany(", $27::text[], $28::integer[], $29::bigint[]", ", next_name, next_line, next_priority", "true", ` AND j.unique_key IS NULL
+			AND NOT EXISTS (SELECT 1 FROM {s}.jobs t WHERE t.queue = e.queue AND t.name = e.next_name)
+			AND EXISTS (SELECT 1 FROM {s}.lines h WHERE h.id = e.next_line AND h.queue = e.queue AND h.priority = e.next_priority)`),
 	endAny: `UPDATE {s}.jobs SET open_edges = false, replaced = $22, progress = coalesce($21, progress), unique_held = unique_held AND $23, ` +
 		endColumns + ` WHERE seq = $1`,
 	logEnding:    `INSERT INTO {s}.endings (forget_at, seqs) SELECT forget_at, ARRAY[seq] FROM {s}.jobs WHERE seq = $1 AND place >= 8 AND forget_at IS NOT NULL`,
