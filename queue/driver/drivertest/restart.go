@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -22,6 +23,7 @@ var restartRules = []rule{
 	{"the job does not wait for an edge that no longer exists", restartGoneEdge},
 	{"the job does not wait for its edges if the action ignores them", restartIgnoringEdges},
 	{"jobs that depended on it are not notified", restartDependents},
+	{"a job that has just ended is restarted and deleted, however many jobs depended on it", restartManyDependents},
 	{"the job takes its enqueue scopes again", restartScopes},
 	{"the job is skipped if another job holds one of its scopes", restartScopesHeld},
 	{"the job can be retried", restartRetry},
@@ -206,6 +208,43 @@ func restartDependents(f *fixture) {
 	assert.Empty(f, f.claim(10))
 	f.end(r, amboy.StateSucceeded)
 	assert.Empty(f, f.claimOne("after").Dependency.Failed)
+}
+
+func restartManyDependents(f *fixture) {
+	const dependents = 600 // more than a store releases at once
+	f.unchecked = true
+	specs := []spec{{id: "job", priority: 1}}
+	for i := range dependents {
+		specs = append(specs, spec{id: fmt.Sprint(i), edges: []string{"job"}})
+	}
+	f.insert(specs...)
+	f.end(f.claimOne("job"), amboy.StateFailed)
+	restart := driver.ActRequest{Query: driver.Query{ID: "job"}, Action: driver.Action{Kind: driver.Restart}, Limit: 1, DryRun: true}
+	planned, err := f.driver.Act(f.ctx, restart)
+	require.NoError(f, err)
+	assert.Equal(f, 1, planned.Done)
+	f.restart("job")
+	f.insert(spec{id: "second", edges: []string{"job"}, priority: 1})
+	f.end(f.claimOne("job"), amboy.StateFailed)
+	f.act(driver.Action{Kind: driver.Delete}, "job")
+	f.insert(spec{id: "job", priority: 1}, spec{id: "third", edges: []string{"job"}, priority: 1})
+
+	claimed := map[string]*driver.Record{}
+	for range dependents {
+		for _, r := range f.claim(dependents) {
+			claimed[r.JobID()] = r
+		}
+		if len(claimed) == dependents+2 {
+			break
+		}
+	}
+	assert.Len(f, claimed, dependents+2)
+	require.Contains(f, claimed, "job")
+	f.hasState("third", amboy.StateBlocked)
+	delete(claimed, "job")
+	for id, r := range claimed {
+		assert.Equal(f, []string{"job"}, r.Dependency.Failed, id)
+	}
 }
 
 func restartScopes(f *fixture) {

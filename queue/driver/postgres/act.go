@@ -18,6 +18,9 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 	a := &acting{Action: req.Action, dryRun: req.DryRun}
 	return table.Act(req, findTime, func() (table.ActOnSome, error) {
 		s, err := newSelection(req.Query, time.Now())
+		if err == nil && !req.DryRun && (req.Action.Kind == driver.Restart || req.Action.Kind == driver.Delete) {
+			err = d.settleAll(ctx)
+		}
 		return func(at *table.Span, limit int) (driver.Acted, error) { return d.actOnSome(ctx, a, s, at, limit) }, err
 	})
 }
@@ -102,7 +105,15 @@ func (c *changes) actOnCurrent(a *acting, seq int64) (done bool, err error) {
 	if err != nil || len(current) == 0 {
 		return false, err
 	}
-	return table.ActOn(&current[0].Job, a.Action, a.dryRun, c.now, &steps{c, a, current[0]})
+	s := current[0]
+	if a.Kind == driver.Delete && s.Dependents && !a.dryRun {
+		// Another job must not get its ID before its dependents are released.
+		left, err := c.edgesLeft(s.queue, s.ID)
+		if left || err != nil {
+			return false, err
+		}
+	}
+	return table.ActOn(&s.Job, a.Action, a.dryRun, c.now, &steps{c, a, s})
 }
 
 // acting is an action that is being applied.
@@ -141,7 +152,10 @@ func (s *steps) MayRestart() (bool, error) {
 	if err != nil || latest != s.f.Seq {
 		return false, err
 	}
-	left, err := s.edgesLeft(s.f.queue, s.f.ID)
+	left := false
+	if !s.dryRun { // or they would be released first
+		left, err = s.edgesLeft(s.f.queue, s.f.ID)
+	}
 	if err != nil || left {
 		return false, err
 	}

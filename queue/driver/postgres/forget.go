@@ -73,7 +73,7 @@ func (c *changes) forget(last *endingKey, now int64, limit int) (forgotten int, 
 		*last = key
 		c.exec(dropEnding, key.at, key.id)
 		if n < len(seqs) {
-			c.exec(relogEnding, seqs)
+			c.exec(relogEnding, seqs, now)
 		}
 		if forgotten >= min(limit, forgetAtOnce) {
 			break

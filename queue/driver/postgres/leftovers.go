@@ -51,6 +51,16 @@ func (d *Driver) settle(ctx context.Context) (more, leftOut bool, err error) {
 	return more, leftOut, err
 }
 
+// settleAll handles all leftovers, except those of locked queues.
+func (d *Driver) settleAll(ctx context.Context) error {
+	for {
+		more, _, err := d.settle(ctx)
+		if !more || err != nil {
+			return err
+		}
+	}
+}
+
 // byTurns changes records of one queue after the other, a few in each transaction, until none is left or
 // its time is over. The statement first finds the next queue; it takes the locked ones as its last argument.
 func (d *Driver) byTurns(ctx context.Context, first statement, args []any, change func(queue int32) (locked bool, err error)) (more, leftOut bool, err error) {
@@ -103,8 +113,9 @@ func (c *changes) settle(queue int32) error {
 	return nil
 }
 
-// edgesLeft reports whether some edges to a job that ended are still open. Until they have ended,
-// no other job may have its ID.
+// edgesLeft reports whether some edges to a job that ended are still open. Until they have ended, the job is neither
+// restarted nor removed: no other job may have its ID, and the leftover is not visible to all statements that insert
+// jobs. They may have begun before.
 func (c *changes) edgesLeft(queue int32, id string) (bool, error) {
 	return c.one(edgesLeft, func(*row) {}, queue, id)
 }

@@ -90,7 +90,9 @@ func TestTheEndOfAJobReleasesManyDependentsInSmallTransactions(t *testing.T) {
 				all = append(all, r)
 			}
 			insert(t.Context(), t, d, all...)
-			end(t.Context(), t, d, claim(t, d, 1)[0], outcome)
+			job := claim(t, d, 1)[0]
+			job.ForgetAt = time.Now().Add(-time.Hour)
+			end(t.Context(), t, d, job, outcome)
 			assert.Positive(t, released(t, d))
 			assert.LessOrEqual(t, released(t, d), most)
 
@@ -102,9 +104,9 @@ func TestTheEndOfAJobReleasesManyDependentsInSmallTransactions(t *testing.T) {
 				assert.True(t, amboy.IsDuplicateJobError(errs[1]), why)
 			}
 			isTaken("its dependents are being released")
-			assert.Zero(t, act(t, d, "job", driver.Restart), "it can't be restarted yet")
-			require.Equal(t, 1, act(t, d, "job", driver.Delete))
-			isTaken("a new job would be taken for the removed one")
+			forgotten, err := d.Forget(t.Context(), time.Now(), 10)
+			require.NoError(t, err)
+			require.Zero(t, forgotten, "a new job would be taken for the removed one")
 
 			for now := time.Now(); released(t, d) < dependents; {
 				before := released(t, d)
@@ -115,6 +117,9 @@ func TestTheEndOfAJobReleasesManyDependentsInSmallTransactions(t *testing.T) {
 				}
 			}
 			_, _ = claimAt(t, d, 0, time.Now()) // it finds that nothing is left
+			forgotten, err = d.Forget(t.Context(), time.Now(), 10)
+			require.NoError(t, err)
+			require.Equal(t, 1, forgotten)
 			insert(t.Context(), t, d, newRecord("job"))
 			for _, r := range claim(t, d, 20) {
 				var failed []string
@@ -196,4 +201,64 @@ func TestFreeingAScopeExaminesFewWaitersInATransaction(t *testing.T) {
 	}
 	require.Equal(t, []string{"last"}, idsOf(last))
 	require.Zero(t, count(t, conn, schema, "leftovers"))
+}
+
+// A job was put while dependents of a deleted one with its ID were still to be released. Its own dependents were
+// released with them, before it had run.
+func TestDependentsOfAJobThatWasPutAgainWaitForIt(t *testing.T) {
+	for name, putAgain := range map[string]func(t *testing.T, d *postgres.Driver) (put func()){
+		"by a transaction that began before": func(t *testing.T, d *postgres.Driver) func() {
+			tx := beginAt(t, pgx.RepeatableRead)
+			return func() {
+				errs, err := d.Insert(postgres.WithTx(t.Context(), tx), []*driver.Record{newRecord("job")})
+				if errors.Join(append(errs, err)...) != nil {
+					require.NoError(t, tx.Rollback(t.Context()))
+					insert(t.Context(), t, d, newRecord("job"))
+					return
+				}
+				require.NoError(t, tx.Commit(t.Context()))
+			}
+		},
+		"by a statement that began before": func(t *testing.T, d *postgres.Driver) func() {
+			conn := connect(t, pgtest.URL(t))
+			tx, err := conn.Begin(t.Context())
+			require.NoError(t, err)
+			insert(postgres.WithTx(t.Context(), tx), t, d, newRecord("first"))
+			inserted := make(chan []error, 1)
+			go func() {
+				errs, err := d.Insert(t.Context(), []*driver.Record{newRecord("first"), newRecord("job")})
+				inserted <- append(errs, err)
+			}()
+			awaitBlocked(t, connect(t, pgtest.URL(t)), conn, 1)
+			return func() {
+				require.NoError(t, tx.Rollback(t.Context()))
+				require.NoError(t, errors.Join(<-inserted...))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const dependents = 300 // more than one transaction releases
+			d, _ := openEmpty(t)
+			all := []*driver.Record{newRecord("job")}
+			for i := range dependents {
+				all = append(all, dependent(fmt.Sprint(i), "job"))
+			}
+			insert(t.Context(), t, d, all...)
+			running := claim(t, d, 1)[0]
+			put := putAgain(t, d)
+			end(t.Context(), t, d, running, amboy.OutcomeCanceled)
+			require.Equal(t, 1, act(t, d, "job", driver.Delete))
+			put()
+			insert(t.Context(), t, d, dependent("late", "job"))
+			released := map[string]*driver.Record{}
+			for range dependents {
+				for _, r := range claim(t, d, dependents) {
+					released[r.JobID()] = r
+				}
+			}
+			assert.NotNil(t, released["job"])
+			assert.Nil(t, released["late"], "it waits for the job that was put again")
+			assert.Equal(t, []string{"job"}, released["299"].Dependency.Failed)
+		})
+	}
 }

@@ -297,6 +297,9 @@ const (
 	lateNow  = `CASE WHEN ` + isPassed + ` THEN nextval('{s}.arrivals') ELSE j.late END`
 )
 
+// hasEdgesLeft is edgesLeft of changes as a condition.
+const hasEdgesLeft = `(dependents AND EXISTS (SELECT 1 FROM {s}.leftovers l WHERE l.queue = jobs.queue AND l.kind > 0 AND l.name = jobs.job_id))`
+
 // isAlone is the condition that the line l is the only one of its queue q, and that nothing limits what
 // claims take from it.
 const isAlone = `NOT q.paused AND q.max_running = 0 AND q.rate IS NULL AND q.type_limits IS NULL
@@ -620,11 +623,15 @@ var statementTexts = [statements]string{
 		ORDER BY forget_at, id LIMIT 1 FOR UPDATE`,
 	anyEndingDue: `SELECT 1::bigint FROM {s}.endings WHERE forget_at <= $1 AND (forget_at, id) > ($2, $3) ORDER BY forget_at, id LIMIT 1`,
 	forgetJobs: `DELETE FROM {s}.jobs WHERE seq IN (
-			SELECT seq FROM {s}.jobs WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at <= $2 ORDER BY forget_at, seq LIMIT $3 FOR UPDATE)
+			SELECT seq FROM {s}.jobs WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at <= $2 AND NOT ` + hasEdgesLeft + `
+			ORDER BY forget_at, seq LIMIT $3 FOR UPDATE)
 		RETURNING queue, seq, place, edges IS NOT NULL`,
 	dropEnding: `DELETE FROM {s}.endings WHERE forget_at = $1 AND id = $2`,
-	relogEnding: `INSERT INTO {s}.endings (forget_at, seqs) SELECT min(forget_at), array_agg(seq) FROM {s}.jobs
-		WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at IS NOT NULL GROUP BY forget_at / 1000000000`,
+	// A job that can't be removed yet is not due again at the same time, for which the caller goes on.
+	relogEnding: `INSERT INTO {s}.endings (forget_at, seqs) SELECT min(at), array_agg(seq) FROM (
+			SELECT seq, CASE WHEN ` + hasEdgesLeft + ` THEN greatest(forget_at, $2::bigint + 1) ELSE forget_at END AS at FROM {s}.jobs
+			WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at IS NOT NULL) jobs
+		GROUP BY at / 1000000000`,
 
 	takeDuty: `INSERT INTO {s}.duties AS d (name, owner, until) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET owner = $2, until = $3 WHERE d.owner = $2 OR d.until <= $4 OR d.until > $3`,

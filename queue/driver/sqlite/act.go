@@ -16,6 +16,9 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 	a := &acting{Action: req.Action, dryRun: req.DryRun, now: time.Now()}
 	return table.Act(req, findTime, func() (table.ActOnSome, error) {
 		s, err := newSelection(req.Query, a.now)
+		if err == nil && !req.DryRun && (req.Action.Kind == driver.Restart || req.Action.Kind == driver.Delete) {
+			err = d.settleLeftovers(ctx)
+		}
 		return func(at *table.Span, limit int) (driver.Acted, error) { return d.actOnSome(ctx, a, s, at, limit) }, err
 	})
 }
@@ -115,7 +118,10 @@ func (s *steps) MayRestart() (bool, error) {
 	if err != nil || latest == nil || latest.Seq != s.f.Seq {
 		return false, err
 	}
-	edgesLeft, err := s.anyEdgesLeft(s.f.queue, s.f.ID)
+	edgesLeft := false
+	if !s.dryRun { // or they would be released first
+		edgesLeft, err = s.anyEdgesLeft(s.f.queue, s.f.ID)
+	}
 	if err != nil || edgesLeft {
 		return false, err
 	}

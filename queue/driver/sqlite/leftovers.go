@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
@@ -21,6 +23,26 @@ const (
 // freeScopeLeft is the kind of leftovers that are free scopes. The other kinds are the
 // states of edges; their name is the ID of a job that ended.
 const freeScopeLeft = table.OpenEdge
+
+// settleLeftovers handles all leftovers, a part in each transaction.
+func (d *Driver) settleLeftovers(ctx context.Context) error {
+	for {
+		found := false
+		err := d.reads.query(ctx, statementTexts[anyLeft], func(*row) error {
+			found = true
+			return nil
+		})
+		if err == nil && found {
+			err = d.writer.write(ctx, &change{news: driver.Anywhere, size: endEdgesAtOnce, run: func(c *changes) error {
+				_, failure := c.settleLeftovers()
+				return failure
+			}})
+		}
+		if err != nil || !found {
+			return err
+		}
+	}
+}
 
 // settleLeftovers handles a part of the leftovers. It reports whether there are more.
 func (c *changes) settleLeftovers() (more bool, err error) {
