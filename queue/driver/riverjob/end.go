@@ -2,6 +2,7 @@ package riverjob
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -197,6 +198,9 @@ func (d *Driver) complete(r *row, c driver.Completion) error {
 		// The retry handler sets the time of the next attempt later, or ends the job. If it never
 		// does, the job runs again all the same.
 		r.fail(start, text, trace, -1)
+		if r.isWaiting() {
+			r.leaveUndecided()
+		}
 	default:
 		r.end(driver.StateOf(ended, ended.TimeInfo.End), start, text, trace)
 	}
@@ -314,6 +318,19 @@ func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
 	})
 }
 
+// leaveUndecided lets the retry handler decide on the next attempt later.
+func (r *row) leaveUndecided() {
+	r.scheduledAt = r.scheduledAt.Truncate(time.Microsecond) // as it is stored
+	r.put(keyUndecided, r.scheduledAt)
+}
+
+// isUndecided reports whether the retry handler may still decide on the next attempt: it was not claimed, and no operator has
+// given it another time, by a retry for instance. The handler may have been suspended.
+func (r *row) isUndecided() bool {
+	var at time.Time
+	return r.isWaiting() && json.Unmarshal(r.metadata[keyUndecided], &at) == nil && at.Equal(r.scheduledAt)
+}
+
 // settleRetry changes a row whose attempt failed and whose next attempt was not claimed.
 func (d *Driver) settleRetry(ctx context.Context, ended *driver.Record, edit func(*row)) error {
 	result := fmt.Errorf("job %q does not await its retry: %w", ended.JobID(), driver.ErrLeaseLost)
@@ -328,8 +345,9 @@ func (d *Driver) settleRetry(ctx context.Context, ended *driver.Record, edit fun
 			return
 		}
 		switch {
-		case r.state == stateRetryable || r.state == stateAvailable:
+		case r.isUndecided():
 			result = nil
+			r.unset(keyUndecided)
 			edit(r)
 		case r.hasEnded():
 			result = nil // it was its last attempt, or it was canceled

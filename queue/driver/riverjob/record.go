@@ -170,7 +170,7 @@ func (r *row) ownMetadata() map[string]string {
 	own := map[string]string{}
 	for key, value := range r.metadata {
 		switch key {
-		case keyLog, keyOutput, keyProgress, keyParked:
+		case keyLog, keyOutput, keyProgress, keyParked, keyUndecided:
 		default:
 			own[key] = textOf(value)
 		}

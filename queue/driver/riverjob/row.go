@@ -36,9 +36,11 @@ const (
 	keyOutput          = "output"
 	keyRescues         = "river:rescue_count"
 	keySnoozes         = "snoozes"
-	// These two are not River's.
+	// These are not River's.
 	keyParked   = "amboy:parked"
 	keyProgress = "amboy:progress"
+	// keyUndecided is the time of a next attempt that the retry handler has not decided on yet.
+	keyUndecided = "amboy:undecided"
 )
 
 // maxAttemptedBy is the maximum length of attempted_by. The oldest entry falls out.
@@ -207,6 +209,7 @@ func (r *row) claim(owner string, lease time.Duration) {
 	r.set(stateRunning)
 	// The job was to be cancelled in an earlier life, and was retried since.
 	r.unset(keyCancelAttempted)
+	r.unset(keyUndecided)
 }
 
 // set changes the state.

@@ -2,6 +2,7 @@ package rivertest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"sync/atomic"
@@ -276,6 +277,61 @@ func TestAnOperatorsRetryWasUndoneByTheRetryHandler(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, d.EndRetry(w.ctx, ended))
 	assert.Equal(t, "available", w.row(id).State)
+}
+
+// The handler of a process that was suspended ended a job that an operator had canceled and retried since, or whose
+// next attempt another process had handed back.
+func TestASlowRetryHandlerEndedALaterRun(t *testing.T) {
+	actOn := func(w *world, d *riverjob.Driver, id int64, kind driver.ActionKind) {
+		acted, err := d.Act(w.ctx, driver.ActRequest{Query: driver.Query{JobIDs: []string{fmt.Sprint(id)}}, Action: driver.Action{Kind: kind}, Limit: 1})
+		require.NoError(w.t, err)
+		require.Equal(w.t, 1, acted.Done)
+	}
+	for name, meanwhile := range map[string]func(w *world, d *riverjob.Driver, id int64){
+		"canceled and retried": func(w *world, d *riverjob.Driver, id int64) {
+			actOn(w, d, id, driver.Cancel)
+			actOn(w, d, id, driver.Restart)
+		},
+		"retried by River": func(w *world, _ *riverjob.Driver, id int64) {
+			w.exec("UPDATE {s}.river_job SET state = 'retryable'") // as after a longer wait
+			_, err := w.client().JobRetry(w.ctx, id)
+			require.NoError(w.t, err)
+		},
+		"canceled and retried by River": func(w *world, _ *riverjob.Driver, id int64) {
+			_, err := w.client().JobCancel(w.ctx, id)
+			require.NoError(w.t, err)
+			_, err = w.client().JobRetry(w.ctx, id)
+			require.NoError(w.t, err)
+		},
+		"handed back": func(w *world, d *riverjob.Driver, _ int64) {
+			var next []*driver.Record
+			w.eventually("the next attempt is due", func() bool {
+				next = claimOne(w.ctx, w.t, d)
+				return len(next) > 0
+			})
+			errs, err := d.Release(w.ctx, []driver.HandBack{{Lease: driver.LeaseOf(next[0])}})
+			require.NoError(w.t, errors.Join(append(errs, err)...))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			d := w.open()
+			id := w.insert(pythonJob{kind: "x"})
+			claimed := claimOne(w.ctx, t, d)
+			require.Len(t, claimed, 1)
+			ended := claimed[0]
+			lease := driver.LeaseOf(ended)
+			ended.Status.InProgress, ended.Status.Completed = false, true
+			ended.Status.AddError(errDisk, 0, time.Now())
+			ended.RetryInfo.NeedsRetry = true
+			errs, err := d.Complete(w.ctx, []driver.Completion{{Lease: lease, Record: ended}})
+			require.NoError(t, errors.Join(append(errs, err)...))
+			meanwhile(w, d, id)
+			require.Equal(t, "available", w.row(id).State)
+			require.ErrorIs(t, d.EndRetry(w.ctx, ended), driver.ErrLeaseLost)
+			assert.Equal(t, "available", w.row(id).State)
+		})
+	}
 }
 
 func TestPollOnlyWorksBehindAPoolerInTransactionMode(t *testing.T) {
