@@ -289,3 +289,22 @@ func TestAnAbandonedRetryWaitedForTheNextMonitorIntervalAfterAFailedScan(t *test
 		assert.Equal(t, 1, jobOf(t, q, "one").RetryInfo().CurrentAttempt)
 	})
 }
+
+// Opening a queue put off the scan for retries of all others, each time for a minute.
+func TestAQueueThatWasOpenedDelayedTheRetriesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		group := newDriverGroup(t, store, nil)
+		a := open(t, group, "a")
+		pass(time.Second)
+		r := recordOf(t, "a", noop(t, "one"))
+		r.RetryInfo = amboy.JobRetryInfo{Retryable: true, NeedsRetry: true, BaseJobID: "one", MaxAttempts: 3}
+		r.Name = driver.RecordName("a", "one", r.RetryInfo)
+		r.Status.Completed = true
+		insertRecord(t, store, r)
+		pass(49 * time.Second)
+		open(t, group, "b")
+		pass(12 * time.Second)
+		assert.Equal(t, 1, jobOf(t, a, "one").RetryInfo().CurrentAttempt)
+	})
+}

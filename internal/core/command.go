@@ -55,9 +55,12 @@ type (
 	// Forget asks the store to remove finished jobs whose retention is over. The answer is
 	// Forgotten.
 	Forget struct{ Call Call }
-	// ScanRetries asks for a scan for jobs that await a retry. The answer is
-	// RetriesScanned.
-	ScanRetries struct{ Call Call }
+	// ScanRetries asks for a scan for jobs that await a retry: in All queues, or in those that were
+	// resumed since the last scan. The answer is RetriesScanned.
+	ScanRetries struct {
+		Call Call
+		All  bool
+	}
 
 	// Start gives a run to a worker.
 	Start struct {

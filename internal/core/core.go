@@ -100,8 +100,9 @@ type Core struct {
 	// recoverFrom is the earliest time of a recovery after an outage of the store: the
 	// owners of leases have had time to renew them by then.
 	recoverFrom time.Duration
-	// retriesFrom is the earliest time of the next scan for retries.
-	retriesFrom time.Duration
+	// retriesFrom is the earliest time of the next scan for retries, and allRetriesFrom that of the
+	// next one in all queues.
+	retriesFrom, allRetriesFrom time.Duration
 	// rescanRetries is true if a scan for retries was requested while one was under way.
 	rescanRetries bool
 	failing       bool // the last call of the store failed

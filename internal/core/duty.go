@@ -63,7 +63,8 @@ const retriesPause = time.Second
 // failedScanPause is the longest time from a scan for retries that failed to the next.
 const failedScanPause = 10 * time.Second
 
-// scanRetries scans for jobs whose retry was left by a dead process.
+// scanRetries scans for jobs whose retry was left by a dead process: in queues that were resumed
+// since the last scan, and once per interval in all.
 func (c *Core) scanRetries() {
 	c.timers.set(retriesTimer, c.now.Mono+c.config.RetryScan)
 	if c.closing {
@@ -72,7 +73,13 @@ func (c *Core) scanRetries() {
 	c.rescanRetries = c.calls.busy(retriesCall)
 	if !c.rescanRetries {
 		c.retriesFrom = c.now.Mono + retriesPause
-		c.do(ScanRetries{c.call(retriesCall, dutyLimit).Call})
+		all := c.now.Mono >= c.allRetriesFrom
+		if all {
+			c.allRetriesFrom = c.now.Mono + c.config.RetryScan
+		} else {
+			c.timers.set(retriesTimer, c.allRetriesFrom)
+		}
+		c.do(ScanRetries{Call: c.call(retriesCall, dutyLimit).Call, All: all})
 	}
 }
 

@@ -407,6 +407,7 @@ func (d *digester) command(c *call) {
 		d.call(c, do.Call)
 	case core.ScanRetries:
 		d.call(c, do.Call)
+		d.bools(do.All)
 	}
 }
 
@@ -607,7 +608,7 @@ var fieldWriters = map[string]writer{
 			writeTimer(d, v.Index(i))
 		}
 	},
-	"Core.lookFrom": writeTimer, "Core.retriesFrom": writeTimer,
+	"Core.lookFrom": writeTimer, "Core.retriesFrom": writeTimer, "Core.allRetriesFrom": writeTimer,
 	"Core.worked": func(d *digester, v reflect.Value) {
 		d.from(d.mono, max(time.Duration(v.Int()), d.mono-d.w.settings.core.LeaseTime))
 	},

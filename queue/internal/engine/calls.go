@@ -43,7 +43,7 @@ func (e *Engine) answer(command core.Command) core.Event {
 		err := e.bounded(e.open, do.Call, e.forgetIfDue)
 		return core.Forgotten{Call: do.Call, Err: err}
 	case core.ScanRetries:
-		err := e.bounded(e.open, do.Call, e.scanRetries)
+		err := e.bounded(e.open, do.Call, func(ctx context.Context) error { return e.scanRetries(ctx, do.All) })
 		return core.RetriesScanned{Call: do.Call, Err: err}
 	case core.Complete:
 		return e.complete(do)

@@ -74,8 +74,6 @@ type Engine struct {
 	turnGiven atomic.Int64
 	// outsideKinds holds the driver.Kinds that outside workers run.
 	outsideKinds sync.Map
-	// retryScan is how often the store is scanned for retries that were left behind.
-	retryScan time.Duration
 	// open ends with the engine. It is the context of background work.
 	open context.Context
 	end  context.CancelFunc
@@ -110,8 +108,6 @@ type Engine struct {
 	queues map[string]*Queue
 	// begun lists the queues that were not scanned for retries yet.
 	begun []string
-	// scannedAt is when all queues were last scanned.
-	scannedAt time.Time
 	// wantedWorkers holds the operator's numbers of workers by queue.
 	wantedWorkers map[string]int
 	// workersSet counts the calls of SetWorkers.
@@ -163,7 +159,6 @@ func New(opts Options) *Engine {
 		replaces:      features.NextAttempts,
 		SharesRetries: features.SharedRetries,
 		limits:        features.Limits,
-		retryScan:     opts.RetryScan,
 		Notified:      features.Notifications,
 		runs:          map[amboy.Job]*core.Run{},
 		queues:        map[string]*Queue{},
@@ -177,7 +172,7 @@ func New(opts Options) *Engine {
 		PollCancels: !e.Notified,
 		BatchEnds:   features.Durable,
 		ClaimAhead:  features.Durable && !features.CostlyClaims,
-		RetryScan:   e.retryScan,
+		RetryScan:   opts.RetryScan,
 		FewLines:    fewQueues,
 		Random:      rand.Float64,
 	}

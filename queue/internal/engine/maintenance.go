@@ -59,8 +59,8 @@ func (e *Engine) Forget(ctx context.Context, now time.Time) error {
 
 // scanRetries hands retrying jobs to the retry handlers of their queues: jobs that the
 // handlers already know, and jobs that handlers of other processes left behind.
-func (e *Engine) scanRetries(ctx context.Context) error {
-	names := e.queuesToScan(e.Now())
+func (e *Engine) scanRetries(ctx context.Context, all bool) error {
+	names := e.queuesToScan(all)
 	if len(names) == 0 {
 		return nil
 	}
@@ -106,15 +106,14 @@ func (e *Engine) scanRetriesOf(ctx context.Context, names []string) error {
 // manyQueues is the largest number of queues that a query names.
 const manyQueues = 500
 
-// queuesToScan returns the queues in which to scan for retries: the queues that have
-// started since the last call, or all queues once per retryScan.
-func (e *Engine) queuesToScan(now time.Time) []string {
+// queuesToScan returns the queues in which to scan for retries: all of them, or the queues that
+// have started since the last call.
+func (e *Engine) queuesToScan(all bool) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	names := e.begun
 	e.begun = nil
-	if now.Sub(e.scannedAt) >= e.retryScan {
-		e.scannedAt = now
+	if all {
 		names = slices.Collect(maps.Keys(e.queues))
 	}
 	return names
