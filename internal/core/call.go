@@ -56,6 +56,7 @@ type call struct {
 	left    int    // how many runs of the only line of a claim waited for a worker when it was answered
 	claims  bool   // of a look: Core.lookClaims when it was sent
 	opens   bool   // of a look: Core.lookOpens when it was sent
+	surveys bool   // of a look: Core.lookLeft when it was sent
 	cancels int    // Core.cancels when the call was sent
 }
 

@@ -33,8 +33,12 @@ type (
 		// Except holds the kinds that this process does not know. It must not be changed.
 		Except []driver.Kind
 	}
-	// Look queries the store for the queues that have work. The answer is Looked.
-	Look struct{ Call Call }
+	// Look queries the store for the queues that have work, and in a Survey also for leases that
+	// have run out. The answer is Looked.
+	Look struct {
+		Call   Call
+		Survey bool
+	}
 	// OpenQueues opens queues because they have work. The answer is QueuesOpened, when they
 	// are open or opening them has failed.
 	OpenQueues struct{ Names []string }

@@ -39,6 +39,10 @@ type Config struct {
 	FewLines int
 	// RetryScan is the interval between scans for retries that other processes left.
 	RetryScan time.Duration
+	// Surveys is true if a Look also finds out whether leases have run out. One regular Look then
+	// takes the place of recoveries, of scans for retries and of polls, which follow it if it
+	// finds something to do. PollMax may be zero.
+	Surveys bool
 	// Random returns a number in [0, 1). It is the only source of randomness.
 	Random func() float64
 }
@@ -76,11 +80,11 @@ type Core struct {
 	// Queries for queues with work; see work_query.go.
 	openEvery time.Duration // how often to query for queues to open; 0 for never
 	lookAgain bool          // when the look that is under way has ended
-	// lookClaims and lookOpens are the purposes of the next look: jobs to claim from open
-	// queues, and queues to open.
-	lookClaims, lookOpens bool
-	lookFrom              time.Duration // the earliest time of the next look
-	opening               bool          // the shell opens queues
+	// lookClaims, lookOpens and lookLeft are the purposes of the next look: jobs to claim from
+	// open queues, queues to open, and what dead processes left, which makes it a survey.
+	lookClaims, lookOpens, lookLeft bool
+	lookFrom                        time.Duration // the earliest time of the next look
+	opening                         bool          // the shell opens queues
 
 	// unknown holds the kinds that this process does not know, in the order in which they
 	// were learned. It is replaced, never changed in place.

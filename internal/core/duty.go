@@ -2,9 +2,14 @@ package core
 
 import "time"
 
-// recoverPeriod is the longest interval between recoveries. A lease that a driver must
-// observe for its whole length may last up to twice this time longer, which is a minute.
+// recoverPeriod is the longest interval between recoveries, or between surveys. A lease that a
+// driver must observe for its whole length may last up to twice this time longer, which is a
+// minute.
 const recoverPeriod = 30 * time.Second
+
+// surveySpread is the part of the interval by which surveys come earlier at random, so that the
+// processes on a store do not all claim at once what a survey finds.
+const surveySpread = 5
 
 // cancelsPeriod is about how long a process runs jobs without asking which of them are to be canceled.
 const cancelsPeriod = 2 * time.Minute
@@ -15,7 +20,7 @@ const cancelsPeriod = 2 * time.Minute
 // fails, or has just come back, recovery waits, so that live processes renew their leases
 // first.
 func (c *Core) recover() {
-	c.timers.set(recoverTimer, c.now.Mono+min(c.heartbeat(), recoverPeriod))
+	c.timers.set(recoverTimer, c.now.Mono+c.untilRecovery())
 	if c.closing || c.calls.busy(recoverCall) {
 		return
 	}
@@ -27,11 +32,47 @@ func (c *Core) recover() {
 		}
 		return
 	}
+	if c.config.Surveys {
+		c.lookClaims, c.lookLeft = true, true
+		c.look()
+		return
+	}
+	c.recoverLeases()
+}
+
+// untilRecovery returns the time from one recovery or survey to the next.
+func (c *Core) untilRecovery() time.Duration {
+	period := min(c.heartbeat(), recoverPeriod)
+	if !c.config.Surveys {
+		return period
+	}
+	period = min(period, c.config.RetryScan)
+	return period - time.Duration(c.config.Random()*float64(period/surveySpread))
+}
+
+func (c *Core) recoverLeases() {
 	c.do(Recover{Call: c.call(recoverCall, dutyLimit).Call, Keep: leasesOf(c.held)})
 }
 
-// recovered continues with the removal of finished jobs, which happens after each recovery,
-// whether it failed or not.
+// surveyed does what a survey found to be necessary.
+func (c *Core) surveyed(e Looked) {
+	switch {
+	case !e.Stale:
+		c.maintain()
+	case c.now.Mono < c.recoverFrom: // the store is back with this answer
+		c.timers.set(recoverTimer, c.recoverFrom)
+	case !c.closing && !c.calls.busy(recoverCall):
+		c.recoverLeases()
+	}
+	for _, w := range e.Work.Queues {
+		if l := c.lines[w.Queue]; w.Retrying && l != nil && l.isActive() {
+			c.timers.set(retriesTimer, max(c.now.Mono, c.allRetriesFrom))
+		}
+	}
+	c.fire()
+}
+
+// recovered continues with maintain, whether the recovery failed or not.
 func (c *Core) recovered(e Recovered) {
 	if c.answer(e.Call, e.Err) == nil {
 		return
@@ -42,6 +83,12 @@ func (c *Core) recovered(e Recovered) {
 	if e.Jobs > 0 {
 		c.claimDue() // some may have expired, while all workers are busy
 	}
+	c.maintain()
+}
+
+// maintain asks for lost requests to cancel and removes finished jobs, after each recovery and
+// after each survey without one.
+func (c *Core) maintain() {
 	if c.now.Mono-c.cancelsAsked >= cancelsPeriod {
 		c.checkCancels() // a notification can be lost
 	}
@@ -66,7 +113,9 @@ const failedScanPause = 10 * time.Second
 // scanRetries scans for jobs whose retry was left by a dead process: in queues that were resumed
 // since the last scan, and once per interval in all.
 func (c *Core) scanRetries() {
-	c.timers.set(retriesTimer, c.now.Mono+c.config.RetryScan)
+	if !c.config.Surveys {
+		c.timers.set(retriesTimer, c.now.Mono+c.config.RetryScan)
+	}
 	if c.closing {
 		return
 	}

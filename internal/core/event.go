@@ -69,7 +69,9 @@ type (
 	Looked struct {
 		Call Call
 		Work driver.Work
-		Err  error
+		// Stale is true if a survey found that a recovery may have something to do.
+		Stale bool
+		Err   error
 	}
 	// Opens allows the core to open queues that have work: when jobs become due, after changes
 	// by this process, and at an interval.

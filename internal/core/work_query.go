@@ -25,9 +25,9 @@ func (c *Core) look() {
 	case c.opening && !c.lookClaims: // queuesOpened looks again
 	default:
 		call := c.call(lookCall, callLimit)
-		call.claims, call.opens = c.lookClaims, c.lookOpens
-		c.lookClaims, c.lookOpens = false, false
-		c.do(Look{call.Call})
+		call.claims, call.opens, call.surveys = c.lookClaims, c.lookOpens, c.lookLeft
+		c.lookClaims, c.lookOpens, c.lookLeft = false, false, false
+		c.do(Look{Call: call.Call, Survey: call.surveys})
 	}
 }
 
@@ -35,6 +35,7 @@ func (c *Core) look() {
 func (c *Core) lookFor(call *call) {
 	c.lookClaims = c.lookClaims || call.claims
 	c.lookOpens = c.lookOpens || call.opens
+	c.lookLeft = c.lookLeft || call.surveys
 }
 
 // looked claims from the open queues that have work, and has the others opened.
@@ -73,6 +74,9 @@ func (c *Core) looked(e Looked) {
 	}
 	if call.opens {
 		c.openQueues(closed)
+	}
+	if call.surveys && e.Err == nil {
+		c.surveyed(e)
 	}
 	c.dueAt(e.Work.Next)
 	c.setPoll()

@@ -387,6 +387,7 @@ func (d *digester) command(c *call) {
 		d.int(do.Limit)
 	case core.Look:
 		d.call(c, do.Call)
+		d.bools(do.Survey)
 	case core.Renew:
 		d.call(c, do.Call)
 		d.leases(do.Leases)
@@ -461,6 +462,7 @@ func (d *digester) answer(c *call) {
 			d.bools(q.Ready, q.Expired, q.Retrying)
 		}
 		d.wall(a.Work.Next)
+		d.bools(a.Stale)
 		failed(a.Err)
 	case core.Renewed:
 		d.leases(a.Lost)

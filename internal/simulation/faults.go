@@ -249,7 +249,7 @@ func (f faultsOver) happen(w *World) {
 		p.step0 = 0
 	}
 	w.quietFrom = w.now
-	w.calmFrom = w.now + w.settings.core.PollMax + soon
+	w.calmFrom = w.now + w.settings.safetyNet() + soon
 	w.log(Event{Process: Store, Kind: finalEffort})
 	w.after(0, probe{})
 	for _, p := range w.processes {

@@ -63,6 +63,14 @@ const (
 	atOnce = time.Second + 4*longestLatency // of two calls
 )
 
+// safetyNet returns how long it may take until a process claims jobs that it was not notified of.
+func (s settings) safetyNet() time.Duration {
+	if s.core.PollMax > 0 {
+		return s.core.PollMax
+	}
+	return s.core.LeaseTime / 4 // surveys are as frequent as heartbeats
+}
+
 // bound returns how long something may take after the last fault.
 func (w *World) bound(d debt) time.Duration {
 	c := w.settings.core
@@ -77,12 +85,12 @@ func (w *World) bound(d debt) time.Duration {
 		case d.state == amboy.StateRunning && !w.settings.notified:
 			return c.LeaseTime/4 + soon
 		case !w.settings.notified, d.state == amboy.StateExpired && d.lease > 0:
-			return c.PollMax + soon // a job that was handed back has no timer: all workers may be busy
+			return w.settings.safetyNet() + soon // a job that was handed back has no timer: all workers may be busy
 		default:
 			return soon
 		}
 	}
-	bound := c.LeaseTime + c.LeaseTime/4 + c.PollMax
+	bound := c.LeaseTime + c.LeaseTime/4 + w.settings.safetyNet()
 	switch d.state {
 	case amboy.StateRetrying:
 		bound += c.RetryScan + w.settings.retryPause + retryLimit

@@ -183,6 +183,30 @@ var plantedFaults = []plantedFault{
 		wrong: "",
 	},
 
+	// A survey is followed by all that it found to be necessary.
+	{
+		name: "a survey recovers no leases", file: "internal/core/duty.go",
+		right: "c.recoverLeases()\n}\nfor _, w := range",
+		wrong: "}\nfor _, w := range",
+	},
+	{
+		name: "a survey during an outage recovers leases", file: "internal/core/duty.go",
+		right: "case c.now.Mono < c.recoverFrom:",
+		wrong: "case c.closing && c.now.Mono < c.recoverFrom:",
+	},
+	{
+		name: "a survey claims no jobs", file: "internal/core/duty.go",
+		right:  "c.lookClaims, c.lookLeft = true, true",
+		wrong:  "c.lookLeft = true",
+		unseen: "other changes make processes claim what they were not notified of; a test of queue finds it (TestMongoDBJobsThatNoEventShowedAreFound)",
+	},
+	{
+		name: "a survey takes up no retries", file: "internal/core/duty.go",
+		right:  "c.timers.set(retriesTimer, max(c.now.Mono, c.allRetriesFrom))",
+		wrong:  "_ = l",
+		unseen: "a process that starts takes up what one left that was killed; a test of queue finds it (TestMongoDBJobsThatNoEventShowedAreFound)",
+	},
+
 	// A refused end does not keep others from being written.
 	{
 		name: "an end that waits delays the next", file: "internal/core/finish.go",
@@ -295,7 +319,7 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "recovery happens once", file: "internal/core/duty.go",
-		right: "c.timers.set(recoverTimer, c.now.Mono+min(c.heartbeat(), recoverPeriod))",
+		right: "c.timers.set(recoverTimer, c.now.Mono+c.untilRecovery())",
 		wrong: "",
 	},
 

@@ -48,6 +48,10 @@ func randomSettings(opts Options, random *rand.Rand) settings {
 		s.core.PollMax = pick(200*time.Millisecond, time.Second)
 		s.core.PollMin = s.core.PollMax / 2
 	}
+	s.core.Surveys = opts.Seed/2%2 == 1
+	if s.core.Surveys && s.notified {
+		s.core.PollMin, s.core.PollMax = 0, 0
+	}
 	if random.IntN(3) == 0 {
 		s.core.MaxRunning = 1 + random.IntN(s.workers*len(s.queues))
 	}

@@ -20,6 +20,14 @@ type IdleProber interface {
 	IsIdle(ctx context.Context, queue string) (bool, error)
 }
 
+// Surveyor is implemented by a Driver that answers, with one query, all that a process without
+// jobs asks regularly.
+type Surveyor interface {
+	// Survey is Work, and reports whether RecoverStale may have something to do. isStale is also
+	// true if RecoverStale only has to see a lease, to measure how long it is not renewed.
+	Survey(ctx context.Context, now time.Time) (work Work, isStale bool, err error)
+}
+
 // UnfinishedSummer is implemented by a Driver whose SumQueues counts records that have ended.
 type UnfinishedSummer interface {
 	// SumUnfinished is SumQueues without the number of records that have ended for good:

@@ -598,6 +598,12 @@ func queuesWork(f *fixture) {
 		f.Helper()
 		work, err := f.driver.Work(f.ctx, now)
 		require.NoError(f, err)
+		if surveyor, ok := f.drivers()[0].(driver.Surveyor); ok {
+			surveyed, isStale, err := surveyor.Survey(f.ctx, now)
+			require.NoError(f, err)
+			assert.Equal(f, work, surveyed)
+			assert.False(f, isStale)
+		}
 		return work
 	}
 	assert.Equal(f, driver.Work{}, work(time.Now()))

@@ -10,7 +10,7 @@ import (
 )
 
 // limitsTime is how long after the last claim from a queue its controls are remembered. A process with idle workers
-// claims at least every 45 s from each queue with ready jobs.
+// claims at least every 30 s from each queue with ready jobs that is not stopped.
 const limitsTime = 2 * time.Minute
 
 // limits holds the controls of the queues that the last claim found stopped or limited.

@@ -49,8 +49,10 @@ type Driver struct {
 	uncertain  uncertainLeases
 	avoided    avoided
 	contention contention
-	// claimTimes are those of the queries of claims, and workTimes those of Work.
+	// claimTimes are those of the queries of claims, workTimes those of Work, and surveyTimes those
+	// of Survey.
 	claimTimes, workTimes answerTimes
+	surveyTimes           answerTimes
 	hints                 hints
 	limits                limits
 	retries               retryCalls
@@ -78,6 +80,7 @@ var (
 	_ driver.Driver           = (*Driver)(nil)
 	_ driver.ClaimSubscriber  = (*Driver)(nil)
 	_ driver.IdleProber       = (*Driver)(nil)
+	_ driver.Surveyor         = (*Driver)(nil)
 	_ driver.UnfinishedSummer = (*Driver)(nil)
 )
 

@@ -169,6 +169,12 @@ func TestWorkAndClaimsOfOneQueueReadTheJobsOfAll(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, []driver.QueueWork{{Queue: "old", Ready: true, Expired: true}}, work.Queues)
 		},
+		"Survey": func() {
+			work, isStale, err := d.Survey(t.Context(), time.Now())
+			require.NoError(t, err)
+			assert.Equal(t, []driver.QueueWork{{Queue: "old", Ready: true, Expired: true}}, work.Queues)
+			assert.False(t, isStale)
+		},
 		"a claim of one queue":   func() { assert.Empty(t, claimAll(t, d, request("owner", 1, "new"))) },
 		"a claim of many queues": func() { assert.Empty(t, claimAll(t, d, request("owner", 1, names...))) },
 	}

@@ -63,8 +63,8 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	}
 }
 
-// wrongTimes holds the documents that a recovery found.
-type wrongTimes struct {
+// foundTimes holds the documents that a recovery found.
+type foundTimes struct {
 	stale   []*document // whose leases have ended or may have ended
 	tooLong []*document // whose leases seem to last too long
 	waiting []*document // whose waits seem to begin in the future
@@ -135,19 +135,37 @@ func (d *Driver) recoverSome(ctx context.Context, keep map[driver.Lease]bool, li
 
 // findWrongTimes reads, with one command, up to limit documents of each kind that may have to be
 // changed.
-func (d *Driver) findWrongTimes(ctx context.Context, now time.Time, limit int) (*wrongTimes, error) {
-	found := &wrongTimes{}
-	some, bodiless := bson.D{{Key: "$limit", Value: limit}}, bson.D{{Key: "$project", Value: withoutJob}}
-	pipeline := bson.A{
-		match(d.isRunning(field("lease_until", field("$lt", now)))), some, bodiless, project("stale", "$$ROOT"),
-		d.union(match(d.legacyStale(now)), some, bodiless, project("stale", "$$ROOT")),
-		d.union(match(d.tooLong(now)), some, bodiless, project("too_long", "$$ROOT")),
-		d.union(match(waitsFromFuture(now)), some, bodiless, project("waiting", "$$ROOT")),
+func (d *Driver) findWrongTimes(ctx context.Context, now time.Time, limit int) (*foundTimes, error) {
+	found := &foundTimes{}
+	var pipeline bson.A
+	for i, wrong := range d.wrongTimes(now) {
+		branch := bson.A{match(wrong.filter), field("$limit", limit), field("$project", withoutJob), project(wrong.name, "$$ROOT")}
+		if i == 0 {
+			pipeline = branch
+		} else {
+			pipeline = append(pipeline, d.union(branch...))
+		}
 	}
 	return found, d.pipe(ctx, pipeline, found.add)
 }
 
-func (w *wrongTimes) add(raw bson.Raw) {
+// wrongTimes are the filters for documents that may have to be changed, by what a foundTimes calls
+// them.
+func (d *Driver) wrongTimes(now time.Time) []wrongTime {
+	return []wrongTime{
+		{"stale", d.isRunning(field("lease_until", field("$lt", now)))},
+		{"stale", d.legacyStale(now)},
+		{"too_long", d.tooLong(now)},
+		{"waiting", waitsFromFuture(now)},
+	}
+}
+
+type wrongTime struct {
+	name   string
+	filter bson.D
+}
+
+func (w *foundTimes) add(raw bson.Raw) {
 	elements, err := raw.Elements()
 	if err != nil || len(elements) == 0 {
 		return

@@ -22,18 +22,46 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 		return driver.Work{}, err
 	}
 	defer leave()
-	ctx = plain(ctx)
-	found, err := hedge(ctx, &d.workTimes, func(ctx context.Context) (*foundWork, error) {
-		found := &foundWork{queues: map[string]*driver.QueueWork{}}
-		if failure := d.pipe(ctx, d.workPipeline(stored(now)), found.add); failure != nil {
-			return nil, failure
-		}
-		return found, d.leaveOutStopped(ctx, found.queues)
+	found, err := hedge(plain(ctx), &d.workTimes, func(ctx context.Context) (*foundWork, error) {
+		return d.findWork(ctx, d.workPipeline(stored(now)))
 	})
 	if err != nil {
 		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
 	return found.work(d.timedBatch), nil
+}
+
+// Survey implements driver.Surveyor. It sends one command, after it has asked for the server's time,
+// and another one if jobs are ready.
+func (d *Driver) Survey(ctx context.Context, now time.Time) (work driver.Work, isStale bool, err error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return driver.Work{}, false, err
+	}
+	defer leave()
+	found, err := hedge(plain(ctx), &d.surveyTimes, func(ctx context.Context) (*foundWork, error) {
+		serverTime, failure := d.serverTime(ctx)
+		if failure != nil {
+			return nil, failure
+		}
+		pipeline := d.workPipeline(stored(now))
+		for _, wrong := range d.wrongTimes(serverTime) {
+			pipeline = append(pipeline, d.union(match(wrong.filter), field("$limit", 1), project("stale", bson.D{{Key: "$literal", Value: ""}})))
+		}
+		return d.findWork(ctx, pipeline)
+	})
+	if err != nil {
+		return driver.Work{}, false, fmt.Errorf("querying which queues have work and whether leases have run out: %w", err)
+	}
+	return found.work(d.timedBatch), found.stale, nil
+}
+
+func (d *Driver) findWork(ctx context.Context, pipeline bson.A) (*foundWork, error) {
+	found := &foundWork{queues: map[string]*driver.QueueWork{}}
+	if err := d.pipe(ctx, pipeline, found.add); err != nil {
+		return nil, err
+	}
+	return found, d.leaveOutStopped(ctx, found.queues)
 }
 
 // workPipeline returns the pipeline whose results foundWork adds up: documents with one field, whose
@@ -69,8 +97,9 @@ func (d *Driver) workPipeline(at time.Time) bson.A {
 	return pipeline
 }
 
-// foundWork adds up the results of a workPipeline.
+// foundWork adds up the results of a workPipeline, and of a survey.
 type foundWork struct {
+	stale   bool
 	queues  map[string]*driver.QueueWork
 	overdue []string // the queues of the first documents that are due
 	next    time.Time
@@ -82,7 +111,11 @@ func (f *foundWork) add(raw bson.Raw) {
 		return
 	}
 	what, value := elements[0].Key(), elements[0].Value()
-	if what == "next" {
+	switch what {
+	case "stale":
+		f.stale = true
+		return
+	case "next":
 		if next := value.Time().UTC(); f.next.IsZero() || next.Before(f.next) {
 			f.next = next
 		}

@@ -114,8 +114,8 @@ type Engine struct {
 	workersSet int
 }
 
-// minSafetyPoll and maxSafetyPoll limit the time between the claims of an engine whose
-// driver sends notifications, because notifications may be lost: 30 s ± 50%.
+// minSafetyPoll and maxSafetyPoll limit the time between the claims of an engine whose driver
+// sends notifications and is no Surveyor, because notifications may be lost: 30 s ± 50%.
 const (
 	minSafetyPoll = 15 * time.Second
 	maxSafetyPoll = 45 * time.Second
@@ -178,6 +178,10 @@ func New(opts Options) *Engine {
 	}
 	if !e.Notified {
 		config.PollMin, config.PollMax = opts.PollInterval/2, opts.PollInterval
+	}
+	_, config.Surveys = opts.Driver.(driver.Surveyor)
+	if config.Surveys && e.Notified {
+		config.PollMin, config.PollMax = 0, 0 // a lost notification is made up for by the surveys
 	}
 	if opts.Now != nil {
 		e.Now, e.manual = opts.Now, true
