@@ -17,7 +17,7 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 	return table.Act(req, findTime, func() (table.ActOnSome, error) {
 		s, err := newSelection(req.Query, a.now)
 		if err == nil && !req.DryRun && (req.Action.Kind == driver.Restart || req.Action.Kind == driver.Delete) {
-			err = d.settleLeftovers(ctx)
+			err = d.endEdgesLeft(ctx)
 		}
 		return func(at *table.Span, limit int) (driver.Acted, error) { return d.actOnSome(ctx, a, s, at, limit) }, err
 	})

@@ -24,24 +24,34 @@ const (
 // states of edges; their name is the ID of a job that ended.
 const freeScopeLeft = table.OpenEdge
 
-// settleLeftovers handles all leftovers, a part in each transaction.
-func (d *Driver) settleLeftovers(ctx context.Context) error {
+// endEdgesLeft ends all edges that are left, a part in each transaction. It handles no free scopes: one with a
+// damaged record would come back for ever.
+func (d *Driver) endEdgesLeft(ctx context.Context) error {
 	for {
 		found := false
-		err := d.reads.query(ctx, statementTexts[anyLeft], func(*row) error {
+		err := d.reads.query(ctx, statementTexts[anyLeftOfEdges], func(*row) error {
 			found = true
 			return nil
 		})
 		if err == nil && found {
-			err = d.writer.write(ctx, &change{news: driver.Anywhere, size: endEdgesAtOnce, run: func(c *changes) error {
-				_, failure := c.settleLeftovers()
-				return failure
-			}})
+			err = d.writer.write(ctx, &change{news: driver.Anywhere, size: endEdgesAtOnce, run: (*changes).endSomeEdgesLeft})
 		}
 		if err != nil || !found {
 			return err
 		}
 	}
+}
+
+// endSomeEdgesLeft ends edges to one job.
+func (c *changes) endSomeEdgesLeft() error {
+	var queue int64
+	var kind int
+	var name string
+	found, err := c.one(takeLeftOfEdges, func(r *row) { queue, kind, name = r.integer(), r.int(), r.text() })
+	if err != nil || !found {
+		return err
+	}
+	return c.endEdges(queue, name, kind)
 }
 
 // settleLeftovers handles a part of the leftovers. It reports whether there are more.

@@ -109,6 +109,8 @@ const (
 	anyLeft
 	takeLeft
 	anyEdgesLeft
+	anyLeftOfEdges
+	takeLeftOfEdges
 
 	setPriority
 	setWaitUntil
@@ -332,6 +334,10 @@ var statementTexts = [statements]string{
 	anyLeft:      `SELECT 1 FROM leftovers LIMIT 1`,
 	takeLeft:     `DELETE FROM leftovers WHERE (queue, kind, name) IN (SELECT queue, kind, name FROM leftovers LIMIT 1) RETURNING queue, kind, name`,
 	anyEdgesLeft: `SELECT 1 FROM leftovers WHERE queue = ? AND kind IN (1, 2) AND name = ?`,
+
+	anyLeftOfEdges: `SELECT 1 FROM leftovers WHERE kind IN (1, 2) LIMIT 1`,
+	takeLeftOfEdges: `DELETE FROM leftovers WHERE (queue, kind, name) IN (SELECT queue, kind, name FROM leftovers WHERE kind IN (1, 2) LIMIT 1)
+		RETURNING queue, kind, name`,
 
 	setPriority:  `UPDATE jobs SET priority = ? WHERE seq = ?`,
 	setWaitUntil: `UPDATE jobs SET wait_until = ?, since = NULL WHERE seq = ?`,
