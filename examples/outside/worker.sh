@@ -40,7 +40,7 @@ acknowledge() {
 
 # heartbeats TOKEN PID renews a lease until it is killed, and stops the job if it is canceled.
 heartbeats() {
-  while sleep "$(jq -n "$lease / 3")"; do
+  while sleep "$(jq -n "$lease / 3")" && kill -0 $$ 2>/dev/null; do # not longer than the worker lives
     if jq -nc --arg token "$1" '{heartbeats: [{token: $token}]}' | call /v2/leases/heartbeat |
       jq -e '.heartbeats[0] | .cancel or .problem.status == 409' >/dev/null; then
       kill "$2" 2>/dev/null

@@ -74,13 +74,14 @@ var variants = map[string]variant{
   large) printf '"'; head -c 2097152 /dev/zero | tr '\0' x; printf '"'; return ;;
   long) head -c 100000 /dev/zero | tr '\0' x >&2; exit 1 ;;
   warning) echo "a warning" >&2 ;;
+  slow) touch "$STARTED"; sleep 5 ;;
   esac
 `,
 	},
 }
 
 // startVariant starts a worker.
-func startVariant(ctx context.Context, t *testing.T, name, address, token string) {
+func startVariant(ctx context.Context, t *testing.T, name, address, token string) *exec.Cmd {
 	t.Helper()
 	v := variants[name]
 	for _, program := range v.needs {
@@ -104,6 +105,7 @@ func startVariant(ctx context.Context, t *testing.T, name, address, token string
 	worker.Env = append(os.Environ(), "AMBOY_URL="+address, "AMBOY_TOKEN="+token, "AMBOY_LEASE=1.2", "AMBOY_WAIT=1")
 	var printed bytes.Buffer
 	worker.Stdout, worker.Stderr = &printed, &printed
+	worker.WaitDelay = 10 * time.Second // what the worker has started may have its output open for longer
 	if err = worker.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +114,7 @@ func startVariant(ctx context.Context, t *testing.T, name, address, token string
 		_ = worker.Wait()
 		t.Logf("the worker has printed: %.2000s", &printed)
 	})
+	return worker
 }
 
 func startService(t *testing.T) (context.Context, *service) {
@@ -166,6 +169,30 @@ func hasNoInterruptions(ctx context.Context, t *testing.T, s *service, id string
 	}
 	if n := shown.Interruptions.Total(); n > 0 {
 		t.Errorf("the lease of job %q has run out %d times", id, n)
+	}
+}
+
+// Its heartbeats are a process of their own, which renewed the lease for ever, so the job never ran again.
+func TestAShellWorkerThatWasKilledKeptItsLease(t *testing.T) {
+	started := filepath.Join(t.TempDir(), "started")
+	t.Setenv("STARTED", started)
+	ctx, s := startService(t)
+	worker := startVariant(ctx, t, "shell", s.url, s.token)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := count.PutAndWait(ctx, s.queue, countArgs{Text: "slow"}, job.ID("slow"))
+		ended <- err
+	}()
+	for _, err := os.Stat(started); err != nil && ctx.Err() == nil; _, err = os.Stat(started) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := worker.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = worker.Wait() // it was killed
+	startVariant(ctx, t, "shell", s.url, s.token)
+	if err := <-ended; err != nil {
+		t.Errorf("got %v", err)
 	}
 }
 
