@@ -19,6 +19,7 @@ var retryRules = []rule{
 	{"the next attempt has no failed edges", retryForgetsFailedEdges},
 	{"a record is retried once", retryOnce},
 	{"only a record that awaits its retry is retried", retryWrongState},
+	{"a retry, or the end of one, is not that of an earlier run", retryOfEarlierRun},
 	{"a taken name refuses the retry and changes nothing", retryRefusedForName},
 }
 
@@ -210,6 +211,18 @@ func endRetryOnce(f *fixture) {
 	r := f.retrying(spec{id: "job"})
 	require.NoError(f, f.driver.EndRetry(f.ctx, endedRetry(r, amboy.StateFailed)))
 	f.refusesRetry(r)
+}
+
+// retryOfEarlierRun has a process that is slow to retry a job, which another process ended for good, an
+// operator restarted, and which failed again.
+func retryOfEarlierRun(f *fixture) {
+	first := f.retrying(spec{id: "job"})
+	require.NoError(f, f.driver.EndRetry(f.ctx, endedRetry(first, amboy.StateFailed)))
+	f.act(driver.Action{Kind: driver.Restart}, "job")
+	second := f.end(f.claimOne("job"), amboy.StateRetrying)
+	f.refusesRetry(first)
+	f.retry(second)
+	f.hasState("job", amboy.StatePending)
 }
 
 func endRetryWrongState(f *fixture) {

@@ -79,10 +79,11 @@ func (d *Driver) stop(e *entry) {
 	}
 }
 
-// awaitingRetry returns the entry of a record that awaits its retry.
+// awaitingRetry returns the entry of a record that awaits its retry, and not that of a later run: a restart and
+// a claim have raised its count since.
 func (d *Driver) awaitingRetry(r *driver.Record) (*entry, error) {
 	e := d.byName(r.Group, r.Name)
-	if e == nil || e.Place() != schedule.Retrying {
+	if e == nil || e.Place() != schedule.Retrying || e.Job.record.Status.ModificationCount > r.Status.ModificationCount {
 		return nil, fmt.Errorf("record %q does not await a retry: %w", r.Name, driver.ErrLeaseLost)
 	}
 	return e, nil

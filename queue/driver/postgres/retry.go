@@ -10,13 +10,13 @@ import (
 )
 
 // awaitingRetry returns the row of a record that awaits its retry.
-func (c *changes) awaitingRetry(queue queueKey, name string) (j *job, refusal, err error) {
-	j, err = c.named(queue, name)
+func (c *changes) awaitingRetry(queue queueKey, e *table.Ending) (j *job, refusal, err error) {
+	j, err = c.named(queue, e.Name)
 	if err != nil {
 		return nil, nil, err
 	}
-	if j == nil || j.Place != table.Retrying {
-		return nil, fmt.Errorf("record %q does not await a retry: %w", name, driver.ErrLeaseLost), nil
+	if j == nil || !e.IsAwaitedBy(&j.Job) {
+		return nil, fmt.Errorf("record %q does not await a retry: %w", e.Name, driver.ErrLeaseLost), nil
 	}
 	return j, nil, nil
 }
@@ -26,7 +26,7 @@ func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
 	e, err := table.NewFinalEnding(ended)
 	if err == nil {
 		err = d.one(ctx, ended.Group, func(c *changes, queue queueKey) (refusal, err error) {
-			j, refusal, err := c.awaitingRetry(queue, e.Name)
+			j, refusal, err := c.awaitingRetry(queue, e)
 			if refusal != nil || err != nil {
 				return refusal, err
 			}
@@ -61,7 +61,7 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 }
 
 func (c *changes) retry(queue queueKey, e *table.Ending, next *newRecord) (refusal, err error) {
-	j, refusal, err := c.awaitingRetry(queue, e.Name)
+	j, refusal, err := c.awaitingRetry(queue, e)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}

@@ -219,16 +219,16 @@ func (c *changes) replace(j *job, e *table.Ending) error {
 }
 
 // awaitingRetry returns the row of a record that awaits its retry.
-func (c *changes) awaitingRetry(queue, name string) (j *job, refusal, err error) {
+func (c *changes) awaitingRetry(queue string, e *table.Ending) (j *job, refusal, err error) {
 	key, err := c.queue(queue)
 	if err == nil {
-		j, err = c.named(key, name)
+		j, err = c.named(key, e.Name)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if j == nil || j.Place != table.Retrying {
-		return nil, fmt.Errorf("record %q does not await a retry: %w", name, driver.ErrLeaseLost), nil
+	if j == nil || !e.IsAwaitedBy(&j.Job) {
+		return nil, fmt.Errorf("record %q does not await a retry: %w", e.Name, driver.ErrLeaseLost), nil
 	}
 	return j, nil, nil
 }
@@ -240,7 +240,7 @@ func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
 		return fmt.Errorf("ending the retry of record %q: %w", ended.Name, err)
 	}
 	err = only(ctx, d, e, ended.Group, func(c *changes, e *table.Ending) (refusal, err error) {
-		j, refusal, err := c.awaitingRetry(ended.Group, e.Name)
+		j, refusal, err := c.awaitingRetry(ended.Group, e)
 		if refusal != nil || err != nil {
 			return refusal, err
 		}
@@ -274,7 +274,7 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 }
 
 func (c *changes) retry(queue string, e *table.Ending, next *newRecord) (refusal, err error) {
-	j, refusal, err := c.awaitingRetry(queue, e.Name)
+	j, refusal, err := c.awaitingRetry(queue, e)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}

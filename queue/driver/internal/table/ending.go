@@ -38,6 +38,10 @@ func NewFinalEnding(r *driver.Record) (*Ending, error) {
 	return e, err
 }
 
+// IsAwaitedBy reports whether a job awaits the retry of the attempt, and not that of a later run: a restart and
+// a claim have raised its count since.
+func (e *Ending) IsAwaitedBy(j *Job) bool { return j.Place == Retrying && j.Count <= e.Count }
+
 // NewCanceled returns the ending of a stored record that did not run, for the reason and with the
 // retention time of a Cancel action. r is what Decode returned for it, with damage as its error; what
 // can't be decoded stays as it is stored.
