@@ -22,6 +22,8 @@ const (
 	moveCost     = 8
 	// endEdgesAtOnce is the maximum number of edges that one transaction ends.
 	endEdgesAtOnce = 128
+	// leftoversTime is how long an action on jobs that have ended handles leftovers.
+	leftoversTime = 5 * time.Second
 	// turnsTime is how long a claim handles leftovers, and also due and expired records one by one.
 	turnsTime = 50 * time.Millisecond
 )
@@ -51,11 +53,12 @@ func (d *Driver) settle(ctx context.Context) (more, leftOut bool, err error) {
 	return more, leftOut, err
 }
 
-// settleAll handles all leftovers, except those of locked queues.
+// settleAll handles all leftovers, except those of locked queues. If that takes long, as in a store that is so
+// busy that there are always some, the rest is left to claims.
 func (d *Driver) settleAll(ctx context.Context) error {
-	for {
+	for begun := time.Now(); ; {
 		more, _, err := d.settle(ctx)
-		if !more || err != nil {
+		if !more || err != nil || time.Since(begun) > leftoversTime {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
@@ -18,16 +19,19 @@ const (
 	settleAtOnce = 16
 	// endEdgesAtOnce is the maximum number of edges that one transaction ends.
 	endEdgesAtOnce = 256
+	// leftoversTime is how long an action on jobs that have ended handles leftovers.
+	leftoversTime = 5 * time.Second
 )
 
 // freeScopeLeft is the kind of leftovers that are free scopes. The other kinds are the
 // states of edges; their name is the ID of a job that ended.
 const freeScopeLeft = table.OpenEdge
 
-// endEdgesLeft ends all edges that are left, a part in each transaction. It handles no free scopes: one with a
-// damaged record would come back for ever.
+// endEdgesLeft ends all edges that are left, a part in each transaction. If that takes long, as in a file in which
+// jobs with many dependents end all the time, the rest is left to claims. It handles no free scopes: one with a damaged
+// record would come back for ever.
 func (d *Driver) endEdgesLeft(ctx context.Context) error {
-	for {
+	for begun := time.Now(); ; {
 		found := false
 		err := d.reads.query(ctx, statementTexts[anyLeftOfEdges], func(*row) error {
 			found = true
@@ -36,7 +40,7 @@ func (d *Driver) endEdgesLeft(ctx context.Context) error {
 		if err == nil && found {
 			err = d.writer.write(ctx, &change{news: driver.Anywhere, size: endEdgesAtOnce, run: (*changes).endSomeEdgesLeft})
 		}
-		if err != nil || !found {
+		if err != nil || !found || time.Since(begun) > leftoversTime {
 			return err
 		}
 	}
