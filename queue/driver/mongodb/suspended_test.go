@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// A claim could not tell whether an earlier one had taken a job, because a transaction was in the way.
+// A claim did not know if an earlier one had taken a job, because a transaction was in the way.
 // It then took that job itself, under the lease that the earlier one would have had, and the next claim
 // handed it back while it ran.
 func TestAClaimHandedBackAJobThatWasClaimedAfterADoubtfulClaim(t *testing.T) {
