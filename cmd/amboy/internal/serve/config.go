@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -146,8 +147,14 @@ func checkAddress(flag, address string) error {
 // machine. Their retention removes most of them before.
 const keepFinished = 10_000_000
 
-// openStore opens the store. name describes it without secrets.
-func (c *Config) openStore(ctx context.Context) (store driver.Driver, name string, err error) {
+// openStore opens the store. name describes it without secrets. It is printed before the server of a database is
+// asked, which may not answer for long.
+func (c *Config) openStore(ctx context.Context, out io.Writer) (store driver.Driver, name string, err error) {
+	connecting := func(to string) error {
+		name = to + " " + c.Database
+		_, failure := fmt.Fprintln(out, "Connecting to", name)
+		return failure
+	}
 	scheme, rest, _ := strings.Cut(c.Store, ":") // the rest of a URL may contain a password
 	switch scheme {
 	case "memory":
@@ -159,11 +166,13 @@ func (c *Config) openStore(ctx context.Context) (store driver.Driver, name strin
 		}
 		name = rest
 	case "mongodb", "mongodb+srv":
-		store, err = mongodb.Open(ctx, mongodb.Options{URI: c.Store, DB: c.Database, Collection: "jobs", Grouped: true})
-		name = "MongoDB database " + c.Database
+		if err = connecting("MongoDB database"); err == nil {
+			store, err = mongodb.Open(ctx, mongodb.Options{URI: c.Store, DB: c.Database, Collection: "jobs", Grouped: true})
+		}
 	case "postgres", "postgresql":
-		store, err = postgres.Open(ctx, postgres.Options{URL: c.Store, Schema: c.Database})
-		name = "PostgreSQL schema " + c.Database
+		if err = connecting("PostgreSQL schema"); err == nil {
+			store, err = postgres.Open(ctx, postgres.Options{URL: c.Store, Schema: c.Database})
+		}
 	default:
 		err = fmt.Errorf("--store must be memory, sqlite:FILE, mongodb://… or postgres://… (begins with %q)", scheme)
 	}

@@ -114,7 +114,7 @@ func (s *server) start(ctx context.Context, out io.Writer) (r *reloading, err er
 	if err != nil {
 		return nil, err
 	}
-	s.store, s.storeName, err = s.openStore(ctx)
+	s.store, s.storeName, err = s.openStore(ctx, out)
 	if err != nil {
 		return nil, err
 	}
