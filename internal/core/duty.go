@@ -7,8 +7,8 @@ import "time"
 // minute.
 const recoverPeriod = 30 * time.Second
 
-// surveySpread is the part of the interval by which surveys come earlier at random, so that the
-// processes on a store do not all claim at once what a survey finds.
+// surveySpread is the part of the longest interval by which surveys come earlier at random, so that
+// the processes on a store do not all claim at once what a survey finds.
 const surveySpread = 5
 
 // cancelsPeriod is about how long a process runs jobs without asking which of them are to be canceled.
@@ -47,7 +47,10 @@ func (c *Core) untilRecovery() time.Duration {
 		return period
 	}
 	period = min(period, c.config.RetryScan)
-	return period - time.Duration(c.config.Random()*float64(period/surveySpread))
+	if period == recoverPeriod {
+		period -= time.Duration(c.config.Random() * float64(period/surveySpread))
+	}
+	return period
 }
 
 func (c *Core) recoverLeases() {
