@@ -52,7 +52,8 @@ type Claimed struct {
 	// record that waits for no edge becomes due, or when a record that has not started
 	// expires. It is zero if there is no such time. It may concern records of queues that
 	// were not asked for. A time that is not after Now asks for another claim: at once, or
-	// after a millisecond if there are no Records.
+	// after a millisecond if there are no Records. It may leave out a record that another
+	// process has written until that process's notification has arrived.
 	Next time.Time
 	// Waits are the requested queues of which the rate let fewer records start than may run,
 	// each once. Nothing else makes the engine claim from such a queue again.

@@ -85,7 +85,7 @@ func (h *history) claimSome() {
 		h.compareClaimed(slices.Concat(expired[queue], claimed[queue]))
 	}
 	require.Len(h, got.Records, size(gotExpired, req.Queues)+size(gotClaimed, req.Queues), "all records must be of requested queues")
-	h.compareNext(req.Queues, got.Next)
+	h.compareNext(req, got.Next)
 }
 
 // claimInModel claims expired jobs, and then a job of each queue in turn.
