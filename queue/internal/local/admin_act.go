@@ -248,8 +248,8 @@ func (q *Queue) restart(e *localEntry, a driver.Action, now time.Time) {
 	e.Backoff = 0
 	e.Job.ending.Store(false)
 	var edges []string
-	if e.Job.edges != nil && !a.IgnoreEdges {
-		edges = *e.Job.edges
+	if !a.IgnoreEdges {
+		edges = e.Job.edges()
 	}
 	q.schedule.Restart(e, edges, now)
 }

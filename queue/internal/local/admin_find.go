@@ -93,7 +93,7 @@ func unendedState(e *localEntry, now time.Time) amboy.JobState {
 func (w *localWalk) matches(v *localView) bool {
 	status, times := v.job.Status(), v.times()
 	return (len(w.Types) == 0 || slices.Contains(w.Types, v.job.Type().Name)) &&
-		(w.DependsOn == "" || v.edges != nil && slices.Contains(*v.edges, w.DependsOn)) &&
+		(w.DependsOn == "" || slices.Contains(v.edges, w.DependsOn)) &&
 		(w.TypePart == "" || driver.HasPart(v.job.Type().Name, w.TypePart)) &&
 		(w.Error == "" || driver.HasPart(driver.LastError(status.Errors), w.Error)) &&
 		w.Created.Contains(times.Created) &&

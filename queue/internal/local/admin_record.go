@@ -14,8 +14,8 @@ type localView struct {
 	jobSnapshot
 	waitUntil, dispatchBy time.Time
 	held, scopes          []string
-	edges                 *[]string // nil if it has none
-	failed                []string  // failed edges
+	edges                 []string
+	failed                []string // failed edges
 	unique                *schedule.Unique
 	cancelRequested       bool
 	// settled is true if the job has ended and its run is over.
@@ -31,7 +31,7 @@ func (q *Queue) view(e *localEntry) localView {
 		dispatchBy:      e.DispatchBy,
 		held:            q.schedule.Held(e),
 		scopes:          e.Scopes.Names(),
-		edges:           e.Job.edges,
+		edges:           e.Job.edges(),
 		failed:          e.Failed(),
 		unique:          e.Unique,
 		cancelRequested: cancelRequested,

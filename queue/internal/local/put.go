@@ -100,7 +100,7 @@ func (q *Queue) describe(j amboy.Job) (*localEntry, error) {
 	}
 	times := j.TimeInfo()
 	e := &localEntry{
-		Job:        localJob{job: j, tags: tagsOf(j)},
+		Job:        localJob{job: j, lists: listsOf(j)},
 		ID:         j.ID(),
 		Type:       q.typeHandle(j.Type().Name),
 		Priority:   amboy.PriorityOf(j),
@@ -113,12 +113,8 @@ func (q *Queue) describe(j amboy.Job) (*localEntry, error) {
 	}
 	status := j.Status()
 	e.Job.preset = status.Completed || (status.InProgress && q.now().Before(lockEnds(&status)))
-	if edges := edgesOf(j); len(edges) > 0 {
-		kept := edges // only this copy is allocated
-		e.Job.edges = &kept
-		if !e.Job.preset {
-			e.Edges = edges
-		}
+	if !e.Job.preset {
+		e.Edges = e.Job.edges()
 	}
 	return e, nil
 }
@@ -177,22 +173,25 @@ func (q *Queue) put(ctx context.Context, e *localEntry) error {
 	}
 }
 
-// edgesOf asks the dependency of a job, which may call the queue.
-func edgesOf(j amboy.Job) []string {
+// listsOf asks the dependency of a job, which may call the queue.
+func listsOf(j amboy.Job) *jobLists {
+	lists := jobLists{tags: amboy.TagsOf(j)}
 	if m := j.Dependency(); m != nil {
-		return m.Edges()
+		lists.edges = m.Edges()
 	}
-	return nil
-}
-
-// tagsOf returns the tags of a job, or nil if it has none, as most jobs.
-func tagsOf(j amboy.Job) *[]string {
-	tags := amboy.TagsOf(j)
-	if len(tags) == 0 {
+	if len(lists.tags)+len(lists.edges) == 0 {
 		return nil
 	}
-	kept := tags // only this copy is allocated
+	kept := lists // only this copy is allocated
 	return &kept
+}
+
+// edges returns the edges that the job had when it was put.
+func (j *localJob) edges() []string {
+	if j.lists == nil {
+		return nil
+	}
+	return j.lists.edges
 }
 
 // addOrDrop is add, but if the job panics, it removes the entry. If the job ends this goroutine, it also
@@ -249,8 +248,8 @@ func (q *Queue) add(e *localEntry) error {
 		jobstate.MarkNew(e.Job.job, now) // before a worker can take the job
 	}
 	q.arrive(e)
-	if e.Job.tags != nil {
-		q.tags.add(e.ID, *e.Job.tags)
+	if e.Job.lists != nil {
+		q.tags.add(e.ID, e.Job.lists.tags)
 	}
 	q.Publish(amboy.EventPut, e.Job.job, now)
 	q.setTimer()

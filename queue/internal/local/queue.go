@@ -71,8 +71,7 @@ type Queue struct {
 // localJob is what the queue stores about a job in addition to its place in the schedule.
 type localJob struct {
 	job    amboy.Job
-	tags   *[]string                // at the time of Put; nil if it has none
-	edges  *[]string                // as tags
+	lists  *jobLists                // nil if it has neither tags nor edges, as most jobs
 	number uint64                   // position in the order in which jobs were put or retried
 	run    atomic.Pointer[localRun] // the latest run; nil if JobContext was not called for it
 	preset bool                     // put as completed or as in progress
@@ -81,6 +80,9 @@ type localJob struct {
 	// first is the first run, which most jobs have and no other.
 	first localRun
 }
+
+// jobLists are lists of a job at the time of Put.
+type jobLists struct{ tags, edges []string }
 
 type localEntry = schedule.Entry[localJob]
 
