@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,7 +75,7 @@ var variants = map[string]variant{
   large) printf '"'; head -c 2097152 /dev/zero | tr '\0' x; printf '"'; return ;;
   long) head -c 100000 /dev/zero | tr '\0' x >&2; exit 1 ;;
   warning) echo "a warning" >&2 ;;
-  slow) touch "$STARTED"; sleep 5 ;;
+  slow) echo > "$STARTED"; sleep 5 ;;
   esac
 `,
 	},
@@ -174,17 +175,26 @@ func hasNoInterruptions(ctx context.Context, t *testing.T, s *service, id string
 
 // Its heartbeats are a process of their own, which renewed the lease for ever, so the job never ran again.
 func TestAShellWorkerThatWasKilledKeptItsLease(t *testing.T) {
-	started := filepath.Join(t.TempDir(), "started")
-	t.Setenv("STARTED", started)
+	path := filepath.Join(t.TempDir(), "started")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	started, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer started.Close() //nolint:errcheck // Nothing was written.
+	t.Setenv("STARTED", path)
 	ctx, s := startService(t)
+	context.AfterFunc(ctx, func() { _ = started.SetReadDeadline(time.Now()) }) // or it is closed
 	worker := startVariant(ctx, t, "shell", s.url, s.token)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := count.PutAndWait(ctx, s.queue, countArgs{Text: "slow"}, job.ID("slow"))
 		ended <- err
 	}()
-	for _, err := os.Stat(started); err != nil && ctx.Err() == nil; _, err = os.Stat(started) {
-		time.Sleep(10 * time.Millisecond)
+	if _, err := started.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
 	}
 	if err := worker.Process.Kill(); err != nil {
 		t.Fatal(err)
