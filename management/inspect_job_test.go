@@ -205,14 +205,15 @@ func TestJobThatIsRunning(t *testing.T) {
 
 		processes, err := f.Processes(f.ctx)
 		require.NoError(f, err)
-		require.Len(f, processes, 1)
-		assert.Equal(f, got.Owner, processes[0].ID)
-		assert.True(f, processes[0].Alive)
-		assert.Equal(f, management.Count{Count: 1}, processes[0].RunningCount)
-		require.Len(f, processes[0].Running, 1)
-		assert.Equal(f, "long", processes[0].Running[0].ID)
-		require.NotEmpty(f, processes[0].Queues)
-		assert.Contains(f, processes[0].Queues, management.ProcessQueue{Name: f.name, Workers: workers, Started: true})
+		// That of an earlier test may be there still, which has closed its queue without waiting.
+		at := slices.IndexFunc(processes, func(p management.Process) bool { return p.ID == got.Owner })
+		require.GreaterOrEqual(f, at, 0)
+		assert.True(f, processes[at].Alive)
+		assert.Equal(f, management.Count{Count: 1}, processes[at].RunningCount)
+		require.Len(f, processes[at].Running, 1)
+		assert.Equal(f, "long", processes[at].Running[0].ID)
+		require.NotEmpty(f, processes[at].Queues)
+		assert.Contains(f, processes[at].Queues, management.ProcessQueue{Name: f.name, Workers: workers, Started: true})
 	})
 }
 
