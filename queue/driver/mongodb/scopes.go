@@ -383,7 +383,7 @@ func (doc *document) before(other *document) bool {
 	return doc.Line.Order < other.Line.Order
 }
 
-// move returns a change of a document that is still in the place where it was read, in the same run.
+// move returns a change of a document, which is made only if the document is still in the same run and place.
 func (a *arrangement) move(doc *document, to func(*document)) *change {
 	in, scope, order := doc.Line.In, doc.Line.Scope, doc.Order
 	return &change{

@@ -319,8 +319,8 @@ func TestAReplacedAttemptWasRestartedBesideTheNextOne(t *testing.T) {
 	})
 }
 
-// A process that removes the first attempt of a job is slow. Meanwhile the job is retried by one that dies, and the
-// first attempt does not keep its ID from being taken any more.
+// A process is slow to remove the first attempt of a job. Meanwhile another one begins to retry the job and dies. Once
+// the first attempt is gone, nothing kept the ID from being taken.
 func TestAJobOfTheIDOfOneThatIsRetriedWasPutAfterItsFirstAttemptWasRemoved(t *testing.T) {
 	for name, remove := range map[string]func(t *testing.T, d driver.Driver){
 		"delete": func(t *testing.T, d driver.Driver) {

@@ -230,8 +230,8 @@ func (d *Driver) completeTogether(ctx context.Context, endings []*ending, errs [
 // isPlain reports whether the statement endPlain may end an attempt.
 func (e *ending) isPlain() bool { return e.next == nil }
 
-// isReplaced is the same for the statement endReplaced. It finds attempts by their names, which the row of a job
-// that was put as one that can't be retried does not have.
+// isReplaced is the same for the statement endReplaced. It finds attempts by name, and the row of a job that became
+// retryable while it ran has the name of a job without attempts.
 func (e *ending) isReplaced() bool {
 	if e.next == nil || !e.next.isPlain() || e.next.UniqueKey != "" {
 		return false
