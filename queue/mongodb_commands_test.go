@@ -243,7 +243,7 @@ func TestMongoDBJobOfAnotherProcess(t *testing.T) {
 		needs  []mongotest.Option
 		within time.Duration
 	}{
-		"by the change stream": {[]mongotest.Option{mongotest.InMemory(), mongotest.ReplicaSet()}, 0},
+		"by the change stream": {[]mongotest.Option{mongotest.InMemory(), mongotest.ReplicaSet()}, 10 * time.Millisecond}, // the pause after a conflict with the other process
 		"by polling":           {[]mongotest.Option{mongotest.InMemory(), mongotest.Standalone()}, interval},
 	} {
 		t.Run(name, func(t *testing.T) {
