@@ -88,11 +88,12 @@ func newDying(t *testing.T, s *mongotest.Deployment) (p *dying, fail func(name s
 	var mu sync.Mutex
 	last, left := "", 0
 	s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
-		mu.Lock()
-		defer mu.Unlock()
 		if c.AppName != name {
 			return mongotest.Served
 		}
+		time.Sleep(time.Millisecond) // calls that begin together wait for the first one's commands, and so are one batch
+		mu.Lock()
+		defer mu.Unlock()
 		if c.Name == last && (c.Collection == "work.group" || c.Collection == "") {
 			left--
 			if left == 0 {

@@ -332,8 +332,8 @@ func TestASweepFinishedInterruptedRetriesOneAfterTheOther(t *testing.T) {
 		p, dieBefore := newDying(t, s)
 		d := openOn(t, s)
 		claimAll(t, d, request("other", 1, "none"))
-		pairs := awaitingRetries(t, p, retries, fails)
-		dieBefore("update", 2) // the first is that of the first call
+		pairs := awaitingRetries(t, d, retries, fails) // p claims nothing, so it has no duty to sweep that d would have to wait for
+		dieBefore("update", 2)                         // the first is that of the first call
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		retryAll(ctx, p, pairs...)
