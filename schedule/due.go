@@ -22,7 +22,13 @@ type progress struct {
 func (s *Scheduler) putDue(ctx context.Context, e *entry, now time.Time) error {
 	s.mu.Lock()
 	p := progress{e.done, e.last, e.next}
+	e.isBusy = true
 	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		e.isBusy = false
+	}()
 	err := contain.Alone(func() error { return s.advance(ctx, e, &p, now) }) // the scheduler must not end with a JobFunc
 	if err != nil {
 		err = fmt.Errorf("schedule %q of queue %q: %w", e.name, s.target.name(), err)

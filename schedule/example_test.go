@@ -164,10 +164,10 @@ func ExampleNewTenants() {
 	must(all.Add("clean-up", nightly, func(tenant string, _ time.Time) (amboy.Job, error) {
 		return cleanUp.New(tenant)
 	}, schedule.CatchUpLatest))
+	_, err = all.PutDue(ctx) // a service does not call this: here it lists the tenants before the line below prints them
+	must(err)
 	must(all.Start(ctx))
 
-	_, err = all.PutDue(ctx) // a service does not call this: here it waits until the tenants were listed
-	must(err)
 	fmt.Println(len(one.List()), len(all.List()["acme"]), len(all.List()["globex"]))
 	one.Close(ctx)
 	all.Close(ctx) // before the group

@@ -125,3 +125,92 @@ func TestSchedulesOfAllTenantsStoppedForGoodWhenTheListGotNoAnswer(t *testing.T)
 		assert.Len(t, ran, 2)
 	})
 }
+
+// blocking returns a JobFunc whose first call returns after a time.
+func blocking(d time.Duration) schedule.JobFunc {
+	first := true
+	return func(at time.Time) (amboy.Job, error) {
+		if first {
+			first = false
+			time.Sleep(d)
+		}
+		return tick()(at)
+	}
+}
+
+func TestAJobFuncThatDidNotReturnHeldUpTheOtherSchedules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, ran = time.Now(), make(chan time.Duration, 100)
+		local, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
+		require.NoError(t, err)
+		require.NoError(t, local.Start(t.Context()))
+		defer local.Close(context.Background())
+		s, err := schedule.New(local, schedule.Options{})
+		require.NoError(t, err)
+		require.NoError(t, s.Add("blocked", every(t, time.Hour), blocking(90*time.Minute), schedule.CatchUpAll))
+		require.NoError(t, s.Add("other", every(t, time.Hour), tick(), schedule.CatchUpNone))
+		require.NoError(t, s.Start(t.Context()))
+		time.Sleep(150*time.Minute + time.Second)
+		synctest.Wait()
+		require.Len(t, ran, 4)
+		assert.LessOrEqual(t, <-ran, time.Hour+2*time.Second, "other")
+		assert.LessOrEqual(t, <-ran, 2*time.Hour+2*time.Second, "other")
+		for range 2 {
+			assert.Equal(t, 150*time.Minute, <-ran, "blocked")
+		}
+		s.Close(context.Background())
+	})
+}
+
+func TestCloseOfASchedulerWaitedForAJobFuncLongerThanItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
+		require.NoError(t, err)
+		require.NoError(t, local.Start(t.Context()))
+		defer local.Close(context.Background())
+		s, err := schedule.New(local, schedule.Options{})
+		require.NoError(t, err)
+		require.NoError(t, s.Add("blocked", every(t, time.Hour), blocking(time.Hour), schedule.CatchUpNone))
+		require.NoError(t, s.Start(t.Context()))
+		time.Sleep(90 * time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		s.Close(ctx)
+		assert.Equal(t, time.Minute, time.Since(start))
+		s.Close(t.Context())
+		assert.Equal(t, 30*time.Minute, time.Since(start))
+	})
+}
+
+func TestFunctionsOfUsersThatDidNotReturnHeldUpTheSchedulesOfAllTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, ran = time.Now(), make(chan time.Duration, 100)
+		group := newLocalPruningGroup(t)
+		defer closeGroup(t, group)
+		calls := 0
+		s, err := schedule.NewTenants(group, func(context.Context) ([]string, error) {
+			calls++
+			if calls == 30 {
+				time.Sleep(150 * time.Minute) // whatever its context says
+			}
+			return []string{"a"}, nil
+		}, schedule.Options{})
+		require.NoError(t, err)
+		blocked := blocking(150 * time.Minute)
+		require.NoError(t, s.Add("blocked", every(t, time.Hour), func(_ string, at time.Time) (amboy.Job, error) {
+			return blocked(at)
+		}, schedule.CatchUpNone))
+		require.NoError(t, s.Add("other", every(t, time.Hour), func(_ string, at time.Time) (amboy.Job, error) {
+			return tick()(at)
+		}, schedule.CatchUpNone))
+		require.NoError(t, s.Start(t.Context()))
+		time.Sleep(3*time.Hour + 10*time.Second)
+		synctest.Wait()
+		require.Len(t, ran, 3)
+		for hour := range 3 {
+			assert.LessOrEqual(t, <-ran-time.Duration(hour+1)*time.Hour, 5*time.Second)
+		}
+		s.Close(context.Background())
+	})
+}

@@ -31,6 +31,7 @@ func (s *Scheduler) Start(ctx context.Context) error {
 func (s *Scheduler) Close(ctx context.Context) { s.loop.Close(ctx) }
 
 func (s *Scheduler) run(ctx context.Context) {
+	defer s.calls.Wait()
 	for ctx.Err() == nil {
 		next, err := s.PutDue(ctx) // It logs its errors.
 		if isGone(s.target, err) && ctx.Err() == nil {

@@ -15,7 +15,8 @@ import (
 
 // JobFunc makes the job of a tick. The tick is in the zone of the schedule. JobFunc is
 // called in each process that runs the schedule, and again if the job could not be put.
-// The job's ID is replaced by the TickID.
+// The job's ID is replaced by the TickID. If a call takes longer than two seconds, those of
+// other schedules go on beside it.
 type JobFunc func(tick time.Time) (amboy.Job, error)
 
 // CatchUp is what happens to missed ticks of a schedule. A tick is missed if no process put
@@ -68,8 +69,9 @@ type Scheduler struct {
 	target target
 	opts   Options
 
-	changed chan struct{} // has a value if a schedule was added or removed
+	changed chan struct{} // has a value if a schedule was added or removed, or took long and has ended
 	loop    loop.Loop
+	calls   *loop.Calls // of putDue
 
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -89,6 +91,8 @@ type entry struct {
 
 	// Scheduler.mu guards the fields below.
 
+	// isBusy is true during putDue.
+	isBusy bool
 	// done is the time up to which all ticks have been handled. It is zero until the
 	// queue's marks have been read.
 	done     time.Time
@@ -136,6 +140,7 @@ func newScheduler(t target, opts Options) (*Scheduler, error) {
 		target:  t,
 		opts:    opts,
 		changed: make(chan struct{}, 1),
+		calls:   &loop.Calls{},
 		entries: map[string]*entry{},
 	}, nil
 }
@@ -286,7 +291,8 @@ func startMark(name string) string { return "schedule " + name + " start" }
 // PutDue puts the jobs of all ticks that are due. It returns when it must be called again,
 // or the zero time if no schedule has another tick. It uses the time of the queue (see
 // amboy.Now). It joins the errors of the schedules. A schedule with an error is tried
-// again later; the others are not affected.
+// again later; the others are not affected. It does not wait for a schedule that takes
+// long, for instance because its JobFunc does not return: that goes on by itself.
 //
 // If the queue is an amboy.ScheduleTeller, PutDue reports the state of the schedules to it.
 //
@@ -299,18 +305,51 @@ func (s *Scheduler) PutDue(ctx context.Context) (next time.Time, err error) {
 // putDueAt is PutDue for the ticks that are due at now.
 func (s *Scheduler) putDueAt(ctx context.Context, now time.Time) (next time.Time, err error) {
 	now = wholeMilliseconds(now)
-	var errs []error
-	for _, e := range s.due(now) {
-		if ctx.Err() != nil {
-			break
+	var all outcome
+	loop.ForEach(s.calls, 1, s.due(now), func(e *entry) string { return fmt.Sprintf("schedule %p", e) }, func(e *entry) {
+		if ctx.Err() == nil && !all.add(time.Time{}, s.putDue(ctx, e, now)) {
+			wake(s.changed)
 		}
-		errs = append(errs, s.putDue(ctx, e, now))
-	}
+	})
 	if ctx.Err() != nil {
-		errs = append(errs, fmt.Errorf("putting the jobs of schedules: %w", context.Cause(ctx)))
+		all.add(time.Time{}, fmt.Errorf("putting the jobs of schedules: %w", context.Cause(ctx)))
 	}
 	s.report(ctx, now)
-	return s.wakeAt(), errors.Join(errs...)
+	_, err = all.end()
+	return s.wakeAt(), err // after the end, so that what was busy still wakes the scheduler
+}
+
+// outcome gathers what calls return, of which some may go on after the gathering has ended.
+type outcome struct {
+	mu      sync.Mutex
+	next    time.Time // the earliest time of all
+	errs    []error
+	isEnded bool
+}
+
+// add adds what a call returned. It returns false after the end.
+func (o *outcome) add(next time.Time, err error) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.isEnded {
+		o.next, o.errs = firstOf(o.next, next), append(o.errs, err)
+	}
+	return !o.isEnded
+}
+
+func (o *outcome) end() (next time.Time, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.isEnded = true
+	return o.next, errors.Join(o.errs...)
+}
+
+// firstOf returns the earlier of two times. The zero time means no time.
+func firstOf(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // due returns the schedules that may have something to do, sorted by name.
@@ -331,6 +370,8 @@ func (s *Scheduler) due(now time.Time) (due []*entry) {
 func (e *entry) isDue(now time.Time) bool {
 	at := e.wakeAt()
 	switch {
+	case e.isBusy:
+		return false
 	case e.done.IsZero() && e.retryAt.IsZero():
 		return true
 	case e.done.After(later(now, e.last)), e.retryAt.After(now.Add(longestBackoff)):
@@ -345,9 +386,8 @@ func (s *Scheduler) wakeAt() (first time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
-		at := e.wakeAt()
-		if first.IsZero() || !at.IsZero() && at.Before(first) {
-			first = at
+		if !e.isBusy {
+			first = firstOf(first, e.wakeAt())
 		}
 	}
 	return first

@@ -21,7 +21,7 @@ import (
 type TenantJobFunc func(tenant string, tick time.Time) (amboy.Job, error)
 
 // TenantsFunc returns the names of the queues of a group for which schedules run. Its context
-// ends after 30 seconds, since no job is put meanwhile.
+// ends after 30 seconds. While it takes long, schedules go on for the queues of the last call.
 type TenantsFunc func(ctx context.Context) ([]string, error)
 
 // Tenants puts jobs in many queues of a group at the ticks of schedules: each schedule
@@ -33,12 +33,13 @@ type Tenants struct {
 
 	changed chan struct{} // has a value when there may be something to do earlier
 	loop    loop.Loop
-	calls   loop.Calls // of Scheduler.putDueAt, by tenant
+	calls   loop.Calls // of list, and of Scheduler.putDueAt by tenant; those of the schedulers too
 
 	mu         sync.Mutex
 	schedules  map[string]*tenantSchedule
 	schedulers map[string]*Scheduler // by tenant
 	listAt     time.Time             // when to list the tenants again
+	isListing  bool                  // during list
 }
 
 // tenantSchedule holds the arguments of Add.
@@ -162,38 +163,26 @@ const tenantsAtOnce = 8
 
 // PutDue is like Scheduler.PutDue, for all queues. It does not wait for a queue that takes long.
 func (t *Tenants) PutDue(ctx context.Context) (next time.Time, err error) {
-	errs := []error{t.list(ctx)}
-	schedulers, next := t.all()
+	var all outcome
+	loop.ForEach(&t.calls, 1, []string{"list"}, func(key string) string { return key }, func(string) {
+		if !all.add(time.Time{}, t.list(ctx)) {
+			wake(t.changed)
+		}
+	})
+	schedulers, listAt := t.all()
+	all.add(listAt, nil)
 	// All of them have the same time, so that no tick counts as missed because many tenants have it.
 	now := time.Now()
-	var mu sync.Mutex // guards next, errs and isOver
-	isOver := false
-	loop.ForEach(&t.calls, tenantsAtOnce, schedulers, func(s *Scheduler) string { return s.target.name() }, func(s *Scheduler) {
-		at, err := s.putDueAt(ctx, now)
-		mu.Lock()
-		defer mu.Unlock()
-		if isOver {
+	loop.ForEach(&t.calls, tenantsAtOnce, schedulers, func(s *Scheduler) string { return "tenant " + s.target.name() }, func(s *Scheduler) {
+		if !all.add(s.putDueAt(ctx, now)) {
 			wake(t.changed) // its next tick may come before the others
-			return
 		}
-		next = firstOf(next, at)
-		errs = append(errs, err)
 	})
-	mu.Lock()
-	defer mu.Unlock()
-	isOver = true
-	return next, errors.Join(errs...)
+	return all.end()
 }
 
-// firstOf returns the earlier of two times. The zero time means no time.
-func firstOf(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// all returns the schedulers, sorted by tenant, and when to list the tenants again.
+// all returns the schedulers, sorted by tenant, and when to list the tenants again: the zero time while
+// they are listed.
 func (t *Tenants) all() ([]*Scheduler, time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,6 +191,9 @@ func (t *Tenants) all() ([]*Scheduler, time.Time) {
 		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b *Scheduler) int { return cmp.Compare(a.target.name(), b.target.name()) })
+	if t.isListing {
+		return all, time.Time{}
+	}
 	return all, t.listAt
 }
 
@@ -214,12 +206,17 @@ func (t *Tenants) list(ctx context.Context) error {
 	t.mu.Lock()
 	isDue := !now.Before(t.listAt) || t.listAt.Sub(now) > listEvery // or the clock was turned back
 	if isDue {
-		t.listAt = now.Add(listEvery)
+		t.listAt, t.isListing = now.Add(listEvery), true
 	}
 	t.mu.Unlock()
 	if !isDue {
 		return nil
 	}
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.isListing = false
+	}()
 	var names []string
 	err := contain.Alone(func() (err error) {
 		limited, cancel := context.WithTimeout(ctx, listTime)
@@ -256,6 +253,7 @@ func (t *Tenants) setTenants(names []string) error {
 			errs = append(errs, err)
 			continue
 		}
+		s.calls, s.changed = &t.calls, t.changed
 		for _, added := range t.schedules {
 			errs = append(errs, added.addTo(s, name))
 		}
