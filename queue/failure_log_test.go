@@ -200,3 +200,28 @@ func TestLogOfACloseThatLeftJobsBehindDidNotNameTheQueue(t *testing.T) {
 		assert.Contains(t, lines, "error|queue closed with jobs or parts left behind|acme")
 	})
 }
+
+// Each of the calls by which a process looks for work was logged when it failed: a line a second for as long as the
+// store was gone.
+func TestAStoreThatWasGoneFilledTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lines := logged(t, func() {
+			cut := &countingDriver{Driver: newStore(t)}
+			q := startEngine(t, cut, 1)
+			defer q.Close(context.Background())
+			for range 2 {
+				cut.loseLeases.Store(true)
+				time.Sleep(30 * time.Minute)
+				cut.loseLeases.Store(false)
+				time.Sleep(2 * time.Minute)
+			}
+		}, "message")
+		claims := 0
+		for _, line := range lines {
+			if strings.Contains(line, "could not claim jobs") {
+				claims++
+			}
+		}
+		assert.InDelta(t, 2*(7+28), claims, 6, "after pauses of 1, 2, 4, 8, 16 and 32 s, and then each minute")
+	})
+}

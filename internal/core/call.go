@@ -61,10 +61,33 @@ type call struct {
 }
 
 type calls struct {
-	last    uint64
-	open    []*call          // few, and most often answered in order
-	current [allCalls]uint64 // the call that blocks others of its kind; 0 for none
-	late    [allCalls]int
+	last     uint64
+	open     []*call          // few, and most often answered in order
+	current  [allCalls]uint64 // the call that blocks others of its kind; 0 for none
+	late     [allCalls]int
+	failures [allCalls]failures
+}
+
+// failures is a series of failed calls of a kind. A store that is gone for an hour should not fill the
+// log with every attempt to reach it.
+type failures struct {
+	quiet time.Duration // no failure is reported before this time
+	pause time.Duration // from the last report to the next
+}
+
+// longestQuiet is the longest time without a report while calls of a kind fail.
+const longestQuiet = time.Minute
+
+// reportFailure reports that a call failed: at first, then after pauses that grow from a second
+// to a minute, until a call of its kind succeeds.
+func (c *Core) reportFailure(failed *call, what string, err error) {
+	f := &c.calls.failures[failed.kind]
+	if c.now.Mono < f.quiet {
+		return
+	}
+	f.pause = min(max(2*f.pause, time.Second), longestQuiet)
+	f.quiet = c.now.Mono + f.pause
+	c.do(Report{what, err})
 }
 
 // find returns an open call; nil if it was answered.
@@ -118,6 +141,9 @@ func (c *Core) answer(answered Call, err error) *call {
 		c.calls.current[made.kind] = 0
 	case made.single:
 		c.calls.late[made.kind]--
+	}
+	if err == nil {
+		c.calls.failures[made.kind] = failures{}
 	}
 	if err == nil || !made.isRefusedAgain() {
 		c.heardOfStore(made, err)

@@ -294,7 +294,7 @@ func (c *Core) claimed(e Claimed) {
 	c.dueAt(c.afterClaim(e))
 	c.awaitRates(call, e)
 	if e.Err != nil {
-		c.do(Report{"could not claim jobs", e.Err})
+		c.reportFailure(call, "could not claim jobs", e.Err)
 		c.timers.set(pollTimer, max(c.now.Mono, call.sent+claimRetry))
 		c.expiredLeft = c.expiredLeft || slices.ContainsFunc(call.asks, func(a ask) bool { return a.want == 0 })
 	}

@@ -77,11 +77,12 @@ func (c *Core) surveyed(e Looked) {
 
 // recovered continues with maintain, whether the recovery failed or not.
 func (c *Core) recovered(e Recovered) {
-	if c.answer(e.Call, e.Err) == nil {
+	call := c.answer(e.Call, e.Err)
+	if call == nil {
 		return
 	}
 	if e.Err != nil {
-		c.do(Report{"could not recover stale jobs", e.Err})
+		c.reportFailure(call, "could not recover stale jobs", e.Err)
 	}
 	if e.Jobs > 0 {
 		c.claimDue() // some may have expired, while all workers are busy
@@ -101,8 +102,8 @@ func (c *Core) maintain() {
 }
 
 func (c *Core) forgotten(e Forgotten) {
-	if c.answer(e.Call, e.Err) != nil && e.Err != nil {
-		c.do(Report{"could not remove finished jobs", e.Err})
+	if call := c.answer(e.Call, e.Err); call != nil && e.Err != nil {
+		c.reportFailure(call, "could not remove finished jobs", e.Err)
 	}
 }
 
@@ -136,11 +137,12 @@ func (c *Core) scanRetries() {
 }
 
 func (c *Core) retriesScanned(e RetriesScanned) {
-	if c.answer(e.Call, e.Err) == nil {
+	call := c.answer(e.Call, e.Err)
+	if call == nil {
 		return
 	}
 	if e.Err != nil {
-		c.do(Report{"could not scan for jobs to retry", e.Err})
+		c.reportFailure(call, "could not scan for jobs to retry", e.Err)
 		c.timers.set(retriesTimer, c.now.Mono+min(c.config.RetryScan, failedScanPause))
 	}
 	if c.rescanRetries {

@@ -78,7 +78,7 @@ func (c *Core) renewedLeases(e Renewed) {
 		c.lose(lease)
 	}
 	if e.Err != nil {
-		c.do(Report{"could not renew the leases of running jobs", e.Err})
+		c.reportFailure(call, "could not renew the leases of running jobs", e.Err)
 		c.timers.set(beatTimer, c.now.Mono+c.heartbeat()/4)
 	}
 	if failure != nil {
@@ -205,11 +205,12 @@ func (c *Core) checkCancels() {
 }
 
 func (c *Core) cancelsFound(e CancelsFound) {
-	if c.answer(e.Call, e.Err) == nil {
+	call := c.answer(e.Call, e.Err)
+	if call == nil {
 		return
 	}
 	if e.Err != nil {
-		c.do(Report{"could not query jobs to cancel", e.Err})
+		c.reportFailure(call, "could not query jobs to cancel", e.Err)
 		return
 	}
 	for _, lease := range e.Leases {

@@ -46,7 +46,7 @@ func (c *Core) looked(e Looked) {
 	}
 	c.lookFrom = c.now.Mono + min(c.now.Mono-call.sent, maxLookPause)
 	if e.Err != nil {
-		c.do(Report{"could not query which queues have work", e.Err})
+		c.reportFailure(call, "could not query which queues have work", e.Err)
 		c.lookFor(call)
 		c.timers.set(pollTimer, c.now.Mono+claimRetry)
 	}
