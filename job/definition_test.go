@@ -544,7 +544,7 @@ func TestANilQueuePanics(t *testing.T) {
 type noQueue struct{ amboy.Queue }
 
 func TestLimitsAreAddedToScopes(t *testing.T) {
-	d := job.Define("limited-in-test", 1, func(context.Context, string) error { return nil }, job.Defaults[string]{
+	d := job.Define(newName(), 1, func(context.Context, string) error { return nil }, job.Defaults[string]{
 		Scopes: func(arg string) []string { return []string{arg} },
 	})
 	scopes := func(opts ...job.Option) (all, atPut []string) {
