@@ -251,41 +251,43 @@ func TestEachPutWokeBusyProcesses(t *testing.T) {
 func TestJobsOfAScopeWithRoomWereReadAThousandTimes(t *testing.T) {
 	for name, wants := range map[string]string{"no holder": "scope", "a limit": amboy.LimitScope("scope", 100)} {
 		t.Run(name, func(t *testing.T) {
-			s := mongotest.Open(t, mongotest.InMemory())
-			var returned atomic.Int64
-			client, err := mongo.Connect(t.Context(), s.ClientOptions().SetMonitor(&event.CommandMonitor{
-				Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
-					returned.Add(int64(strings.Count(e.Reply.String(), `"rival"`)))
-				},
-			}))
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
-			d := openOn(t, s, func(o *mongodb.Options) { o.Client = client })
-			needs := func(r *driver.Record) { r.RequiredScopes = []string{wants} }
-			records := plainRecords(1200)
-			for _, r := range records {
-				needs(r)
-			}
-			check := func(what string, call func()) {
-				t.Helper()
-				s.Server().ResetCosts()
-				returned.Store(0)
-				call()
-				assert.LessOrEqual(t, s.Server().Costs().Commands["aggregate"], int64(10), what)
-				assert.LessOrEqual(t, returned.Load(), int64(100), what)
-			}
-			putAll(t, d, records...)
-			makeReady(t, s)
-			check("a Put", func() { putAll(t, d, plainRecord("one", needs)) })
-			check("a Put of two", func() { putAll(t, d, plainRecord("first", needs), plainRecord("second", needs)) })
-			check("another Put", func() { putAll(t, d, plainRecord("other", needs)) })
-			if wants == "scope" {
-				return // a claim makes all others wait
-			}
-			var running []*driver.Record
-			check("a claim", func() { running = claimAll(t, d, request("owner", 20, "queue")) })
-			require.Len(t, running, 20)
-			check("an end", func() { endAll(t, d, running[0]) })
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.Open(t, mongotest.InMemory())
+				var returned atomic.Int64
+				client, err := mongo.Connect(t.Context(), s.ClientOptions().SetMonitor(&event.CommandMonitor{
+					Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+						returned.Add(int64(strings.Count(e.Reply.String(), `"rival"`)))
+					},
+				}))
+				require.NoError(t, err)
+				t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+				d := openOn(t, s, func(o *mongodb.Options) { o.Client = client })
+				needs := func(r *driver.Record) { r.RequiredScopes = []string{wants} }
+				records := plainRecords(1200)
+				for _, r := range records {
+					needs(r)
+				}
+				check := func(what string, call func()) {
+					t.Helper()
+					s.Server().ResetCosts()
+					returned.Store(0)
+					call()
+					assert.LessOrEqual(t, s.Server().Costs().Commands["aggregate"], int64(10), what)
+					assert.LessOrEqual(t, returned.Load(), int64(100), what)
+				}
+				putAll(t, d, records...)
+				makeReady(t, s)
+				check("a Put", func() { putAll(t, d, plainRecord("one", needs)) })
+				check("a Put of two", func() { putAll(t, d, plainRecord("first", needs), plainRecord("second", needs)) })
+				check("another Put", func() { putAll(t, d, plainRecord("other", needs)) })
+				if wants == "scope" {
+					return // a claim makes all others wait
+				}
+				var running []*driver.Record
+				check("a claim", func() { running = claimAll(t, d, request("owner", 20, "queue")) })
+				require.Len(t, running, 20)
+				check("an end", func() { endAll(t, d, running[0]) })
+			})
 		})
 	}
 }
@@ -300,52 +302,56 @@ func makeReady(t *testing.T, s *mongotest.Deployment) {
 
 // Of many ready jobs that come before a waiter a few are read, whatever else is arranged with them.
 func TestAWaiterStaysBehindManyReadyJobs(t *testing.T) {
-	s := mongotest.Open(t, mongotest.InMemory())
-	d := openOn(t, s)
-	needs := func(id, scope string) *driver.Record {
-		return plainRecord(id, func(r *driver.Record) { r.RequiredScopes = []string{scope} })
-	}
-	records := []*driver.Record{plainRecord("holder", takesScope)}
-	for i := range 150 {
-		records = append(records, needs(fmt.Sprint(i), "free"))
-	}
-	putAll(t, d, records...)
-	makeReady(t, s)
-	putAll(t, d, needs("first", "free"), needs("second", "free")) // one waits for the other
-	waiting := func() int64 {
-		n, err := s.Collection("work.group").CountDocuments(t.Context(), bson.M{"line.scope": "free"})
-		require.NoError(t, err)
-		return n
-	}
-	require.EqualValues(t, 1, waiting())
-	putAll(t, d, plainRecord("blocked", wantsScope), needs("third", "free"))
-	assert.EqualValues(t, 1, waiting())
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d := openOn(t, s)
+		needs := func(id, scope string) *driver.Record {
+			return plainRecord(id, func(r *driver.Record) { r.RequiredScopes = []string{scope} })
+		}
+		records := []*driver.Record{plainRecord("holder", takesScope)}
+		for i := range 150 {
+			records = append(records, needs(fmt.Sprint(i), "free"))
+		}
+		putAll(t, d, records...)
+		makeReady(t, s)
+		putAll(t, d, needs("first", "free"), needs("second", "free")) // one waits for the other
+		waiting := func() int64 {
+			n, err := s.Collection("work.group").CountDocuments(t.Context(), bson.M{"line.scope": "free"})
+			require.NoError(t, err)
+			return n
+		}
+		require.EqualValues(t, 1, waiting())
+		putAll(t, d, plainRecord("blocked", wantsScope), needs("third", "free"))
+		assert.EqualValues(t, 1, waiting())
+	})
 }
 
 // A scope that is taken while many ready jobs want it makes all of them wait.
 func TestManyJobsWaitForAScopeThatWasTaken(t *testing.T) {
 	for name, wants := range map[string]string{"one holder": "scope", "a limit": amboy.LimitScope("scope", 3)} {
 		t.Run(name, func(t *testing.T) {
-			s := mongotest.Open(t, mongotest.InMemory())
-			d := openOn(t, s)
-			records := plainRecords(2500)
-			for _, r := range records {
-				r.RequiredScopes = []string{wants}
-			}
-			putAll(t, d, records...)
-			makeReady(t, s)
-			running := claimAll(t, d, request("owner", 10, "queue"))
-			count := func(in string) int {
-				n, err := s.Collection("work.group").CountDocuments(t.Context(), bson.M{"line.in": in})
-				require.NoError(t, err)
-				return int(n)
-			}
-			assert.Zero(t, count("ready"))
-			assert.Equal(t, len(records)-len(running), count("scope"))
-			endAll(t, d, running[0])
-			assert.Equal(t, 1, count("ready"))
-			next := claimAll(t, d, request("owner", 10, "queue"))
-			assert.Equal(t, []string{fmt.Sprint("queue.", len(running))}, names(next))
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.Open(t, mongotest.InMemory())
+				d := openOn(t, s)
+				records := plainRecords(2500)
+				for _, r := range records {
+					r.RequiredScopes = []string{wants}
+				}
+				putAll(t, d, records...)
+				makeReady(t, s)
+				running := claimAll(t, d, request("owner", 10, "queue"))
+				count := func(in string) int {
+					n, err := s.Collection("work.group").CountDocuments(t.Context(), bson.M{"line.in": in})
+					require.NoError(t, err)
+					return int(n)
+				}
+				assert.Zero(t, count("ready"))
+				assert.Equal(t, len(records)-len(running), count("scope"))
+				endAll(t, d, running[0])
+				assert.Equal(t, 1, count("ready"))
+				next := claimAll(t, d, request("owner", 10, "queue"))
+				assert.Equal(t, []string{fmt.Sprint("queue.", len(running))}, names(next))
+			})
 		})
 	}
 }
@@ -649,21 +655,23 @@ func TestAProcessThatClaimedExpiredJobsDidNotHearOfNewOnes(t *testing.T) {
 
 // Work read the settings of all queues.
 func TestWorkReadTheSettingsOfAllQueues(t *testing.T) {
-	s := mongotest.Open(t, mongotest.InMemory())
-	d := openOn(t, s)
-	var controls []any
-	for i := range 2000 {
-		queue := fmt.Sprint("idle", i)
-		controls = append(controls, bson.M{"_id": "queue/" + queue, "queue": queue, "removed": 1})
-	}
-	_, err := s.Collection("work.group.control").InsertMany(t.Context(), controls)
-	require.NoError(t, err)
-	putAll(t, d, plainRecord("job"))
-	s.Server().ResetCosts()
-	work, err := d.Work(t.Context(), time.Now())
-	require.NoError(t, err)
-	assert.Equal(t, []driver.QueueWork{{Queue: "queue", Ready: true}}, work.Queues)
-	assert.LessOrEqual(t, s.Server().Costs().Examined.Documents, int64(10))
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d := openOn(t, s)
+		var controls []any
+		for i := range 2000 {
+			queue := fmt.Sprint("idle", i)
+			controls = append(controls, bson.M{"_id": "queue/" + queue, "queue": queue, "removed": 1})
+		}
+		_, err := s.Collection("work.group.control").InsertMany(t.Context(), controls)
+		require.NoError(t, err)
+		putAll(t, d, plainRecord("job"))
+		s.Server().ResetCosts()
+		work, err := d.Work(t.Context(), time.Now())
+		require.NoError(t, err)
+		assert.Equal(t, []driver.QueueWork{{Queue: "queue", Ready: true}}, work.Queues)
+		assert.LessOrEqual(t, s.Server().Costs().Examined.Documents, int64(10))
+	})
 }
 
 // Work read all jobs that were due, of which there are very many when the service was down for a while.
@@ -863,19 +871,21 @@ func TestAClaimLockedQueuesOfWhichItTookNoJob(t *testing.T) {
 // A service of the legacy library names the index of its own claims. With that index each claim read all
 // jobs of the queue that waited for their time.
 func TestTheHintOfALegacyServiceMadeClaimsReadAllWaitingJobs(t *testing.T) {
-	s := mongotest.Open(t, mongotest.InMemory())
-	legacy := bson.D{{Key: "status.completed", Value: 1}, {Key: "status.in_prog", Value: 1}, {Key: "status.mod_ts", Value: 1}}
-	_, err := s.Collection("work.group").Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: append(bson.D{{Key: "group", Value: 1}}, legacy...)})
-	require.NoError(t, err)
-	d := openOn(t, s, func(o *mongodb.Options) { o.Hint = legacy })
-	records := plainRecords(1000)
-	for _, r := range records {
-		r.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
-	}
-	putAll(t, d, append(records, plainRecord("ready"))...)
-	s.Server().ResetCosts()
-	require.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
-	assert.LessOrEqual(t, s.Server().Costs().Examined.Documents, int64(20))
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		legacy := bson.D{{Key: "status.completed", Value: 1}, {Key: "status.in_prog", Value: 1}, {Key: "status.mod_ts", Value: 1}}
+		_, err := s.Collection("work.group").Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: append(bson.D{{Key: "group", Value: 1}}, legacy...)})
+		require.NoError(t, err)
+		d := openOn(t, s, func(o *mongodb.Options) { o.Hint = legacy })
+		records := plainRecords(1000)
+		for _, r := range records {
+			r.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+		}
+		putAll(t, d, append(records, plainRecord("ready"))...)
+		s.Server().ResetCosts()
+		require.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
+		assert.LessOrEqual(t, s.Server().Costs().Examined.Documents, int64(20))
+	})
 }
 
 // When jobs of many queues ended together, their dependents were released with three commands for each queue, one after

@@ -24,7 +24,7 @@ import (
 )
 
 // commands counts the commands sent to a server, by name. Commands that the driver sends
-// in the background (hello, change streams, sweeps) are not counted.
+// in the background (hello, change streams, sweeps) are not counted: it decides by itself when.
 type commands struct {
 	mu    sync.Mutex
 	count map[string]int
@@ -36,7 +36,7 @@ func counted(t *testing.T, s *store) (*mongodb.Driver, *commands) {
 	c := &commands{count: map[string]int{}}
 	opts := *s.options
 	opts.SetMonitor(&event.CommandMonitor{Started: func(ctx context.Context, e *event.CommandStartedEvent) {
-		if ctx.Value(background{}) != nil {
+		if ctx.Value(background{}) != nil || isOfChangeStream(e) {
 			return
 		}
 		c.mu.Lock()
@@ -53,18 +53,26 @@ func counted(t *testing.T, s *store) (*mongodb.Driver, *commands) {
 // background is the key of a value in the contexts of what a driver does by itself, such as sweeps.
 type background struct{}
 
-// during returns the commands that are sent during a call, except those of change
-// streams.
+// isOfChangeStream reports whether a command opens, follows or ends a change stream. A stream serves all drivers of a
+// client, so its commands do not have the context of one of them.
+func isOfChangeStream(e *event.CommandStartedEvent) bool {
+	return e.CommandName == "getMore" || e.CommandName == "killCursors" ||
+		e.Command.Lookup("pipeline", "0", "$changeStream").Type != 0
+}
+
+// during returns the commands that are sent during a call. What calls before it have caused, such as an event or
+// another change stream, comes before it, except on a real server.
 func (c *commands) during(call func()) map[string]int {
+	if serverURI == "" {
+		synctest.Wait()
+	}
 	c.mu.Lock()
 	clear(c.count)
 	c.mu.Unlock()
 	call()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	count := maps.Clone(c.count)
-	delete(count, "getMore")
-	return count
+	return maps.Clone(c.count)
 }
 
 func total(count map[string]int) (n int) {
@@ -136,7 +144,6 @@ func TestCommandsOfOneJob(t *testing.T) {
 func commandsOfOneJob(t *testing.T) {
 	d, sent := counted(t, newStoreOf(t, mongotest.Options{InMemory: true}))
 	claimAll(t, d, request("owner", 1, "queue")) // the first claim starts a sweep
-	synctest.Wait()
 	assert.Equal(t, map[string]int{"insert": 1, "aggregate": 1, "update": 2}, sent.during(func() {
 		putAll(t, d, plainRecord("job"))
 		running := claimAll(t, d, request("owner", 1, "queue"))
@@ -149,7 +156,6 @@ func TestCommandsOfARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, sent := counted(t, newStoreOf(t, mongotest.Options{InMemory: true}))
 		failed, next := awaitingRetry(t, d)
-		synctest.Wait()
 		assert.Equal(t, map[string]int{"find": 2, "insert": 1, "update": 1}, sent.during(func() {
 			require.NoError(t, d.Retry(t.Context(), failed, next))
 		}))
@@ -160,7 +166,6 @@ func TestCommandsOfARetryThatKeepsAUniqueKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, sent := counted(t, newStoreOf(t, mongotest.Options{InMemory: true}))
 		failed, next := awaitingRetry(t, d, func(r *driver.Record) { r.UniqueKey = "key" })
-		synctest.Wait()
 		assert.Equal(t, map[string]int{"find": 1, "insert": 1, "update": 1, "commitTransaction": 1}, sent.during(func() {
 			require.NoError(t, d.Retry(t.Context(), failed, next))
 		}))
@@ -169,102 +174,110 @@ func TestCommandsOfARetryThatKeepsAUniqueKey(t *testing.T) {
 
 func TestCommandsOfIdleQueues(t *testing.T) {
 	t.Parallel()
-	d, sent := counted(t, newStore(t))
-	for _, n := range []int{1, 8, 1000} {
-		queues := make([]string, n)
-		for i := range queues {
-			queues[i] = fmt.Sprint(i)
+	inFakeTime(t, func(t *testing.T) {
+		d, sent := counted(t, newStore(t))
+		for _, n := range []int{1, 8, 1000} {
+			queues := make([]string, n)
+			for i := range queues {
+				queues[i] = fmt.Sprint(i)
+			}
+			claimAll(t, d, request("owner", 1, queues...))
+			assert.LessOrEqual(t, total(sent.during(func() {
+				require.Empty(t, claimAll(t, d, request("owner", 64, queues...)))
+			})), 1, "%d queues", n)
 		}
-		claimAll(t, d, request("owner", 1, queues...))
-		assert.LessOrEqual(t, total(sent.during(func() {
-			require.Empty(t, claimAll(t, d, request("owner", 64, queues...)))
-		})), 1, "%d queues", n)
-	}
+	})
 }
 
 func TestCommandsOfAHeartbeat(t *testing.T) {
 	t.Parallel()
-	d, sent := counted(t, newStore(t))
-	const jobs = 200
-	var records []*driver.Record
-	for i := range jobs {
-		records = append(records, plainRecord(fmt.Sprint(i)))
-	}
-	putAll(t, d, records...)
-	running := claimAll(t, d, request("owner", jobs, "queue"))
-	require.Len(t, running, jobs)
-	leases := make([]driver.Lease, jobs)
-	for i, r := range running {
-		leases[i] = driver.LeaseOf(r)
-	}
-	count := sent.during(func() {
-		lost, err := d.Extend(t.Context(), leases, time.Minute)
-		require.NoError(t, err)
-		require.Empty(t, lost)
-		n, err := d.RecoverStale(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, n)
+	inFakeTime(t, func(t *testing.T) {
+		d, sent := counted(t, newStore(t))
+		const jobs = 200
+		var records []*driver.Record
+		for i := range jobs {
+			records = append(records, plainRecord(fmt.Sprint(i)))
+		}
+		putAll(t, d, records...)
+		running := claimAll(t, d, request("owner", jobs, "queue"))
+		require.Len(t, running, jobs)
+		leases := make([]driver.Lease, jobs)
+		for i, r := range running {
+			leases[i] = driver.LeaseOf(r)
+		}
+		count := sent.during(func() {
+			lost, err := d.Extend(t.Context(), leases, time.Minute)
+			require.NoError(t, err)
+			require.Empty(t, lost)
+			n, err := d.RecoverStale(t.Context())
+			require.NoError(t, err)
+			require.Zero(t, n)
+		})
+		assert.LessOrEqual(t, total(count), 3, "one to extend and two to recover: %v", count)
 	})
-	assert.LessOrEqual(t, total(count), 3, "one to extend and two to recover: %v", count)
 }
 
 // TestCommandsOfADrain runs one process that claims as many jobs as it has workers.
 func TestCommandsOfADrain(t *testing.T) {
 	t.Parallel()
-	d, sent := counted(t, newStore(t))
-	const jobs, at, workers = 640, 160, 64
-	count := sent.during(func() {
-		for i := 0; i < jobs; i += at {
-			var records []*driver.Record
-			for j := range at {
-				records = append(records, plainRecord(fmt.Sprint(i+j)))
+	inFakeTime(t, func(t *testing.T) {
+		d, sent := counted(t, newStore(t))
+		const jobs, at, workers = 640, 160, 64
+		count := sent.during(func() {
+			for i := 0; i < jobs; i += at {
+				var records []*driver.Record
+				for j := range at {
+					records = append(records, plainRecord(fmt.Sprint(i+j)))
+				}
+				putAll(t, d, records...)
 			}
-			putAll(t, d, records...)
-		}
-		for {
-			running := claimAll(t, d, request("owner", workers, "queue"))
-			if len(running) == 0 {
-				return
+			for {
+				running := claimAll(t, d, request("owner", workers, "queue"))
+				if len(running) == 0 {
+					return
+				}
+				endAll(t, d, running...)
 			}
-			endAll(t, d, running...)
-		}
+		})
+		assert.LessOrEqual(t, float64(total(count)), 0.15*jobs, "%v", count)
 	})
-	assert.LessOrEqual(t, float64(total(count)), 0.15*jobs, "%v", count)
 }
 
 // TestCommandsOfOneScope runs three processes that claim jobs with a common scope.
 func TestCommandsOfOneScope(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
-	const jobs, processes = 100, 3
-	scoped := func(r *driver.Record) { r.RequiredScopes = []string{"scope"} }
-	var drivers []driver.Driver
-	var counts []*commands
-	for range processes {
-		d, sent := counted(t, s)
-		drivers, counts = append(drivers, d), append(counts, sent)
-	}
-	var records []*driver.Record
-	for i := range jobs {
-		records = append(records, plainRecord(fmt.Sprint(i), scoped))
-	}
-	putAll(t, drivers[0], records...)
-	done := 0
-	var all []map[string]int
-	for i := 0; done < jobs; i++ {
-		d := drivers[i%processes]
-		all = append(all, counts[i%processes].during(func() {
-			running := claimAll(t, d, request(fmt.Sprint(i), 20, "queue"))
-			require.LessOrEqual(t, len(running), 1, "jobs with the scope run")
-			endAll(t, d, running...)
-			done += len(running)
-		}))
-	}
-	sum := 0
-	for _, count := range all {
-		sum += total(count)
-	}
-	assert.LessOrEqual(t, sum, 8*jobs, "the last: %v", all[len(all)-1])
+	inFakeTime(t, func(t *testing.T) {
+		s := newStore(t)
+		const jobs, processes = 100, 3
+		scoped := func(r *driver.Record) { r.RequiredScopes = []string{"scope"} }
+		var drivers []driver.Driver
+		var counts []*commands
+		for range processes {
+			d, sent := counted(t, s)
+			drivers, counts = append(drivers, d), append(counts, sent)
+		}
+		var records []*driver.Record
+		for i := range jobs {
+			records = append(records, plainRecord(fmt.Sprint(i), scoped))
+		}
+		putAll(t, drivers[0], records...)
+		done := 0
+		var all []map[string]int
+		for i := 0; done < jobs; i++ {
+			d := drivers[i%processes]
+			all = append(all, counts[i%processes].during(func() {
+				running := claimAll(t, d, request(fmt.Sprint(i), 20, "queue"))
+				require.LessOrEqual(t, len(running), 1, "jobs with the scope run")
+				endAll(t, d, running...)
+				done += len(running)
+			}))
+		}
+		sum := 0
+		for _, count := range all {
+			sum += total(count)
+		}
+		assert.LessOrEqual(t, sum, 8*jobs, "the last: %v", all[len(all)-1])
+	})
 }
 
 // Each waiter that was made ready cost two commands.
@@ -280,7 +293,6 @@ func TestEndsOfALimitedScopeMadeItsWaitersReadyOneByOne(t *testing.T) {
 		for range 3 {
 			running := claimAll(t, d, request("owner", len(records), "queue"))
 			require.Len(t, running, limit)
-			synctest.Wait()
 			count := sent.during(func() { endAll(t, d, running...) })
 			assert.LessOrEqual(t, total(count), 3, "one to end, one to query and one to make waiters ready: %v", count)
 		}
@@ -310,7 +322,6 @@ func TestALimitedScopeWithManyFreePlacesIsFilledWithFewCommands(t *testing.T) {
 		require.NoError(t, err)
 		last := plainRecord("last")
 		last.RequiredScopes = records[0].RequiredScopes
-		synctest.Wait()
 		count := sent.during(func() { putAll(t, d, last) })
 		assert.LessOrEqual(t, total(count), 12, "%v", count)
 		assert.Len(t, claimAll(t, other, request("owner", 2*limit, "queue")), limit)

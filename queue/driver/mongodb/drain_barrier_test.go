@@ -32,19 +32,21 @@ func TestDrainingHoldsInAllProcessesAtOnce(t *testing.T) {
 		"standalone":  {InMemory: true, Standalone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStoreOf(t, opts)
-			often := func(o *mongodb.Options) { o.PollInterval = 5 * time.Millisecond }
-			drivers := []driver.Driver{s.open(often), s.open(often), s.open(often)}
-			for i := range 6 {
-				id := string(rune('a' + i))
-				require.NoError(t, drain(t.Context(), drivers[i%3], true))
-				errs, err := drivers[(i+1)%3].Insert(t.Context(), []*driver.Record{newRecord(t, "q", id), newRecord(t, "other", id)})
-				require.NoError(t, err)
-				require.ErrorIs(t, errs[0], amboy.ErrQueueDraining)
-				require.NoError(t, errs[1])
-				require.NoError(t, drain(t.Context(), drivers[(i+2)%3], false))
-				insert(t, drivers[(i+1)%3], newRecord(t, "q", id))
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newStoreOf(t, opts)
+				often := func(o *mongodb.Options) { o.PollInterval = 5 * time.Millisecond }
+				drivers := []driver.Driver{s.open(often), s.open(often), s.open(often)}
+				for i := range 6 {
+					id := string(rune('a' + i))
+					require.NoError(t, drain(t.Context(), drivers[i%3], true))
+					errs, err := drivers[(i+1)%3].Insert(t.Context(), []*driver.Record{newRecord(t, "q", id), newRecord(t, "other", id)})
+					require.NoError(t, err)
+					require.ErrorIs(t, errs[0], amboy.ErrQueueDraining)
+					require.NoError(t, errs[1])
+					require.NoError(t, drain(t.Context(), drivers[(i+2)%3], false))
+					insert(t, drivers[(i+1)%3], newRecord(t, "q", id))
+				}
+			})
 		})
 	}
 }

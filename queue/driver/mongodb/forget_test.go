@@ -44,27 +44,29 @@ func (s *store) failNext(command string, code int) {
 
 // TestDeleteThatFailsMidwayIsFinished makes the server refuse to remove a deleted record.
 func TestDeleteThatFailsMidwayIsFinished(t *testing.T) {
-	s := newStore(t)
-	d := s.open()
-	finished(t, d, "job")
-	const unauthorized = 13
-	s.failNext("delete", unauthorized)
-	request := driver.ActRequest{Action: driver.Action{Kind: driver.Delete}, Limit: 10}
-	acted, err := d.Act(t.Context(), request)
-	require.ErrorContains(t, err, `action "delete": after 1 records: removing 1 records, which Forget will remove later`)
-	assert.Equal(t, 1, acted.Done)
-	for _, kind := range []driver.ActionKind{driver.Delete, driver.Restart} {
-		request.Action.Kind = kind
-		acted, err = d.Act(t.Context(), request)
+	inFakeTime(t, func(t *testing.T) {
+		s := newStore(t)
+		d := s.open()
+		finished(t, d, "job")
+		const unauthorized = 13
+		s.failNext("delete", unauthorized)
+		request := driver.ActRequest{Action: driver.Action{Kind: driver.Delete}, Limit: 10}
+		acted, err := d.Act(t.Context(), request)
+		require.ErrorContains(t, err, `action "delete": after 1 records: removing 1 records, which Forget will remove later`)
+		assert.Equal(t, 1, acted.Done)
+		for _, kind := range []driver.ActionKind{driver.Delete, driver.Restart} {
+			request.Action.Kind = kind
+			acted, err = d.Act(t.Context(), request)
+			require.NoError(t, err)
+			assert.Equal(t, driver.Acted{Skipped: 1}, acted, "the record is being deleted")
+		}
+		n, err := d.Forget(t.Context(), time.Now(), 10)
 		require.NoError(t, err)
-		assert.Equal(t, driver.Acted{Skipped: 1}, acted, "the record is being deleted")
-	}
-	n, err := d.Forget(t.Context(), time.Now(), 10)
-	require.NoError(t, err)
-	assert.Equal(t, 1, n)
-	stats, err := d.Stats(t.Context(), "q")
-	require.NoError(t, err)
-	assert.Equal(t, amboy.QueueStats{Total: 1, Completed: 1}.String(), stats.String())
+		assert.Equal(t, 1, n)
+		stats, err := d.Stats(t.Context(), "q")
+		require.NoError(t, err)
+		assert.Equal(t, amboy.QueueStats{Total: 1, Completed: 1}.String(), stats.String())
+	})
 }
 
 // TestForgetKeepsRecordsWithUnsettledDependents inserts a record whose dependents were

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,6 +49,18 @@ func newStore(tb testing.TB) *store {
 		return newStoreOn(tb, options.Client().ApplyURI(serverURI))
 	}
 	return newStoreOf(tb, mongotest.Options{InMemory: true})
+}
+
+// inFakeTime runs a test in the time of a bubble of testing/synctest, except on a real server. What the driver does by
+// itself after a while, such as a sweep up to a second after the first claim, then never comes between the calls of
+// the test, however slow the machine is.
+func inFakeTime(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	if serverURI != "" {
+		test(t)
+		return
+	}
+	synctest.Test(t, test)
 }
 
 func newStoreOf(tb testing.TB, opts mongotest.Options) *store {

@@ -34,38 +34,42 @@ func claimOne(t *testing.T, d driver.Driver, ahead time.Duration) driver.Lease {
 // slower clock became primary.
 func TestAStepBackOfTheServerMadeDeadLeasesLastForHours(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
-	holder, taker := s.open(), s.open()
-	insert(t, holder, newRecord(t, "q", "live"))
-	live := claimOne(t, holder, 0)
-	insert(t, holder, newRecord(t, "q", "dead"))
-	claimOne(t, holder, 0)
-	endLeases(t, s.jobs(true), -8*time.Hour)
-	for range 4 {
-		assert.Zero(t, recoverStale(t, taker))
-		lost, err := holder.Extend(t.Context(), []driver.Lease{live}, time.Minute)
-		require.NoError(t, err)
-		require.Empty(t, lost)
-		mongodb.Elapse(taker, 19*time.Second)
-	}
-	assert.Equal(t, 1, recoverStale(t, taker), "the lease was seen unrenewed for a minute")
-	assert.Len(t, claim(t, taker, request("owner", 9, "q")), 1)
+	inFakeTime(t, func(t *testing.T) {
+		s := newStore(t)
+		holder, taker := s.open(), s.open()
+		insert(t, holder, newRecord(t, "q", "live"))
+		live := claimOne(t, holder, 0)
+		insert(t, holder, newRecord(t, "q", "dead"))
+		claimOne(t, holder, 0)
+		endLeases(t, s.jobs(true), -8*time.Hour)
+		for range 4 {
+			assert.Zero(t, recoverStale(t, taker))
+			lost, err := holder.Extend(t.Context(), []driver.Lease{live}, time.Minute)
+			require.NoError(t, err)
+			require.Empty(t, lost)
+			mongodb.Elapse(taker, 19*time.Second)
+		}
+		assert.Equal(t, 1, recoverStale(t, taker), "the lease was seen unrenewed for a minute")
+		assert.Len(t, claim(t, taker, request("owner", 9, "q")), 1)
+	})
 }
 
 // Leases that this driver gave do not limit the length of leases that other processes
 // give.
 func TestALongLeaseOfAnotherProcessIsNotRecovered(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
-	holder, taker := s.open(), s.open()
-	insert(t, holder, newRecord(t, "q", "job"))
-	req := request("owner", 1, "q")
-	req.LeaseTime = 8 * time.Hour
-	require.Len(t, claim(t, holder, req), 1)
-	for range 7 {
-		assert.Zero(t, recoverStale(t, taker))
-		mongodb.Elapse(taker, time.Hour)
-	}
+	inFakeTime(t, func(t *testing.T) {
+		s := newStore(t)
+		holder, taker := s.open(), s.open()
+		insert(t, holder, newRecord(t, "q", "job"))
+		req := request("owner", 1, "q")
+		req.LeaseTime = 8 * time.Hour
+		require.Len(t, claim(t, holder, req), 1)
+		for range 7 {
+			assert.Zero(t, recoverStale(t, taker))
+			mongodb.Elapse(taker, time.Hour)
+		}
+	})
 }
 
 func TestQueueLockThatLastsTooLongIsTaken(t *testing.T) {

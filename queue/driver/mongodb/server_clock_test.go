@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mongodb/grip"
@@ -26,24 +27,26 @@ func TestAWrongClockIsWarnedOfNowAndThen(t *testing.T) {
 		"a little": {time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newStoreOf(t, mongotest.Options{InMemory: true, ClockAhead: test.ahead}).open()
-			before := grip.GetSender()
-			recorder := send.MakeInternalLogger()
-			require.NoError(t, recorder.SetLevel(send.LevelInfo{Default: level.Info, Threshold: level.Info}))
-			require.NoError(t, grip.SetSender(recorder))
-			for range 3 {
-				recoverStale(t, d)
-			}
-			mongodb.Elapse(d, 11*time.Minute)
-			recoverStale(t, d)
-			require.NoError(t, grip.SetSender(before))
-			warnings := 0
-			for recorder.HasMessage() {
-				if strings.Contains(recorder.GetMessage().Rendered, "clocks of this process and of the MongoDB server differ") {
-					warnings++
+			synctest.Test(t, func(t *testing.T) {
+				d := newStoreOf(t, mongotest.Options{InMemory: true, ClockAhead: test.ahead}).open()
+				before := grip.GetSender()
+				recorder := send.MakeInternalLogger()
+				require.NoError(t, recorder.SetLevel(send.LevelInfo{Default: level.Info, Threshold: level.Info}))
+				require.NoError(t, grip.SetSender(recorder))
+				for range 3 {
+					recoverStale(t, d)
 				}
-			}
-			assert.Equal(t, test.want, warnings)
+				mongodb.Elapse(d, 11*time.Minute)
+				recoverStale(t, d)
+				require.NoError(t, grip.SetSender(before))
+				warnings := 0
+				for recorder.HasMessage() {
+					if strings.Contains(recorder.GetMessage().Rendered, "clocks of this process and of the MongoDB server differ") {
+						warnings++
+					}
+				}
+				assert.Equal(t, test.want, warnings)
+			})
 		})
 	}
 }

@@ -52,33 +52,37 @@ func claimSoon(t *testing.T, d driver.Driver) []string {
 // TestSweepOfScopes removes the holder of a scope without a notification.
 func TestSweepOfScopes(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
-	scoped := func(j *job.ShellJob) { j.SetScopes([]string{"s"}) }
-	first := s.open()
-	insert(t, first, newRecord(t, "q", "holder", scoped), newRecord(t, "q", "waits", scoped))
-	require.Len(t, claim(t, first, request("owner", 10, "q")), 1)
-	_, err := s.jobs(true).DeleteOne(t.Context(), bson.D{{Key: "_id", Value: "q.holder"}})
-	require.NoError(t, err)
-	assert.Equal(t, []string{"q.waits"}, claimSoon(t, s.open()))
+	inFakeTime(t, func(t *testing.T) {
+		s := newStore(t)
+		scoped := func(j *job.ShellJob) { j.SetScopes([]string{"s"}) }
+		first := s.open()
+		insert(t, first, newRecord(t, "q", "holder", scoped), newRecord(t, "q", "waits", scoped))
+		require.Len(t, claim(t, first, request("owner", 10, "q")), 1)
+		_, err := s.jobs(true).DeleteOne(t.Context(), bson.D{{Key: "_id", Value: "q.holder"}})
+		require.NoError(t, err)
+		assert.Equal(t, []string{"q.waits"}, claimSoon(t, s.open()))
+	})
 }
 
 // TestSweepOfEdges has a job that ended without an update of its dependents.
 func TestSweepOfEdges(t *testing.T) {
 	t.Parallel()
-	s := newStore(t)
-	first := s.open()
-	waits := newRecord(t, "q", "waits")
-	waits.Dependency = &registry.DependencyInterchange{Type: "always", Edges: []string{"target"}, Dependency: waits.Dependency.Dependency}
-	insert(t, first, newRecord(t, "q", "target"), waits)
-	_, err := s.jobs(true).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "q.target"}}, bson.D{
-		{Key: "$set", Value: bson.D{{Key: "status.completed", Value: true}, {Key: "settle", Value: true}}},
-		{Key: "$unset", Value: bson.D{{Key: "line", Value: ""}}},
+	inFakeTime(t, func(t *testing.T) {
+		s := newStore(t)
+		first := s.open()
+		waits := newRecord(t, "q", "waits")
+		waits.Dependency = &registry.DependencyInterchange{Type: "always", Edges: []string{"target"}, Dependency: waits.Dependency.Dependency}
+		insert(t, first, newRecord(t, "q", "target"), waits)
+		_, err := s.jobs(true).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "q.target"}}, bson.D{
+			{Key: "$set", Value: bson.D{{Key: "status.completed", Value: true}, {Key: "settle", Value: true}}},
+			{Key: "$unset", Value: bson.D{{Key: "line", Value: ""}}},
+		})
+		require.NoError(t, err)
+		require.NoError(t, first.Close(t.Context())) // otherwise it may sweep before the other driver
+		assert.Equal(t, []string{"q.waits"}, claimSoon(t, s.open()))
+		unmarked := func() bool { return s.document("q.target")["settle"] == nil }
+		assert.Eventually(t, unmarked, 10*time.Second, time.Millisecond, "after the dependents were updated")
 	})
-	require.NoError(t, err)
-	require.NoError(t, first.Close(t.Context())) // otherwise it may sweep before the other driver
-	assert.Equal(t, []string{"q.waits"}, claimSoon(t, s.open()))
-	unmarked := func() bool { return s.document("q.target")["settle"] == nil }
-	assert.Eventually(t, unmarked, 10*time.Second, time.Millisecond, "after the dependents were updated")
 }
 
 // TestRetryOfAProcessThatDied kills a process between the writes of a retry on a
