@@ -106,9 +106,14 @@ func (i *inspector) CountJobs(ctx context.Context, filter JobFilter, most int) (
 	return count, nil // what was counted until then
 }
 
-// endedAlone reports whether a limited context has ended and its parent has not.
-func endedAlone(limited, parent context.Context) bool {
-	return limited.Err() != nil && parent.Err() == nil
+// endedAlone reports whether the time of a limited context is over and that of its parent is not.
+func endedAlone(limited, parent context.Context) bool { return isOver(limited) && !isOver(parent) }
+
+// isOver reports whether a context has ended, or is about to: connections have timers of their own for
+// its deadline, so a call may fail before the context has ended.
+func isOver(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // countSelected counts the jobs that a filter selects in some queues, up to most. If ctx ends
