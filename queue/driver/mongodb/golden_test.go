@@ -51,8 +51,8 @@ var goldenStates = map[string]amboy.JobState{
 	"scoped-in-part":          amboy.StateScheduled,
 }
 
-// eventually is how long a test waits for a driver's background work.
-const eventually = 10 * time.Second
+// eventually is how long a test waits for a driver's background work, and often how often it checks for it.
+const eventually, often = 10 * time.Second, 50 * time.Millisecond
 
 // golden is a legacy collection with a driver on it.
 type golden struct {
@@ -69,10 +69,12 @@ type golden struct {
 func eachGolden(t *testing.T, test func(g *golden)) {
 	for name, file := range goldenFiles {
 		t.Run(name, func(t *testing.T) {
-			g := &golden{T: t, store: newStore(t), queue: file.queue, grouped: file.grouped, start: time.Now().Truncate(time.Millisecond)}
-			g.loaded = g.store.load(file.grouped, file.documents, file.indexes, g.start.Sub(goldenTime))
-			g.driver = g.store.open(func(o *mongodb.Options) { o.Grouped = file.grouped })
-			test(g)
+			inFakeTime(t, func(t *testing.T) {
+				g := &golden{T: t, store: newStore(t), queue: file.queue, grouped: file.grouped, start: time.Now().Truncate(time.Millisecond)}
+				g.loaded = g.store.load(file.grouped, file.documents, file.indexes, g.start.Sub(goldenTime))
+				g.driver = g.store.open(func(o *mongodb.Options) { o.Grouped = file.grouped })
+				test(g)
+			})
 		})
 	}
 }
@@ -256,7 +258,7 @@ func TestGoldenDocumentsAreRun(t *testing.T) {
 			require.Empty(g, g.claim(g.start), "jobs that are not due or run elsewhere")
 			maps.Copy(due, g.claim(g.start.Add(11*24*time.Hour)))
 			return len(due) == 4
-		}, eventually, time.Millisecond)
+		}, eventually, often)
 		require.ElementsMatch(g, []string{"attempt-1.retries-later", "scheduled", "scoped-at-enqueue", "scoped-in-part"}, slices.Collect(maps.Keys(due)))
 		g.locked("scheduled", 1)
 		g.locked("scoped-in-part", 1, "folder-c", "folder-d")
@@ -324,7 +326,7 @@ func (g *golden) claimStale() {
 	require.Eventually(g, func() bool {
 		r = g.claim(time.Now())["running"]
 		return r != nil
-	}, eventually, time.Millisecond)
+	}, eventually, often)
 	g.locked("running", 2, "folder-e")
 	g.end(r, nil)
 	g.ended("running", 2)
