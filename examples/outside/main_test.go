@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
@@ -42,21 +39,8 @@ func TestWorkers(t *testing.T) {
 
 func testWorker(t *testing.T, name string, command []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	s, err := start(ctx, filepath.Join(t.TempDir(), "jobs.db"), "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close(context.WithoutCancel(ctx))
-	worker := exec.CommandContext(ctx, command[0], command[1:]...)
-	worker.Env = append(os.Environ(), "AMBOY_URL="+s.url, "AMBOY_TOKEN="+s.token, "AMBOY_LEASE=1.2", "AMBOY_WAIT=1")
-	var printed bytes.Buffer
-	worker.Stdout, worker.Stderr = &printed, &printed
-	if err = worker.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { t.Logf("the worker has printed: %s", &printed) }()
+	ctx, s := startService(t)
+	worker := startWorker(ctx, t, s.url, s.token, 6, command...)
 
 	want := countResult{Words: 3, By: name}
 	got, err := count.PutAndWait(ctx, s.queue, countArgs{Text: "one  two\nthree"})
@@ -73,7 +57,7 @@ func testWorker(t *testing.T, name string, command []string) {
 		t.Errorf("empty: got %v", err)
 	}
 	// A job that takes longer than its lease is kept by heartbeats.
-	got, err = count.PutAndWait(ctx, s.queue, countArgs{Text: "a b c", Pause: 0.5}, job.ID("slow"))
+	got, err = count.PutAndWait(ctx, s.queue, countArgs{Text: "a b c", Pause: 2.1}, job.ID("slow"))
 	if err != nil || got != want {
 		t.Errorf("slow: got %+v, %v", got, err)
 	}
@@ -111,10 +95,10 @@ func testLog(ctx context.Context, t *testing.T, s *service, name string) {
 	}
 }
 
-// testCancel cancels a running job.
+// testCancel cancels a running job, which would take longer than the test.
 func testCancel(ctx context.Context, t *testing.T, s *service) {
 	t.Helper()
-	cancelWhileItRuns(ctx, t, s, "canceled", countArgs{Text: "a b c d e f g h", Pause: 0.3})
+	cancelWhileItRuns(ctx, t, s, "canceled", countArgs{Text: "a", Pause: longerThanTheTest})
 }
 
 // cancelWhileItRuns puts a job, cancels it when it has started, and checks that it ends as canceled.
