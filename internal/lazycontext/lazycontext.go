@@ -18,19 +18,16 @@ func New(parent context.Context, derive func() (context.Context, context.CancelF
 
 // WithTimeout is context.WithTimeout.
 func WithTimeout(parent context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	c := &timed{deadline: time.Now().Add(timeout)}
+	c := &timed{lazy: lazy{Context: parent}, deadline: time.Now().Add(timeout)}
 	if earlier, ok := parent.Deadline(); ok && earlier.Before(c.deadline) {
 		c.deadline = earlier
 	}
-	c.lazy = lazy{Context: parent, derive: func() (context.Context, context.CancelFunc) {
-		return context.WithDeadline(parent, c.deadline)
-	}}
 	return c, c.cancel
 }
 
 type lazy struct {
-	context.Context // the parent
-	derive          func() (context.Context, context.CancelFunc)
+	context.Context                                              // the parent
+	derive          func() (context.Context, context.CancelFunc) // nil in a timed context
 
 	mu sync.Mutex
 	// derived is nil until Done is called.
@@ -40,11 +37,13 @@ type lazy struct {
 }
 
 // Done implements context.Context.
-func (c *lazy) Done() <-chan struct{} {
+func (c *lazy) Done() <-chan struct{} { return c.done(c.derive) }
+
+func (c *lazy) done(derive func() (context.Context, context.CancelFunc)) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.derived == nil {
-		c.derived, c.cancelDerived = c.derive()
+		c.derived, c.cancelDerived = derive()
 		if c.canceled {
 			c.cancelDerived()
 		}
@@ -90,6 +89,11 @@ func (c *lazy) cancel() {
 type timed struct {
 	lazy
 	deadline time.Time
+}
+
+// Done implements context.Context.
+func (c *timed) Done() <-chan struct{} {
+	return c.done(func() (context.Context, context.CancelFunc) { return context.WithDeadline(c.Context, c.deadline) })
 }
 
 // Deadline implements context.Context.
