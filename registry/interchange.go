@@ -114,7 +114,7 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 	jobType := j.Type()
 	form := formOf(j, f)
 	if amboy.RunsHere(j) {
-		if _, err = getJobType(jobType.Name); err != nil {
+		if _, ok := getJobType(jobType.Name); !ok {
 			return nil, &UnknownTypeError{JobID: j.ID(), Type: jobType.Name}
 		}
 	}
@@ -263,8 +263,7 @@ func (i *JobInterchange) Resolve(f amboy.Format) (amboy.Job, error) {
 	if !f.IsValid() {
 		return nil, fmt.Errorf("decoding job %q: %d is not a format", i.JobID(), f)
 	}
-	registered, err := getJobType(i.Type)
-	if err == nil {
+	if registered, ok := getJobType(i.Type); ok {
 		return i.build(registered, f)
 	}
 	if empty, ok := outsideform.New(i.Type, i.Version, i.Job.raw, i.Job.IsJSON()).(amboy.Job); ok {

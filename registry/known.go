@@ -43,8 +43,8 @@ func KnownTypes() *Known {
 func findKnown() *Known {
 	found := &Known{}
 	for name := range JobTypeNames() {
-		t, err := getJobType(name)
-		if err != nil {
+		t, ok := getJobType(name)
+		if !ok {
 			continue // can't happen: types are never removed
 		}
 		if to, ok := versionOf(func() (int, bool) {

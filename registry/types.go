@@ -144,21 +144,21 @@ func addUpgrade(name string, from int, upgrade JobUpgrade) bool {
 	return true
 }
 
-func getJobType(name string) (jobType, error) {
+func getJobType(name string) (t jobType, ok bool) {
 	types.RLock()
 	defer types.RUnlock()
-	t := types.byName[name]
-	if t.factory == nil {
-		return t, &UnknownTypeError{Type: name}
-	}
-	return t, nil
+	t = types.byName[name]
+	return t, t.factory != nil
 }
 
 // GetJobFactory returns the factory of a job type, or an *UnknownTypeError if it is not
 // registered. It is safe for concurrent use.
 func GetJobFactory(name string) (JobFactory, error) {
-	t, err := getJobType(name)
-	return t.factory, err
+	t, ok := getJobType(name)
+	if !ok {
+		return nil, &UnknownTypeError{Type: name}
+	}
+	return t.factory, nil
 }
 
 // HasFunction reports whether this process has a function for jobs of a type: the type is
