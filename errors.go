@@ -268,8 +268,8 @@ func MakeJobNotFoundError(err error) *JobNotFoundError {
 // IsJobNotFoundError reports whether err, however wrapped, means that a queue does not
 // hold a job.
 func IsJobNotFoundError(err error) bool {
-	var notFound *JobNotFoundError
-	return errors.As(err, &notFound)
+	_, ok := errors.AsType[*JobNotFoundError](err)
+	return ok
 }
 
 // writeErrors combines the errors of several jobs.

@@ -67,8 +67,11 @@ func (d *Dispatcher) Acknowledge(ctx context.Context, acks ...Ack) []error {
 
 // endsRun reports whether a run is over after an end that returned the error. After other errors it continues.
 func endsRun(err error) bool {
-	var tooLong *amboy.MaxTimeError
-	return err == nil || errors.Is(err, ErrLeaseLost) || errors.As(err, &tooLong)
+	if err == nil || errors.Is(err, ErrLeaseLost) {
+		return true
+	}
+	_, tookTooLong := errors.AsType[*amboy.MaxTimeError](err)
+	return tookTooLong
 }
 
 // endOf returns how an acknowledgement ends its run; nil if the run continues.
