@@ -35,6 +35,9 @@ type JobInterchange struct {
 	EnqueueScopes []string `bson:"enqueue_scopes,omitempty" json:"enqueue_scopes,omitempty" yaml:"enqueue_scopes,omitempty"`
 	// EnqueueAllScopes is true if Put takes all scopes.
 	EnqueueAllScopes bool `bson:"enqueue_all_scopes,omitempty" json:"enqueue_all_scopes,omitempty" yaml:"enqueue_all_scopes,omitempty"`
+	// CancelRequested is true for a running job that an operator has canceled. It is here because
+	// a record that is 8 bytes larger takes 128 bytes more memory.
+	CancelRequested bool `bson:"cancel_requested,omitempty" json:"cancel_requested,omitempty" yaml:"cancel_requested,omitempty"`
 	// RetryInfo describes how the job is retried.
 	RetryInfo amboy.JobRetryInfo `bson:"retry_info" json:"retry_info,omitempty" yaml:"retry_info,omitempty"`
 	// TimeInfo holds the job's times.
@@ -65,8 +68,6 @@ type JobInterchange struct {
 	Metadata map[string]string `bson:"metadata,omitempty" json:"metadata,omitempty" yaml:"metadata,omitempty"`
 	// ForgetAt is when a job that ended may be removed.
 	ForgetAt time.Time `bson:"forget_at,omitempty" json:"forget_at,omitzero" yaml:"forget_at,omitempty"`
-	// CancelRequested is true for a running job that an operator has canceled.
-	CancelRequested bool `bson:"cancel_requested,omitempty" json:"cancel_requested,omitempty" yaml:"cancel_requested,omitempty"`
 
 	// LeaseTime is the length of the lease of a job that is put as running. It is not
 	// encoded.
