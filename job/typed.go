@@ -27,13 +27,18 @@ type typed[A any] struct {
 // typedBase is the part of typed that does not depend on the arguments' type.
 type typedBase struct {
 	Base
-	uniqueKey   string
-	uniqueUntil amboy.UniqueUntil
+	unique *uniqueKey // nil for most jobs
 
 	// The lock of Base guards these fields.
 	result       any                  // a pointer to it; nil if there is none yet
 	decodeResult func(into any) error // nil if none was stored
 	retryIn      amboy.RetryPolicy    // replaces all other policies after this attempt
+}
+
+// uniqueKey is the unique key of a job, and how long the job holds it.
+type uniqueKey struct {
+	key   string
+	until amboy.UniqueUntil
 }
 
 var (
@@ -91,10 +96,13 @@ func (j *typed[A]) Retention() amboy.Retention {
 
 // UniqueKey returns the unique key and how long the job holds it.
 func (j *typedBase) UniqueKey() (key string, until amboy.UniqueUntil) {
-	return j.uniqueKey, j.uniqueUntil
+	if j.unique == nil {
+		return "", ""
+	}
+	return j.unique.key, j.unique.until
 }
 
 // SetUniqueKey sets the unique key. The registry calls it.
 func (j *typedBase) SetUniqueKey(key string, until amboy.UniqueUntil) {
-	j.uniqueKey, j.uniqueUntil = key, until
+	j.unique = &uniqueKey{key: key, until: until}
 }
