@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 
 	"github.com/mongodb/amboy"
@@ -208,16 +207,18 @@ func (j *outsideJob) StoredForm() ([]byte, error) {
 func (j *outsideJob) bytesForm() ([]byte, error) {
 	var override []byte
 	if j.Override != nil {
-		own, err := json.Marshal(j.Override)
-		if err != nil {
+		var err error
+		if override, err = json.Marshal(j.Override); err != nil {
 			return nil, err
 		}
-		override = slices.Concat(overrideForm, own)
 	}
 	size := base64.StdEncoding.EncodedLen(len(j.Payload.Bytes))
-	form := append(make([]byte, 0, len(bytesForm)+size+len(`"`)+len(override)+len(`}`)), bytesForm...)
+	form := append(make([]byte, 0, len(bytesForm)+size+len(`"`)+len(overrideForm)+len(override)+len(`}`)), bytesForm...)
 	form = append(base64.StdEncoding.AppendEncode(form, j.Payload.Bytes), '"')
-	return append(append(form, override...), '}'), nil
+	if override != nil {
+		form = append(append(form, overrideForm...), override...)
+	}
+	return append(form, '}'), nil
 }
 
 // UnmarshalJSON decodes the stored form.
@@ -225,19 +226,11 @@ func (j *outsideJob) UnmarshalJSON(data []byte) error { return j.RestoreForm(byt
 
 // RestoreForm implements outsideform.Form.
 func (j *outsideJob) RestoreForm(data []byte) error {
-	body, err := decodeOutside(data)
+	payload, own, err := decodeOutside(data)
 	if err != nil {
 		return err
 	}
-	j.Override, j.stored = body.Override, data
-	switch {
-	case body.Bytes != nil:
-		j.Payload = Payload{Bytes: *body.Bytes}
-	case body.Args != nil:
-		j.Payload = Payload{JSON: body.Args}
-	default:
-		return errNoArgs
-	}
+	j.Payload, j.Override, j.stored = payload, own, data
 	return nil
 }
 
@@ -247,28 +240,46 @@ var (
 	overrideForm = []byte(`,"override":`)
 )
 
-// decodeOutside decodes a stored form. Bytes that StoredForm has encoded are decoded without
-// package encoding/json, which takes several times as long.
-func decodeOutside(data []byte) (body outsideBody, err error) {
-	if form, ok := bytes.CutPrefix(data, bytesForm); ok {
-		text, rest, _ := bytes.Cut(form, []byte(`"`))
-		content, badBytes := base64.StdEncoding.AppendDecode(make([]byte, 0, base64.StdEncoding.DecodedLen(len(text))), text)
-		isExact := badBytes == nil && base64.StdEncoding.EncodedLen(len(content)) == len(text) // otherwise it contains line ends
-		if rest, ok = bytes.CutSuffix(rest, []byte("}")); ok && isExact {
-			body = outsideBody{Outside: true, Bytes: &content}
-			if len(rest) == 0 {
-				return body, nil
-			}
-			if own, ok := bytes.CutPrefix(rest, overrideForm); ok {
-				if body.Override, err = decodeOverride(own); err == nil {
-					return body, nil
-				}
-			}
-		}
+func decodeOutside(data []byte) (Payload, *override, error) {
+	if content, own, ok := decodeBytesForm(data); ok {
+		return Payload{Bytes: content}, own, nil
 	}
-	body = outsideBody{}
-	err = json.Unmarshal(data, &body)
-	return body, err
+	var body outsideBody
+	err := json.Unmarshal(data, &body)
+	switch {
+	case err != nil:
+		return Payload{}, nil, err
+	case body.Bytes != nil:
+		return Payload{Bytes: *body.Bytes}, body.Override, nil
+	case body.Args != nil:
+		return Payload{JSON: body.Args}, body.Override, nil
+	default:
+		return Payload{}, nil, errNoArgs
+	}
+}
+
+// decodeBytesForm decodes what bytesForm has encoded without package encoding/json, which takes
+// several times as long. It returns false for any other form.
+func decodeBytesForm(data []byte) (content []byte, own *override, ok bool) {
+	form, ok := bytes.CutPrefix(data, bytesForm)
+	if !ok {
+		return nil, nil, false
+	}
+	text, rest, _ := bytes.Cut(form, []byte(`"`))
+	content, err := base64.StdEncoding.AppendDecode(make([]byte, 0, base64.StdEncoding.DecodedLen(len(text))), text)
+	if err != nil || base64.StdEncoding.EncodedLen(len(content)) != len(text) { // it contains line ends
+		return nil, nil, false
+	}
+	rest, ok = bytes.CutSuffix(rest, []byte("}"))
+	if !ok || len(rest) == 0 {
+		return content, nil, ok
+	}
+	rest, ok = bytes.CutPrefix(rest, overrideForm)
+	if !ok {
+		return nil, nil, false
+	}
+	own, err = decodeOverride(rest)
+	return content, own, err == nil
 }
 
 // lastOverride is the override that decodeOverride returned last. Jobs that are put by the same code
