@@ -26,9 +26,9 @@ import (
 // A job that is to be canceled ends as canceled unless it is completed.
 func (d *Dispatcher) Acknowledge(ctx context.Context, acks ...Ack) []error {
 	errs := make([]error, len(acks))
-	leave, err := d.enter()
+	err := d.enter()
 	if err == nil && len(acks) > MaxBatch {
-		leave()
+		d.leave()
 		err = invalid("acknowledgements", len(acks), fmt.Sprintf("must be at most %d", MaxBatch))
 	}
 	if err != nil {
@@ -37,20 +37,20 @@ func (d *Dispatcher) Acknowledge(ctx context.Context, acks ...Ack) []error {
 		}
 		return errs
 	}
-	defer leave()
+	defer d.leave()
 	var ends []queue.LeaseEnd
 	var places []int
 	ended := make(map[driver.Lease]bool, len(acks))
 	for i, ack := range acks {
-		end, err := d.endOf(ctx, ack)
-		if end != nil && ended[end.Lease] {
+		end, isEnd, err := d.endOf(ctx, ack)
+		if isEnd && ended[end.Lease] {
 			err = invalid("token", end.JobID, "must not be that of a job whose run another acknowledgement of the call ends")
 		}
 		switch {
 		case err != nil:
 			errs[i] = fmt.Errorf("acknowledging a job: %w", err)
-		case end != nil:
-			ends, places = append(ends, *end), append(places, i)
+		case isEnd:
+			ends, places = append(ends, end), append(places, i)
 			ended[end.Lease] = true
 		}
 	}
@@ -74,37 +74,36 @@ func endsRun(err error) bool {
 	return tookTooLong
 }
 
-// endOf returns how an acknowledgement ends its run; nil if the run continues.
-func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (*queue.LeaseEnd, error) {
-	if err := ack.validate(d.opts.MaxPayload); err != nil {
-		return nil, err
+// endOf returns how an acknowledgement ends its run. isEnd is false if the run continues.
+func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (end queue.LeaseEnd, isEnd bool, err error) {
+	if err = ack.validate(d.opts.MaxPayload); err != nil {
+		return end, false, err
 	}
 	var l lease
-	var err error
 	if ack.lease != nil {
 		l, err = *ack.lease, d.serves(ack.lease.Queue)
 	} else {
 		l, err = d.leaseOf(ctx, ack.Token)
 	}
 	if err != nil {
-		return nil, err
+		return end, false, err
 	}
-	end := &queue.LeaseEnd{JobID: l.jobID, Lease: l.Lease, Metadata: ack.Metadata, Record: ack.read}
+	end = queue.LeaseEnd{JobID: l.jobID, Lease: l.Lease, Metadata: ack.Metadata, Record: ack.read}
 	switch {
 	case isOver(d.held.runBy(l), time.Now()):
 		end.Metadata, end.Over = nil, true
 	case ack.Complete != nil || ack.Fail != nil:
-		ack.end(end)
+		ack.end(&end)
 	case ack.Release != nil:
 		end.HandBack = d.handBackOf(ack.Release)
 	default:
 		err = d.leases.Edit(ctx, ack.edit(l))
 		if err != nil || ack.Checkpoint.Again == nil {
-			return nil, err
+			return end, false, err
 		}
 		end.Record, end.HandBack = nil, d.handBackOf(ack.Checkpoint.Again)
 	}
-	return end, nil
+	return end, true, nil
 }
 
 // end describes how a completion or a failure ends a run.
@@ -164,9 +163,9 @@ func (d *Dispatcher) handBackOf(r *Release) *driver.HandBack {
 // leases may or may not have been renewed.
 func (d *Dispatcher) Heartbeat(ctx context.Context, beats ...Beat) []Beaten {
 	answers := make([]Beaten, len(beats))
-	leave, err := d.enter()
+	err := d.enter()
 	if err == nil && len(beats) > MaxBatch {
-		leave()
+		d.leave()
 		err = invalid("heartbeats", len(beats), fmt.Sprintf("must be at most %d", MaxBatch))
 	}
 	if err != nil {
@@ -175,7 +174,7 @@ func (d *Dispatcher) Heartbeat(ctx context.Context, beats ...Beat) []Beaten {
 		}
 		return answers
 	}
-	defer leave()
+	defer d.leave()
 	r := renewal{Dispatcher: d, beats: beats, answers: answers, leases: make([]lease, len(beats))}
 	r.run(ctx)
 	for i := range answers {

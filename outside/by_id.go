@@ -40,11 +40,10 @@ func (d *Dispatcher) endByID(ctx context.Context, queueName, id string, ack Ack)
 	}
 	end := queue.LeaseEnd{Metadata: ack.Metadata}
 	ack.end(&end)
-	leave, err := d.enter()
-	if err != nil {
+	if err := d.enter(); err != nil {
 		return err
 	}
-	defer leave()
+	defer d.leave()
 	was, err := d.leases.EndJob(ctx, queueName, id, end)
 	if err == nil {
 		d.held.forget(was)

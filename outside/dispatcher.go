@@ -172,15 +172,17 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 }
 
 // enter begins a call. leave must be called at its end.
-func (d *Dispatcher) enter() (leave func(), err error) {
+func (d *Dispatcher) enter() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return nil, ErrClosed
+		return ErrClosed
 	}
 	d.background.Add(1)
-	return d.background.Done, nil
+	return nil
 }
+
+func (d *Dispatcher) leave() { d.background.Done() }
 
 // serves returns an error for a queue that the Dispatcher does not serve.
 func (d *Dispatcher) serves(queues ...string) error {
@@ -230,11 +232,10 @@ func (d *Dispatcher) beginLease(ctx context.Context, req *LeaseRequest) (*worker
 	if err := d.serves(req.Queues...); err != nil {
 		return nil, nil, err
 	}
-	leave, err := d.enter()
-	if err != nil {
+	if err := d.enter(); err != nil {
 		return nil, nil, err
 	}
-	defer leave()
+	defer d.leave()
 	return d.lines.begin(ctx, req)
 }
 
@@ -340,11 +341,10 @@ func (d *Dispatcher) withTime(ctx context.Context, jobs []Job) (current []Job) {
 // when its lease has run out. TakeBack blocks until the store has answered, for ten seconds at most. It
 // does nothing if the Dispatcher is closed.
 func (d *Dispatcher) TakeBack(ctx context.Context, jobs []Job) {
-	leave, err := d.enter()
-	if err != nil {
+	if err := d.enter(); err != nil {
 		return
 	}
-	defer leave()
+	defer d.leave()
 	d.takeBack(ctx, jobs)
 }
 

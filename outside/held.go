@@ -140,11 +140,10 @@ func (h *held) tickBy(at, now time.Time) {
 
 // tick recovers leases, and ends the attempts whose time to run is over.
 func (h *held) tick() {
-	leave, err := h.d.enter()
-	if err != nil {
+	if err := h.d.enter(); err != nil {
 		return
 	}
-	defer leave()
+	defer h.d.leave()
 	over, lost, mayRecover := h.due()
 	if mayRecover {
 		h.d.leases.Recover()

@@ -50,11 +50,10 @@ func (d *Dispatcher) leased(ctx context.Context, queueName string, length time.D
 	if err != nil {
 		return nil, err
 	}
-	leave, err := d.enter()
-	if err != nil {
+	if err := d.enter(); err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer d.leave()
 	sign, err := d.signer(ctx)
 	if err != nil {
 		return nil, err

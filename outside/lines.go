@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mongodb/amboy/internal/aside"
@@ -75,18 +74,17 @@ func (ls *lines) init(d *Dispatcher) {
 
 // demandOf returns a text that is the same for requests that can stand in one line.
 func demandOf(req *LeaseRequest) string {
-	var text strings.Builder
+	var room [128]byte
+	text := room[:0]
 	for _, names := range [][]string{req.Queues, req.Types} {
-		text.WriteString(strconv.Itoa(len(names)))
+		text = strconv.AppendInt(text, int64(len(names)), 10)
 		for _, name := range names {
-			text.WriteByte(' ')
-			text.WriteString(strconv.Itoa(len(name)))
-			text.WriteByte(' ')
-			text.WriteString(name)
+			text = strconv.AppendInt(append(text, ' '), int64(len(name)), 10)
+			text = append(append(text, ' '), name...)
 		}
-		text.WriteByte(' ')
+		text = append(text, ' ')
 	}
-	return text.String()
+	return string(text)
 }
 
 // begin leases jobs, or returns the worker that is to wait for them.

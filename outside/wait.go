@@ -24,12 +24,11 @@ func (d *Dispatcher) waitForEnd(ctx context.Context, queueName, id string) error
 	if err := d.serves(queueName); err != nil {
 		return err
 	}
-	leave, err := d.enter()
-	if err != nil {
+	if err := d.enter(); err != nil {
 		return err
 	}
-	defer leave()
-	if _, err = d.leases.Get(ctx, queueName, id); err != nil {
+	defer d.leave()
+	if _, err := d.leases.Get(ctx, queueName, id); err != nil {
 		return err
 	}
 	q, err := d.leases.Queue(ctx, queueName)
