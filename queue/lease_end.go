@@ -175,7 +175,8 @@ func (l *Leases) beginEndOf(ctx context.Context, q *engine.Queue, r *driver.Reco
 // attempt, if the store is well, before then is called: its worker may ask for it at once. Only
 // that ends with ctx.
 func endOutside(ctx context.Context, q *engine.Queue, j amboy.Job, run *core.Run, then func(error)) {
-	q.End(context.WithoutCancel(ctx), j, run, func(err error) {
+	uncanceled := context.WithoutCancel(ctx)
+	q.End(uncanceled, j, run, func(err error) {
 		switch {
 		case err != nil:
 		case run.End().Next == nil && j.RetryInfo().ShouldRetry():
@@ -188,7 +189,7 @@ func endOutside(ctx context.Context, q *engine.Queue, j amboy.Job, run *core.Run
 			})
 			return
 		default:
-			q.AfterWrite(context.WithoutCancel(ctx), j, run)
+			q.AfterWrite(uncanceled, j, run)
 		}
 		then(err)
 	})
