@@ -192,15 +192,17 @@ var errBlockEnd = errors.New("the block does not end with CR LF")
 // readBlock reads a block and its end. If it is large, its size is taken from Server.buffered
 // until the caller calls release. Memory is taken as the bytes arrive.
 func (c *conn) readBlock(size int) ([]byte, error) {
-	if err := c.raw.SetReadDeadline(time.Now().Add(c.server.opts.ReadTimeout)); err != nil {
-		return nil, err
+	in := c.input()
+	if in.Buffered() < size+2 {
+		if err := c.raw.SetReadDeadline(time.Now().Add(c.server.opts.ReadTimeout)); err != nil {
+			return nil, err
+		}
 	}
 	if size > largeBlock {
 		if err := c.reserve(size); err != nil {
 			return nil, err
 		}
 	}
-	in := c.input()
 	block := make([]byte, 0, min(size, largeBlock)+2)
 	for len(block) < size+2 {
 		if len(block) == cap(block) {

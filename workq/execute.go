@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -310,10 +309,12 @@ func (c *conn) lease(cmd *command) (out []byte, err error) {
 	return out, err
 }
 
+var leasedTypes = []string{JobType}
+
 // leaseRequest asks for a job of the queues of names.
 func (s *Server) leaseRequest(names []string) outside.LeaseRequest {
 	req := outside.LeaseRequest{
-		Queues: make([]string, len(names)), Types: []string{JobType}, Lease: leaseTime, Worker: workerName, LeaseOf: leaseOf, NoTokens: true,
+		Queues: make([]string, len(names)), Types: leasedTypes, Lease: leaseTime, Worker: workerName, LeaseOf: leaseOf, NoTokens: true,
 	}
 	for i, name := range names {
 		req.Queues[i] = s.jobs.prefix + name
@@ -360,8 +361,7 @@ func (s *Server) give(j *outside.Job) []byte {
 	}
 	ack := j.Ack()
 	s.clock.set(due{moment: moment{isTTR: true, id: j.ID}, queue: j.Queue, at: now.Add(m.ttr), ack: &ack, putBack: m.putBack, fails: m.fails})
-	payload := slices.Concat(j.Payload.Bytes, j.Payload.JSON)
-	out := make([]byte, 0, len(payload)+len(name)+len(id)+60)
+	out := make([]byte, 0, j.Payload.Size()+len(name)+len(id)+60)
 	out = append(out, "+OK 1\r\n"...)
 	out = append(out, id...)
 	out = append(out, ' ')
@@ -369,9 +369,9 @@ func (s *Server) give(j *outside.Job) []byte {
 	out = append(out, ' ')
 	out = strconv.AppendInt(out, m.ttr.Milliseconds(), 10)
 	out = append(out, ' ')
-	out = strconv.AppendInt(out, int64(len(payload)), 10)
+	out = strconv.AppendInt(out, int64(j.Payload.Size()), 10)
 	out = append(out, "\r\n"...)
-	out = append(out, payload...)
+	out = append(append(out, j.Payload.Bytes...), j.Payload.JSON...) // one of them is empty
 	return append(out, "\r\n"...)
 }
 

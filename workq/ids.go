@@ -9,15 +9,16 @@ import (
 // is in several places, and is found by its ID, which may be used again.
 type idLocks struct {
 	mu sync.Mutex
-	// held holds a channel for each locked ID, which is closed when the ID is unlocked.
+	// held holds a channel for each locked ID, which is closed when the ID is unlocked; nil until a
+	// call waits for that.
 	held map[string]chan struct{}
 }
 
 // lock locks an ID. unlock must be called unless there is an error, which is that of ctx.
 func (l *idLocks) lock(ctx context.Context, id string) (unlock func(), err error) {
 	for {
-		held := l.tryLock(id)
-		if held == nil {
+		held, ok := l.tryLock(id)
+		if ok {
 			return func() { l.unlock(id) }, nil
 		}
 		select {
@@ -28,19 +29,23 @@ func (l *idLocks) lock(ctx context.Context, id string) (unlock func(), err error
 	}
 }
 
-// tryLock locks an ID, or returns the channel of the call that has locked it.
-func (l *idLocks) tryLock(id string) (held chan struct{}) {
+// tryLock locks an ID, or returns a channel that is closed when the call that has locked it unlocks it.
+func (l *idLocks) tryLock(id string) (held chan struct{}, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if held = l.held[id]; held == nil {
-		l.held[id] = make(chan struct{})
+	held, locked := l.held[id]
+	if locked && held == nil {
+		held = make(chan struct{})
 	}
-	return held
+	l.held[id] = held
+	return held, !locked
 }
 
 func (l *idLocks) unlock(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(l.held[id])
+	if held := l.held[id]; held != nil {
+		close(held)
+	}
 	delete(l.held, id)
 }

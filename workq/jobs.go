@@ -48,7 +48,7 @@ type meta struct {
 	putBack, fails int
 }
 
-func (j *newJob) meta() map[string]string {
+func (j *newJob) meta() string {
 	text := strconv.AppendInt(make([]byte, 0, 40), j.ttr.Milliseconds(), 10)
 	for _, n := range []int64{j.ttl.Milliseconds(), int64(j.maxAttempts), int64(j.maxFails)} {
 		text = strconv.AppendInt(append(text, ' '), n, 10)
@@ -56,7 +56,7 @@ func (j *newJob) meta() map[string]string {
 	if !j.at.IsZero() {
 		text = j.at.AppendFormat(append(text, ' '), time.RFC3339Nano)
 	}
-	return map[string]string{metaKey: string(text)}
+	return string(text)
 }
 
 // metaOf returns false for a job that no Server has put.
@@ -194,11 +194,12 @@ func (j *jobs) put(ctx context.Context, n *newJob, expires time.Time) error {
 	// In whole seconds, so that jobs with the same time to live have the same options.
 	keep := (expires.Sub(laterOf(n.at, time.Now())) + time.Second - 1).Truncate(time.Second)
 	made, err := job.NewOutside(jobType, job.Payload{Bytes: n.payload}, job.ID(n.id), job.Priority(n.priority), job.At(n.at),
-		job.DispatchBy(expires), job.MaxInterruptions(10*MaxAttempts), job.Metadata(n.meta()),
+		job.DispatchBy(expires), job.MaxInterruptions(10*MaxAttempts),
 		job.Retention(amboy.Retention{Succeeded: keep, Failed: keep, Canceled: keep, Expired: keep}))
 	if err != nil {
 		return err
 	}
+	made.(amboy.MetadataJob).SetMetadata(metaKey, n.meta())
 	name := j.prefix + n.name
 	q, err := j.group.Get(ctx, name)
 	if err != nil {

@@ -319,7 +319,9 @@ func (c *command) parseLease() (r leaseRequest, err error) {
 			return r, invalidName
 		}
 	}
-	r.names = slices.Compact(slices.Sorted(slices.Values(c.args[:last])))
+	names := slices.Clone(c.args[:last])
+	slices.Sort(names)
+	r.names = slices.Compact(names)
 	if len(r.names) > MaxLeaseNames {
 		return r, invalidArgs
 	}
