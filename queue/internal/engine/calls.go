@@ -14,18 +14,6 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// call makes a call of the store and reports the result to the core. If calls take no time, it
-// appends the commands that follow to rest.
-//
-//nolint:contextcheck // It ends with the engine, not with a caller.
-func (e *Engine) call(command core.Command, rest []core.Command) []core.Command {
-	if e.inline {
-		return e.decide(e.answer(command), rest)
-	}
-	e.RunInBackground(func(context.Context) { e.Happen(e.answer(command)) })
-	return rest
-}
-
 // answer makes a call of the store, and returns its result as an event.
 func (e *Engine) answer(command core.Command) core.Event {
 	switch do := command.(type) {

@@ -301,8 +301,8 @@ func (e *Engine) carryOut(commands []core.Command) {
 	i, isOver := 0, false
 	defer func() {
 		if rest := commands[min(i+1, len(commands)):]; !isOver && len(rest) > 0 {
-			rest = slices.Clone(rest)
-			e.RunInBackground(func(context.Context) { e.carryOut(rest) })
+			others := append([]core.Command{}, rest...)
+			e.RunInBackground(func(context.Context) { e.carryOut(others) })
 		}
 	}()
 	for ; i < len(commands); i++ {
@@ -330,7 +330,11 @@ func (e *Engine) carryOut(commands []core.Command) {
 		case core.Report:
 			e.Report(do.What, do.Err)
 		default:
-			commands = e.call(command, commands)
+			if e.inline {
+				commands = e.decide(e.answer(command), commands)
+			} else {
+				e.RunInBackground(func(context.Context) { e.Happen(e.answer(command)) })
+			}
 		}
 	}
 	isOver = true
