@@ -125,7 +125,7 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 		turns = append(turns, t)
 		unsettled = unsettled || t.left > 0 && q.mayRun() && q.schedule.Unsettled()
 	}
-	claimed.Records = append(claimed.Records, d.claimInTurn(req, turns)...)
+	claimed.Records = d.claimInTurn(req, turns, claimed.Records)
 	more := false
 	for i := range turns {
 		t := &turns[i]
@@ -144,9 +144,10 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 	return claimed, unsettled && req.Limit > 0
 }
 
-// claimInTurn claims one record of each queue, then another of each queue that had one.
-func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn) []*driver.Record {
-	var records []*driver.Record
+// claimInTurn claims one record of each queue, then another of each queue that had one, and appends
+// them to claimed.
+func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn, claimed []*driver.Record) []*driver.Record {
+	most := len(claimed) + req.Limit
 	round := make([]*turn, len(turns))
 	for i := range turns {
 		round[i] = &turns[i]
@@ -154,17 +155,17 @@ func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn) []*driver.Re
 	for len(round) > 0 {
 		again := round[:0]
 		for _, t := range round {
-			if len(records) >= req.Limit {
-				return records
+			if len(claimed) >= most {
+				return claimed
 			}
 			if e := t.next(); e != nil {
-				records = append(records, d.claim(e, req, e.Scopes.Names()))
+				claimed = append(claimed, d.claim(e, req, e.Scopes.Names()))
 				again = append(again, t)
 			}
 		}
 		round = again
 	}
-	return records
+	return claimed
 }
 
 // claim gives the lease of an entry, which now holds the scopes, to the owner, and returns a
