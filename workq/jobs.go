@@ -239,7 +239,7 @@ func laterOf(a, b time.Time) time.Time {
 // if there was an entry for the same queue, whose job does not exist.
 func (j *jobs) reserve(ctx context.Context, id, queueName string, expires time.Time) (note driver.Note, isNew bool, err error) {
 	now := time.Now()
-	note = driver.Note{Kind: j.kind(), Key: id, Value: []byte(queueName + " " + strconv.FormatInt(now.UnixMilli(), 10)), Until: expires}
+	note = driver.Note{Kind: j.kind(), Key: id, Value: strconv.AppendInt([]byte(queueName+" "), now.UnixMilli(), 10), Until: expires}
 	for range 2 {
 		kept, isNew, err := j.store.Admin().KeepNew(ctx, note, now)
 		if err != nil {
