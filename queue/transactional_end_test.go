@@ -157,7 +157,7 @@ func TestALineThatWasLoggedBeforeTheCommitWaitedForTheTransaction(t *testing.T) 
 			var waited error
 			x.run = func(ctx context.Context, tx *sql.Tx) (string, error) {
 				err := job.CompleteWithResultIn(ctx, "done")
-				bounded, cancel := context.WithTimeout(ctx, time.Second)
+				bounded, cancel := context.WithTimeout(ctx, 30*time.Second) // it would wait for its own transaction
 				defer cancel()
 				waited = report(bounded)
 				return "", errors.Join(err, tx.Commit())
@@ -177,7 +177,7 @@ func TestALineThatWasLoggedInATransactionOfTheJobWaitedForItsEnd(t *testing.T) {
 	x := &transactor{}
 	var waited error
 	x.run = func(ctx context.Context, tx *sql.Tx) (string, error) {
-		bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
+		bounded, cancel := context.WithTimeout(ctx, 30*time.Second) // it would wait for its own transaction
 		defer cancel()
 		job.Log(bounded, "inserted")
 		waited = bounded.Err()
