@@ -25,8 +25,8 @@ type patience string
 
 const (
 	endless patience = ""
-	// patient is for the first try, and brief for later ones: transactions of the driver itself are
-	// shorter.
+	// patient is for the first try (tests may set another one), and brief for later ones: transactions of the driver
+	// itself are shorter.
 	patient patience = "1s"
 	brief   patience = "50ms"
 )
@@ -41,12 +41,12 @@ func sortByLease(items []int, leaseOf func(item int) driver.Lease) {
 }
 
 // patienceOf returns the patience of a call: it must leave time for what follows a wait that timed out.
-func patienceOf(ctx context.Context) patience {
+func (d *Driver) patienceOf(ctx context.Context) patience {
 	const rest = 2 * time.Second
 	if end, limited := ctx.Deadline(); limited && time.Until(end) < rest+time.Second {
 		return brief
 	}
-	return patient
+	return d.patient
 }
 
 // isWaitOver reports whether a statement waited for too long: for the driver, or for the server, whose
@@ -78,7 +78,7 @@ type leasesAround struct {
 // this driver may hold it while that waits for a row that is blocked, which can take its patience.
 func (l *leasesAround) do(ctx context.Context, items []int) (blocked []int, err error) {
 	sortByLease(items, l.leaseOf)
-	all, p, search := items, patienceOf(ctx), searchTime(ctx)
+	all, p, search := items, l.d.patienceOf(ctx), searchTime(ctx)
 	if l.wereBlocked(items) {
 		p, search = brief, 0
 	}
@@ -198,7 +198,7 @@ func (d *Driver) unlessLocked(ctx context.Context, queue int32, change func(p pa
 	if locked || err != nil {
 		return locked, err
 	}
-	err = change(patienceAfter(ctx, last.tries))
+	err = change(d.patienceAfter(ctx, last.tries))
 	if !isWaitOver(err) {
 		if last.tries > 0 {
 			d.locked.Delete(queue)
@@ -211,8 +211,8 @@ func (d *Driver) unlessLocked(ctx context.Context, queue int32, change func(p pa
 }
 
 // patienceAfter returns the patience after a number of waits that timed out.
-func patienceAfter(ctx context.Context, tries int) patience {
-	p := patienceOf(ctx)
+func (d *Driver) patienceAfter(ctx context.Context, tries int) patience {
+	p := d.patienceOf(ctx)
 	if p == brief || tries == 0 {
 		return p
 	}

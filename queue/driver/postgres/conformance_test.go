@@ -122,6 +122,9 @@ func (s *stores) open(t *testing.T, schema string) driver.Driver {
 	used.schema = schema
 	d, err := postgres.Open(t.Context(), postgres.Options{Pool: used.pool, Schema: schema, PollOnly: s.pollOnly})
 	require.NoError(t, err)
+	// The suite leaves no transactions open. On a slow machine, concurrent calls may wait longer for each other than
+	// for a transaction of another client, and would take one for such a transaction.
+	postgres.SetPatience(d, "1min")
 	s.mu.Lock()
 	s.all[d] = used
 	s.mu.Unlock()

@@ -13,3 +13,6 @@ func SetScans(d *Driver, slow time.Duration, apart int) {
 
 // WorkAtOnce sets the number of due and of expired records that Work reads.
 func WorkAtOnce(d *Driver, n int) { d.workAtOnce = n }
+
+// SetPatience sets how long a transaction first waits for a lock, as PostgreSQL writes it.
+func SetPatience(d *Driver, wait string) { d.patient = patience(wait) }

@@ -101,6 +101,7 @@ type Driver struct {
 	newest         atomic.Int64  // the arrival number of the newest job that was claimed
 	replanInterval time.Duration // set by tests
 	workAtOnce     int           // the same
+	patient        patience      // the same
 
 	failover pgconnect.Failover
 
@@ -145,7 +146,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 
 // newDriver returns a driver that is not connected.
 func newDriver(opts Options) *Driver {
-	d := &Driver{opts: opts, replanInterval: replanInterval, workAtOnce: workAtOnce, tops: newTops(), lockBase: map[string]int64{}, calls: newCalls(), done: make(chan struct{})}
+	d := &Driver{opts: opts, replanInterval: replanInterval, workAtOnce: workAtOnce, patient: patient, tops: newTops(), lockBase: map[string]int64{}, calls: newCalls(), done: make(chan struct{})}
 	for _, kind := range []string{lockOfQueue, lockOfInserts, lockOfPromotions, lockOfClaims, lockOfSchema} {
 		d.lockBase[kind] = lockBase(opts.Schema, kind)
 	}
