@@ -257,6 +257,7 @@ const maxLooks = 30
 // there is nothing that a read could leave half done.
 func contextMidway(f *fixture) {
 	for _, c := range f.calls() {
+		f.renew() // each of hundreds of repetitions may close a connection, and a busy server is slow to open others
 		unchanged := f.unchanged()
 		var err error
 		for looks := 1; looks <= maxLooks; {

@@ -31,6 +31,7 @@ const queueName = "queue"
 type fixture struct {
 	*testing.T
 	ctx     context.Context
+	giveUp  context.CancelFunc
 	harness Harness
 	driver  driver.Driver
 	// queue is the queue of calls that name no other.
@@ -46,18 +47,25 @@ type fixture struct {
 
 func newFixture(t *testing.T, h Harness) *fixture {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
 	f := &fixture{
 		T:       t,
-		ctx:     ctx,
 		harness: h,
 		queue:   queueName,
 		start:   wholeMillisecond(time.Now()),
 		removed: map[string]int{},
 	}
+	f.renew()
+	t.Cleanup(func() { f.giveUp() })
 	f.use(h.Open(t))
 	return f
+}
+
+// renew begins the patience of the test again, for a test of many calls each of which may take some time.
+func (f *fixture) renew() {
+	if f.giveUp != nil {
+		f.giveUp()
+	}
+	f.ctx, f.giveUp = context.WithTimeout(context.Background(), patience)
 }
 
 // use directs further calls to a driver and closes it at the end of the test.
