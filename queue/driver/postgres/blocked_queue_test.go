@@ -33,6 +33,10 @@ func beginTx(t *testing.T) pgx.Tx {
 	return tx
 }
 
+// busyTries is how often a call is made until it ends within the time that it must not exceed, because a busy machine
+// may stand still during some.
+const busyTries = 10
+
 // An open transaction puts a job that depends on several of the running jobs. The search for their
 // leases took longer than the core waits for a renewal, so none of the others counted as renewed.
 func TestAFanInInAnOpenTransactionKeepsNoOtherLeasesFromBeingRenewed(t *testing.T) {
@@ -67,7 +71,7 @@ func TestAFanInInAnOpenTransactionKeepsNoOtherLeasesFromBeingRenewed(t *testing.
 			insert(postgres.WithTx(t.Context(), tx), t, d, dependent("fan-in", on...))
 			var blocked *driver.BlockedLeasesError
 			var err error
-			for try := 0; try < 3 && blocked == nil; try++ { // a busy machine may stand still during one
+			for try := 0; try < busyTries && blocked == nil; try++ {
 				ctx, cancel := context.WithTimeout(t.Context(), test.limit)
 				_, err = open(t, opts).Extend(ctx, leases, time.Minute) // a new driver remembers no wait
 				cancel()
@@ -82,22 +86,45 @@ func TestAFanInInAnOpenTransactionKeepsNoOtherLeasesFromBeingRenewed(t *testing.
 // A claim takes jobs of a queue that has only a rate under the lock of that queue, for which it waited
 // without a bound.
 func TestAnOpenTransactionInARatedQueueKeepsNoOtherQueueWaiting(t *testing.T) {
-	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
-	insert(t.Context(), t, d, inQueue("blocked", newRecord("rated")), inQueue("other", newRecord("ready")))
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	d := open(t, opts)
+	insert(t.Context(), t, d, inQueue("blocked", newRecord("rated")))
 	_, err := d.Control(t.Context(), "blocked", driver.ControlChange{Rate: &amboy.Rate{PerSecond: 1000, Burst: 10}})
 	require.NoError(t, err)
 	insert(postgres.WithTx(t.Context(), beginTx(t)), t, d, inQueue("blocked", scoped("in it", 0, "scope")))
+	claimsInTime(t, opts, time.Now(), newRecord, "blocked", "other")
+}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // as the core's callLimit
-	defer cancel()
-	began := time.Now()
-	claimed, err := d.Claim(ctx, driver.ClaimRequest{
-		Owner: "owner", Queues: []driver.Demand{{Queue: "blocked", Limit: 10}, {Queue: "other", Limit: 10}}, Limit: 20, Now: time.Now(), LeaseTime: time.Minute,
-	})
-	took := time.Since(began)
+// claimsInTime tests that a claim from queues, of which the last is other, takes a new record of that within the time
+// that the core gives a claim, although another queue is locked.
+func claimsInTime(t *testing.T, opts postgres.Options, now time.Time, made func(id string) *driver.Record, queues ...string) {
+	t.Helper()
+	var demands []driver.Demand
+	for _, queue := range queues {
+		demands = append(demands, driver.Demand{Queue: queue, Limit: 10})
+	}
+	var took time.Duration
+	var err error
+	for try := range busyTries {
+		d := open(t, opts) // a new driver remembers no wait
+		id := fmt.Sprint("ready ", try)
+		insert(t.Context(), t, d, inQueue("other", made(id)))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // as the core's callLimit
+		began := time.Now()
+		var claimed driver.Claimed
+		claimed, err = d.Claim(ctx, driver.ClaimRequest{Owner: "owner", Queues: demands, Limit: 20, Now: now, LeaseTime: time.Minute})
+		took = time.Since(began)
+		cancel()
+		if err == nil && took < 4*time.Second {
+			assert.Contains(t, idsOf(claimed.Records), id)
+			for _, r := range claimed.Records {
+				assert.Equal(t, "other", r.Group)
+			}
+			return
+		}
+	}
 	require.NoError(t, err)
-	assert.Equal(t, []string{"ready"}, idsOf(claimed.Records))
-	assert.Less(t, took, 4*time.Second)
+	assert.Fail(t, "no claim ended in time", "the last one took %s", took)
 }
 
 // What a transaction left for later in one queue was not done while another queue was locked, whose
@@ -240,24 +267,23 @@ func TestTheSameEndTwiceFailsNoOthers(t *testing.T) {
 // While a queue is locked, each claim waited for it four times, with the leases of the other queues
 // already taken.
 func TestClaimsOfOtherQueuesStayFastWhileAQueueIsLocked(t *testing.T) {
+	const limit = 100 * time.Millisecond
 	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
 	insert(t.Context(), t, d, inQueue("blocked", scoped("scoped", 0, "scope")))
-	for i := range 10 {
-		insert(t.Context(), t, d, inQueue("other", newRecord(fmt.Sprint(i))))
-	}
 	insert(postgres.WithTx(t.Context(), beginTx(t)), t, d, inQueue("blocked", scoped("in it", 0, "another")))
-	fastest := time.Hour
-	for range 5 {
+	took := time.Hour
+	end := time.Now().Add(time.Minute)
+	for i := 0; took >= limit && time.Now().Before(end); i++ { // a busy machine is slow during some
+		insert(t.Context(), t, d, inQueue("other", newRecord(fmt.Sprint(i))))
 		began := time.Now()
 		claimed, err := d.Claim(patience(t), driver.ClaimRequest{
 			Owner: "owner", Queues: []driver.Demand{{Queue: "blocked", Limit: 1}, {Queue: "other", Limit: 1}}, Limit: 2, Now: time.Now(), LeaseTime: time.Minute,
 		})
-		took := time.Since(began)
-		fastest = min(fastest, took)
+		took = time.Since(began)
 		require.NoError(t, err)
 		assert.Len(t, claimed.Records, 1)
 	}
-	assert.Less(t, fastest, 100*time.Millisecond)
+	assert.Less(t, took, limit)
 }
 
 // Due records become ready in a statement that waited without a bound for the row of their line, which
@@ -269,9 +295,7 @@ func TestAnOpenTransactionThatEndsAJobKeepsNoDueJobsOfOtherQueuesWaiting(t *test
 	target := claim(t, d, 1)[0]
 	due := newRecord("due")
 	due.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
-	otherDue := inQueue("other", newRecord("other due"))
-	otherDue.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
-	insert(t.Context(), t, d, dependent("dependent", "target"), due, otherDue)
+	insert(t.Context(), t, d, dependent("dependent", "target"), due)
 	var all []*driver.Record
 	for i := range 900 {
 		all = append(all, newRecord(fmt.Sprint(i)))
@@ -287,15 +311,12 @@ func TestAnOpenTransactionThatEndsAJobKeepsNoDueJobsOfOtherQueuesWaiting(t *test
 
 	tx := beginTx(t)
 	end(postgres.WithTx(t.Context(), tx), t, d, target, "")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	began := time.Now()
-	claimed, err := d.Claim(ctx, driver.ClaimRequest{
-		Owner: "owner", Queues: []driver.Demand{{Queue: "other", Limit: 10}}, Limit: 10, Now: time.Now().Add(2 * time.Hour), LeaseTime: time.Minute,
-	})
-	require.NoError(t, err)
-	assert.Equal(t, []string{"other due"}, idsOf(claimed.Records))
-	assert.Less(t, time.Since(began), 4*time.Second)
+	otherDue := func(id string) *driver.Record {
+		r := newRecord(id)
+		r.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+		return r
+	}
+	claimsInTime(t, opts, time.Now().Add(2*time.Hour), otherDue, "other")
 }
 
 // After one wait in vain, claims waited 50 ms for the lock of the queue, and each failure renewed that.

@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -35,9 +34,7 @@ func TestDrainingAQueueBesideAnOpenTransactionKeepsNoPutsOfOthersWaiting(t *test
 		return err == nil && waiting
 	}, 10*time.Second, time.Millisecond)
 	for i := range 64 {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		errs, err := d.Insert(ctx, []*driver.Record{inQueue(fmt.Sprint("queue ", i), newRecord("second"))})
-		cancel()
+		errs, err := d.Insert(patience(t), []*driver.Record{inQueue(fmt.Sprint("queue ", i), newRecord("second"))})
 		require.NoError(t, err, i)
 		require.NoError(t, errs[0], i)
 	}
