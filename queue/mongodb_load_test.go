@@ -16,8 +16,10 @@ import (
 // Each queue of a client had two change streams, so that 50 queues exhausted a pool of 100
 // connections.
 func TestManyQueuesOfOneClientExhaustedItsConnections(t *testing.T) {
-	const some, connections, perSecond, observed = 10, 3, 8.0, 5 * time.Minute
+	const some, perSecond, observed = 10, 8.0, 5 * time.Minute
 	queues := fullOr(100, 30)
+	// 42 runs took from 2 fewer to 3 more than the first queues, as luck would have it. A connection for each queue is 20 more.
+	connections := fullOr(3, 9)
 	synctest.Test(t, func(t *testing.T) {
 		d := mongotest.Open(t, mongotest.InMemory())
 		client := d.Connect()
