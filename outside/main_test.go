@@ -36,6 +36,9 @@ const (
 	typeName  = "outside-test"
 )
 
+// patience ends a test that would wait for ever. No test is about how fast a store is.
+const patience = 5 * time.Minute
+
 var noOptions = outside.Options{}
 
 var jobType = amboy.JobType{Name: typeName, Version: 1}
@@ -91,7 +94,7 @@ func onEach(t *testing.T, test func(*fixture)) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			t.Cleanup(cancel)
 			test(newFixture(t, ctx, open(t), outside.Options{}))
 		})
@@ -209,7 +212,7 @@ func (f *fixture) hasState(id string, want amboy.JobState) {
 // reaches waits until a job has a state: the retry handler ends jobs without attempts left.
 func (f *fixture) reaches(id string, want amboy.JobState) {
 	f.Helper()
-	require.Eventually(f, func() bool { return f.state(id) == want }, 10*time.Second, time.Millisecond)
+	require.Eventually(f, func() bool { return f.state(id) == want }, patience, time.Millisecond)
 }
 
 func ids(jobs []outside.Job) []string {

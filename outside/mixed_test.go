@@ -94,7 +94,7 @@ func TestPayloadAndDefaultsSurviveRetries(t *testing.T) {
 			if attempt == 0 {
 				require.NoError(f, f.ack(outside.Ack{Token: jobs[0].Token, Checkpoint: &outside.Checkpoint{Payload: &job.Payload{JSON: json.RawMessage(`{"n":6,"row":7}`)}}}))
 				require.NoError(f, f.fail(jobs[0], outside.Fail{Error: "no"}))
-				require.Eventually(f, func() bool { return f.state("a") == amboy.StateScheduled }, 10*time.Second, time.Millisecond)
+				require.Eventually(f, func() bool { return f.state("a") == amboy.StateScheduled }, patience, time.Millisecond)
 				_, err = inspector.ActOn(f.ctx, queueName, "a", management.Action{Kind: management.Retry})
 				require.NoError(f, err)
 				continue
