@@ -208,7 +208,7 @@ func (j *outsideJob) bytesForm() ([]byte, error) {
 	var override []byte
 	if j.Override != nil {
 		var err error
-		if override, err = json.Marshal(j.Override); err != nil {
+		if override, err = encodeOverride(j.Override); err != nil {
 			return nil, err
 		}
 	}
@@ -280,6 +280,29 @@ func decodeBytesForm(data []byte) (content []byte, own *override, ok bool) {
 	}
 	own, err = decodeOverride(rest)
 	return content, own, err == nil
+}
+
+// lastRetention is the retention that encodeOverride encoded last.
+var lastRetention atomic.Pointer[encodedRetention]
+
+type encodedRetention struct {
+	value amboy.Retention
+	form  []byte // of an override that has only the retention
+}
+
+// encodeOverride returns the stored form of an override. It must not be changed.
+func encodeOverride(own *override) ([]byte, error) {
+	if own.RetryPolicy != nil || own.Retention == nil {
+		return json.Marshal(own)
+	}
+	if last := lastRetention.Load(); last != nil && last.value == *own.Retention {
+		return last.form, nil
+	}
+	form, err := json.Marshal(own)
+	if err == nil {
+		lastRetention.Store(&encodedRetention{value: *own.Retention, form: form})
+	}
+	return form, err
 }
 
 // lastOverride is the override that decodeOverride returned last. Jobs that are put by the same code

@@ -10,6 +10,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/registry"
+	"github.com/mongodb/amboy/retry"
 )
 
 // decodeOutside decodes the stored form of a job for outside workers.
@@ -66,6 +67,32 @@ func TestAStoredPayloadOfBytesHasTheFormOfPackageJSON(t *testing.T) {
 		stored, err := registry.MakeJobInterchange(j, amboy.JSON)
 		require.NoError(t, err)
 		assert.Equal(t, want, string(stored.Raw()))
+	}
+}
+
+func TestEachStoredPayloadOfBytesHasTheOptionsOfItsJob(t *testing.T) {
+	hour, day := amboy.Retention{Failed: time.Hour}, amboy.Retention{Failed: 24 * time.Hour}
+	policy := job.RetryPolicy(retry.Fixed{Wait: time.Second})
+	for _, want := range []struct {
+		retention amboy.Retention
+		opts      []job.Option
+	}{
+		{hour, []job.Option{job.Retention(hour)}},
+		{day, []job.Option{job.Retention(day)}},
+		{day, []job.Option{job.Retention(day), policy}},
+		{day, []job.Option{job.Retention(day)}},
+		{amboy.Retention{}, []job.Option{policy}},
+		{amboy.Retention{}, nil},
+		{hour, []job.Option{job.Retention(hour)}},
+	} {
+		j, err := job.NewOutside(amboy.JobType{Name: "only outside", Version: 1}, job.Payload{Bytes: []byte{0}}, want.opts...)
+		require.NoError(t, err)
+		stored, err := registry.MakeJobInterchange(j, amboy.JSON)
+		require.NoError(t, err)
+		read, err := stored.Resolve(amboy.JSON)
+		require.NoError(t, err)
+		assert.Equal(t, want.retention, read.(amboy.RetainedJob).Retention())
+		assert.Equal(t, j.(amboy.RetryPolicyJob).RetryPolicy(), read.(amboy.RetryPolicyJob).RetryPolicy())
 	}
 }
 
