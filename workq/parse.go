@@ -162,11 +162,21 @@ func isName(name string) bool {
 	if name == "" || len(name) > MaxName {
 		return false
 	}
-	return strings.Trim(name, nameBytes) == ""
+	for i := range len(name) {
+		if !isNameByte[name[i]] {
+			return false
+		}
+	}
+	return true
 }
 
-// nameBytes are what names consist of.
-const nameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+// isNameByte is true for the bytes that names consist of.
+var isNameByte = func() (is [256]bool) {
+	for _, b := range []byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") {
+		is[b] = true
+	}
+	return is
+}()
 
 const dashes = "........-....-....-....-............"
 
