@@ -28,6 +28,9 @@ type setup struct {
 	Fault fault
 	// FailOneIn makes one in this many calls of the store fail; 0 means none.
 	FailOneIn int
+	// AsDeployed gives the queues of the processes the defaults of a service, and drivers that are not
+	// wrapped: wrapping hides what they implement beyond driver.Driver.
+	AsDeployed bool
 }
 
 // workerConfig is the configuration of one process.
@@ -51,13 +54,19 @@ const (
 // newQueue returns a queue that closes its store.
 func newQueue(t *testing.T, d driver.Driver, lease time.Duration) amboy.RetryableQueue {
 	t.Helper()
+	return newQueueScanning(t, d, lease, maintenance)
+}
+
+// newQueueScanning returns a queue with a StaleRetryingMonitorInterval.
+func newQueueScanning(t *testing.T, d driver.Driver, lease, every time.Duration) amboy.RetryableQueue {
+	t.Helper()
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
 		Driver:      d,
 		CloseDriver: true,
 		NumWorkers:  workers,
 		LockTimeout: lease,
 		Retryable: queue.RetryableQueueOptions{
-			StaleRetryingMonitorInterval: maintenance,
+			StaleRetryingMonitorInterval: every,
 			MaxInterruptions:             1_000_000, // no operator releases parked jobs
 		},
 	})
@@ -88,11 +97,16 @@ func TestWorker(t *testing.T) {
 	if config.Fault != "" {
 		d = &faultyDriver{Driver: d, fault: config.Fault}
 	}
-	d = newRecorder(d, journal)
+	scanEvery := maintenance
+	if config.AsDeployed {
+		scanEvery = 0 // the default
+	} else {
+		d = newRecorder(d, journal)
+	}
 	if config.FailOneIn > 0 {
 		d = newFailing(d, journal, config.FailOneIn, config.Name)
 	}
-	q := newQueue(t, d, config.Lease)
+	q := newQueueScanning(t, d, config.Lease, scanEvery)
 	require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
 	fmt.Println(saysReady)
 
