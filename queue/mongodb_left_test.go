@@ -21,13 +21,6 @@ import (
 // primary: the change stream of the process that is to run them does not show them.
 func TestMongoDBJobsThatNoEventShowedAreFound(t *testing.T) {
 	const safetyNet, lockTimeout, retryScan = 30 * time.Second, 3 * time.Minute, time.Minute
-	runs := bson.D{
-		{Key: "status.in_prog", Value: true},
-		{Key: "status.mod_count", Value: 1},
-		{Key: "status.mod_ts", Value: "$$NOW"},
-		{Key: "time_info.start", Value: "$$NOW"},
-		{Key: "lease_until", Value: bson.M{"$add": bson.A{"$$NOW", lockTimeout.Milliseconds()}}},
-	}
 	failed := bson.D{
 		{Key: "status.completed", Value: true},
 		{Key: "status.mod_count", Value: 1},
@@ -40,7 +33,7 @@ func TestMongoDBJobsThatNoEventShowedAreFound(t *testing.T) {
 		"pending":   {within: safetyNet},
 		"scheduled": {waits: 50 * time.Second, within: 50 * time.Second},
 		"soon due":  {waits: time.Millisecond, within: safetyNet},
-		"running":   {left: runs, within: lockTimeout + 45*time.Second},
+		"running":   {left: runningFor(lockTimeout), within: lockTimeout + 45*time.Second},
 		"retrying":  {left: failed, within: retryScan},
 	} {
 		for _, idle := range []time.Duration{time.Second, 59 * time.Second, 61 * time.Second, 10 * time.Minute} {
@@ -85,4 +78,38 @@ func leave(t *testing.T, d *mongotest.Deployment, from, to string, changes bson.
 	require.NoError(t, err)
 	_, err = jobs.Collection(to).InsertOne(t.Context(), doc)
 	require.NoError(t, err)
+}
+
+// A process without jobs surveyed the store at regular times only: a job whose process had died just
+// after its claim ran up to half a minute after its lease.
+func TestTheJobOfADeadProcessWaitedForTheNextRegularSurvey(t *testing.T) {
+	for _, lockTimeout := range []time.Duration{15 * time.Second, time.Minute, 10 * time.Minute} {
+		for fifth := range 5 {
+			idle := time.Duration(fifth+1) * min(lockTimeout/4, 30*time.Second) / 5
+			t.Run(fmt.Sprint(lockTimeout, " after ", idle), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := mongotest.Open(t, mongotest.InMemory())
+					startMongoDB(t, d, 1, func(o *queue.MongoDBOptions) { o.LockTimeout = lockTimeout })
+					other := onMongoDB(t, d, 1, func(o *queue.MongoDBOptions) { o.Collection = "other" })
+					ran := make(chan time.Time, 1)
+					put(t, other, newJob(t, "job", func(context.Context, *funcJob) { ran <- time.Now() }))
+					pass(idle)
+					leave(t, d, "other.jobs", "queue.jobs", runningFor(lockTimeout))
+					left := time.Now()
+					assert.LessOrEqual(t, (<-ran).Sub(left), lockTimeout+2*time.Second)
+				})
+			})
+		}
+	}
+}
+
+// runningFor returns what a claim changes in a document.
+func runningFor(lease time.Duration) bson.D {
+	return bson.D{
+		{Key: "status.in_prog", Value: true},
+		{Key: "status.mod_count", Value: 1},
+		{Key: "status.mod_ts", Value: "$$NOW"},
+		{Key: "time_info.start", Value: "$$NOW"},
+		{Key: "lease_until", Value: bson.M{"$add": bson.A{"$$NOW", lease.Milliseconds()}}},
+	}
 }

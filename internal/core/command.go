@@ -34,10 +34,11 @@ type (
 		Except []driver.Kind
 	}
 	// Look queries the store for the queues that have work, and in a Survey also for leases that
-	// have run out. The answer is Looked.
+	// have run out, or do so Within a time. The answer is Looked.
 	Look struct {
 		Call   Call
 		Survey bool
+		Within time.Duration
 	}
 	// OpenQueues opens queues because they have work. The answer is QueuesOpened, when they
 	// are open or opening them has failed.

@@ -104,6 +104,8 @@ type Core struct {
 	// recoverFrom is the earliest time of a recovery after an outage of the store: the
 	// owners of leases have had time to renew them by then.
 	recoverFrom time.Duration
+	// earlyFrom is the earliest time of the next survey that comes early because a lease ends.
+	earlyFrom time.Duration
 	// retriesFrom is the earliest time of the next scan for retries, and allRetriesFrom that of the
 	// next one in all queues.
 	retriesFrom, allRetriesFrom time.Duration

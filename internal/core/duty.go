@@ -11,6 +11,13 @@ const recoverPeriod = 30 * time.Second
 // the processes on a store do not all claim at once what a survey finds.
 const surveySpread = 5
 
+// minLag and maxLag bound the random time from the end of a lease to an early survey. minLag allows
+// for clocks that do not run alike.
+const (
+	minLag = 50 * time.Millisecond
+	maxLag = time.Second
+)
+
 // cancelsPeriod is about how long a process runs jobs without asking which of them are to be canceled.
 const cancelsPeriod = 2 * time.Minute
 
@@ -40,17 +47,27 @@ func (c *Core) recover() {
 	c.recoverLeases()
 }
 
-// untilRecovery returns the time from one recovery or survey to the next.
-func (c *Core) untilRecovery() time.Duration {
+// recoverEvery returns the longest time from one recovery or survey to the next.
+func (c *Core) recoverEvery() time.Duration {
 	period := min(c.heartbeat(), recoverPeriod)
-	if !c.config.Surveys {
-		return period
-	}
-	period = min(period, c.config.RetryScan)
-	if period == recoverPeriod {
-		period -= time.Duration(c.config.Random() * float64(period/surveySpread))
+	if c.config.Surveys {
+		period = min(period, c.config.RetryScan)
 	}
 	return period
+}
+
+// untilRecovery returns the time from one recovery or survey to the next.
+func (c *Core) untilRecovery() time.Duration {
+	period := c.recoverEvery()
+	if c.config.Surveys && period == recoverPeriod {
+		period -= c.random(period / surveySpread)
+	}
+	return period
+}
+
+// random returns a random time, less than a limit.
+func (c *Core) random(limit time.Duration) time.Duration {
+	return time.Duration(c.config.Random() * float64(limit))
 }
 
 func (c *Core) recoverLeases() {
@@ -60,7 +77,8 @@ func (c *Core) recoverLeases() {
 // surveyed does what a survey found to be necessary.
 func (c *Core) surveyed(e Looked) {
 	switch {
-	case !e.Stale:
+	case e.StaleIn > 0:
+		c.surveyEarly(e.StaleIn)
 		c.maintain()
 	case c.now.Mono < c.recoverFrom: // the store is back with this answer
 		c.timers.set(recoverTimer, c.recoverFrom)
@@ -73,6 +91,18 @@ func (c *Core) surveyed(e Looked) {
 		}
 	}
 	c.fire()
+}
+
+// surveyEarly makes the next survey come soon after a lease ends, if that is before its regular
+// time. Live processes renew their leases long before, so that is rare. But there may always be
+// leases that end soon: of processes with shorter leases, or of outside workers, who do not renew
+// theirs. So one survey in a period may be early.
+func (c *Core) surveyEarly(in time.Duration) {
+	at := c.now.Mono + in + minLag + c.random(min(c.recoverEvery()/surveySpread, maxLag))
+	if at >= c.earlyFrom && at < c.timers.at[recoverTimer] {
+		c.earlyFrom = at + c.recoverEvery()
+		c.timers.set(recoverTimer, at)
+	}
 }
 
 // recovered continues with maintain, whether the recovery failed or not.

@@ -69,9 +69,10 @@ type (
 	Looked struct {
 		Call Call
 		Work driver.Work
-		// Stale is true if a survey found that a recovery may have something to do.
-		Stale bool
-		Err   error
+		// StaleIn is the time from a survey until a recovery may have something to do; 0 if it may
+		// now.
+		StaleIn time.Duration
+		Err     error
 	}
 	// Opens allows the core to open queues that have work: when jobs become due, after changes
 	// by this process, and at an interval.

@@ -27,7 +27,7 @@ func (c *Core) look() {
 		call := c.call(lookCall, callLimit)
 		call.claims, call.opens, call.surveys = c.lookClaims, c.lookOpens, c.lookLeft
 		c.lookClaims, c.lookOpens, c.lookLeft = false, false, false
-		c.do(Look{Call: call.Call, Survey: call.surveys})
+		c.do(Look{Call: call.Call, Survey: call.surveys, Within: c.recoverEvery()})
 	}
 }
 

@@ -395,7 +395,7 @@ func (c *call) takeEffect(w *World) {
 		c.result = core.Claimed{Call: do.Call, Records: claimed.Records, Next: claimed.Next, Waits: claimed.Waits, Err: err}
 	case core.Look:
 		work, err := w.driver.Work(ctx, c.now)
-		c.result = core.Looked{Call: do.Call, Work: work, Stale: do.Survey && w.mayBeStale(), Err: err}
+		c.result = core.Looked{Call: do.Call, Work: work, StaleIn: w.staleIn(do), Err: err}
 	case core.Renew:
 		lost, err := w.driver.Extend(ctx, do.Leases, lease)
 		for _, l := range do.Leases {
@@ -453,18 +453,19 @@ func (c *call) takeEffect(w *World) {
 	}
 }
 
-// mayBeStale reports whether a recovery may find something. The memory driver can't tell: the history
+// staleIn returns how long a recovery will find nothing. The memory driver can't tell: the history
 // knows when leases end, and clocks that were set back may have made waits too long.
-func (w *World) mayBeStale() bool {
+func (w *World) staleIn(do core.Look) time.Duration {
 	if w.settings.clockSteps {
-		return true
+		return 0
 	}
+	in := do.Within
 	for _, j := range w.checker.jobs {
-		if !j.ended && j.until > 0 && j.until <= w.now {
-			return true
+		if !j.ended && j.until > 0 {
+			in = min(in, max(0, j.until-w.now))
 		}
 	}
-	return false
+	return in
 }
 
 // retrying returns the records that await their retry. The history knows them; a query

@@ -462,7 +462,7 @@ func (d *digester) answer(c *call) {
 			d.bools(q.Ready, q.Expired, q.Retrying)
 		}
 		d.wall(a.Work.Next)
-		d.bools(a.Stale)
+		d.int(int(a.StaleIn))
 		failed(a.Err)
 	case core.Renewed:
 		d.leases(a.Lost)

@@ -23,9 +23,11 @@ type IdleProber interface {
 // Surveyor is implemented by a Driver that answers, with one query, all that a process without
 // jobs asks regularly.
 type Surveyor interface {
-	// Survey is Work, and reports whether RecoverStale may have something to do. isStale is also
-	// true if RecoverStale only has to see a lease, to measure how long it is not renewed.
-	Survey(ctx context.Context, now time.Time) (work Work, isStale bool, err error)
+	// Survey is Work, and returns how long RecoverStale will have nothing to do: 0 if it may have
+	// something to do now, or only has to see a lease, to measure how long it is not renewed;
+	// otherwise the time until the first lease ends that is not renewed meanwhile, which may be
+	// left out if it is a lock of the legacy library; and within if none ends before.
+	Survey(ctx context.Context, now time.Time, within time.Duration) (work Work, staleIn time.Duration, err error)
 }
 
 // UnfinishedSummer is implemented by a Driver whose SumQueues counts records that have ended.

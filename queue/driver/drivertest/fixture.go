@@ -209,9 +209,9 @@ func (f *fixture) recover() int {
 	f.Helper()
 	unchanged := func() {}
 	if surveyor, ok := f.drivers()[0].(driver.Surveyor); ok {
-		_, isStale, err := surveyor.Survey(f.ctx, time.Now())
+		_, staleIn, err := surveyor.Survey(f.ctx, time.Now(), time.Minute)
 		require.NoError(f, err)
-		if !isStale {
+		if staleIn > 0 {
 			unchanged = f.unchanged()
 		}
 	}

@@ -24,6 +24,35 @@ var recoverRules = []rule{
 	{"expired leases are handed back", recoverHandsBack},
 	{"only running records are handed back", recoverRunning},
 	{"a lease in keep is not handed back", recoverButKeep},
+	{"a survey returns the time until the first lease ends", surveyFirstEnd},
+}
+
+func surveyFirstEnd(f *fixture) {
+	surveyor, ok := f.drivers()[0].(driver.Surveyor)
+	if !ok {
+		return
+	}
+	staleIn := func(within time.Duration) time.Duration {
+		f.Helper()
+		_, in, err := surveyor.Survey(f.ctx, time.Now(), within)
+		require.NoError(f, err)
+		return in
+	}
+	assert.Equal(f, leaseTime, staleIn(leaseTime), "nothing runs")
+	var leases []driver.Lease
+	for _, queue := range []string{"a", "b", "c"} {
+		f.in(queue).insert(spec{id: "job"})
+		leases = append(leases, driver.LeaseOf(f.in(queue).claimOne("job")))
+	}
+	f.elapse(leaseTime / 2)
+	require.False(f, f.tryExtend(leases[0]))
+	require.False(f, f.tryExtend(leases[2]))
+	assert.Equal(f, leaseTime/4, staleIn(leaseTime/4), "no lease ends before")
+	in := staleIn(leaseTime)
+	assert.Greater(f, in, leaseTime/4)
+	assert.LessOrEqual(f, in, leaseTime/2+time.Second)
+	f.elapse(leaseTime/2 + time.Second)
+	assert.Zero(f, staleIn(leaseTime))
 }
 
 func recoverButKeep(f *fixture) {

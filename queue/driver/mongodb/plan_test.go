@@ -131,8 +131,8 @@ func TestReadsUseIndexes(t *testing.T) {
 }
 
 // TestWorkAndClaimsOfOneQueueReadTheJobsOfAll makes a real server explain what an idle process
-// reads beside many jobs that wait for a time and many expired jobs of a queue that no process
-// claims from.
+// reads beside many jobs that wait for a time, many that run, and many expired jobs of a queue that no
+// process claims from.
 func TestWorkAndClaimsOfOneQueueReadTheJobsOfAll(t *testing.T) {
 	if serverURI == "" {
 		t.Skip("AMBOY_TEST_MONGODB_URI is not set")
@@ -155,14 +155,17 @@ func TestWorkAndClaimsOfOneQueueReadTheJobsOfAll(t *testing.T) {
 		old.Group, later.Group = "old", "later"
 		old.Name, later.Name = driver.RecordName("old", old.JobID(), old.RetryInfo), driver.RecordName("later", later.JobID(), later.RetryInfo)
 		old.TimeInfo.DispatchBy, later.TimeInfo.WaitUntil = time.Now().Add(time.Millisecond), time.Now().Add(time.Hour)
-		records = append(records, old, later)
+		runs := plainRecord(fmt.Sprint("runs", i))
+		runs.Group = fmt.Sprint("runs", i%queues)
+		runs.Name = driver.RecordName(runs.Group, runs.JobID(), runs.RetryInfo)
+		records = append(records, old, later, runs)
 	}
 	putAll(t, d, records...)
+	inAll := request("other", many, queuesNamed("runs", queues)...)
+	inAll.LeaseTime = time.Hour
+	require.Len(t, claimAll(t, d, inAll), many)
 	time.Sleep(10 * time.Millisecond) // until they have expired
-	names := []string{"new", "later"}
-	for i := range queues {
-		names = append(names, fmt.Sprint("queue", i))
-	}
+	names := append(queuesNamed("queue", queues), "new", "later")
 	calls := map[string]func(){
 		"Work": func() {
 			work, err := d.Work(t.Context(), time.Now())
@@ -170,10 +173,10 @@ func TestWorkAndClaimsOfOneQueueReadTheJobsOfAll(t *testing.T) {
 			assert.Equal(t, []driver.QueueWork{{Queue: "old", Ready: true, Expired: true}}, work.Queues)
 		},
 		"Survey": func() {
-			work, isStale, err := d.Survey(t.Context(), time.Now())
+			work, staleIn, err := d.Survey(t.Context(), time.Now(), time.Second)
 			require.NoError(t, err)
 			assert.Equal(t, []driver.QueueWork{{Queue: "old", Ready: true, Expired: true}}, work.Queues)
-			assert.False(t, isStale)
+			assert.Equal(t, time.Second, staleIn)
 		},
 		"a claim of one queue":   func() { assert.Empty(t, claimAll(t, d, request("owner", 1, "new"))) },
 		"a claim of many queues": func() { assert.Empty(t, claimAll(t, d, request("owner", 1, names...))) },
@@ -192,6 +195,15 @@ func TestWorkAndClaimsOfOneQueueReadTheJobsOfAll(t *testing.T) {
 			}
 		}
 	}
+}
+
+// queuesNamed returns the names of n queues.
+func queuesNamed(name string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint(name, i)
+	}
+	return names
 }
 
 // branchesOf returns the pipelines that the stages $unionWith of a command join, because some

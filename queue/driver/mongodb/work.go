@@ -33,10 +33,10 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 
 // Survey implements driver.Surveyor. It sends one command, after it has asked for the server's time,
 // and another one if jobs are ready.
-func (d *Driver) Survey(ctx context.Context, now time.Time) (work driver.Work, isStale bool, err error) {
+func (d *Driver) Survey(ctx context.Context, now time.Time, within time.Duration) (work driver.Work, staleIn time.Duration, err error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
-		return driver.Work{}, false, err
+		return driver.Work{}, 0, err
 	}
 	defer leave()
 	found, err := hedge(plain(ctx), &d.surveyTimes, func(ctx context.Context) (*foundWork, error) {
@@ -48,12 +48,31 @@ func (d *Driver) Survey(ctx context.Context, now time.Time) (work driver.Work, i
 		for _, wrong := range d.wrongTimes(serverTime) {
 			pipeline = append(pipeline, d.union(match(wrong.filter), field("$limit", 1), project("stale", bson.D{{Key: "$literal", Value: ""}})))
 		}
-		return d.findWork(ctx, pipeline)
+		pipeline = append(pipeline, d.union(d.firstEnd(serverTime, serverTime.Add(within))...))
+		found, failure := d.findWork(ctx, pipeline)
+		if failure != nil {
+			return nil, failure
+		}
+		found.staleIn = found.untilStale(serverTime, within)
+		return found, nil
 	})
 	if err != nil {
-		return driver.Work{}, false, fmt.Errorf("querying which queues have work and whether leases have run out: %w", err)
+		return driver.Work{}, 0, fmt.Errorf("querying which queues have work and whether leases have run out: %w", err)
 	}
-	return found.work(d.timedBatch), found.stale, nil
+	return found.work(d.timedBatch), found.staleIn, nil
+}
+
+// firstEnd returns the stages that find the end of the first lease that ends from one time until
+// another, or of a later one if there are very many. There are few as a rule, because live processes
+// renew their leases long before.
+func (d *Driver) firstEnd(from, to time.Time) bson.A {
+	return bson.A{
+		match(d.isRunning(field(leaseEnds, bson.D{{Key: "$gte", Value: from}, {Key: "$lt", Value: to}}))),
+		field("$limit", recoverBatch), // no index has the leases of all queues in the order of their ends
+		bson.D{{Key: "$sort", Value: field(leaseEnds, 1)}},
+		field("$limit", 1),
+		project("ends", "$"+leaseEnds),
+	}
 }
 
 func (d *Driver) findWork(ctx context.Context, pipeline bson.A) (*foundWork, error) {
@@ -100,6 +119,8 @@ func (d *Driver) workPipeline(at time.Time) bson.A {
 // foundWork adds up the results of a workPipeline, and of a survey.
 type foundWork struct {
 	stale   bool
+	ends    time.Time     // when the first lease ends, in a survey; zero if none does in time
+	staleIn time.Duration // of a survey
 	queues  map[string]*driver.QueueWork
 	overdue []string // the queues of the first documents that are due
 	next    time.Time
@@ -114,6 +135,9 @@ func (f *foundWork) add(raw bson.Raw) {
 	switch what {
 	case "stale":
 		f.stale = true
+		return
+	case "ends":
+		f.ends = value.Time()
 		return
 	case "next":
 		if next := value.Time().UTC(); f.next.IsZero() || next.Before(f.next) {
@@ -137,6 +161,19 @@ func (f *foundWork) add(raw bson.Raw) {
 		w.Expired = true
 	case "retrying":
 		w.Retrying = true
+	}
+}
+
+// untilStale returns how long a recovery will have nothing to do, at most within, after a survey at
+// a time of the server.
+func (f *foundWork) untilStale(at time.Time, within time.Duration) time.Duration {
+	switch {
+	case f.stale:
+		return 0
+	case f.ends.IsZero():
+		return within
+	default:
+		return f.ends.Sub(at) + time.Millisecond // it has ended when its time is over
 	}
 }
 

@@ -73,12 +73,12 @@ func (e *Engine) claim(do core.Claim) core.Claimed {
 	return answer
 }
 
-// look asks the store which queues have work, and in a survey also whether leases have run out.
+// look asks the store which queues have work, and in a survey also when leases run out.
 func (e *Engine) look(do core.Look) core.Looked {
 	answer := core.Looked{Call: do.Call}
 	answer.Err = e.bounded(e.open, do.Call, func(ctx context.Context) (err error) {
 		if surveyor, ok := e.Driver.(driver.Surveyor); ok && do.Survey {
-			answer.Work, answer.Stale, err = surveyor.Survey(ctx, e.Now())
+			answer.Work, answer.StaleIn, err = surveyor.Survey(ctx, e.Now(), do.Within)
 			return err
 		}
 		answer.Work, err = e.Driver.Work(ctx, e.Now())
