@@ -164,6 +164,7 @@ func TestAJobFuncThatDidNotReturnHeldUpTheOtherSchedules(t *testing.T) {
 
 func TestCloseOfASchedulerWaitedForAJobFuncLongerThanItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		began, ran = time.Now(), make(chan time.Duration, 100)
 		local, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
 		require.NoError(t, err)
 		require.NoError(t, local.Start(t.Context()))
@@ -212,5 +213,26 @@ func TestFunctionsOfUsersThatDidNotReturnHeldUpTheSchedulesOfAllTenants(t *testi
 			assert.LessOrEqual(t, <-ran-time.Duration(hour+1)*time.Hour, 5*time.Second)
 		}
 		s.Close(context.Background())
+	})
+}
+
+// Programs with a loop of their own rely on what PutDue has done when it returns.
+func TestPutDueReturnedBeforeASlowJobFunc(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, ran = time.Now(), make(chan time.Duration, 100)
+		local, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
+		require.NoError(t, err)
+		require.NoError(t, local.Start(t.Context()))
+		defer local.Close(context.Background())
+		s, err := schedule.New(local, schedule.Options{})
+		require.NoError(t, err)
+		require.NoError(t, s.Add("slow", every(t, time.Hour), func(time.Time) (amboy.Job, error) {
+			time.Sleep(time.Minute)
+			return nil, errNoJob
+		}, schedule.CatchUpNone))
+		require.NoError(t, s.Add("other", every(t, time.Hour), tick(), schedule.CatchUpNone))
+		time.Sleep(time.Hour)
+		_, err = s.PutDue(t.Context())
+		require.ErrorIs(t, err, errNoJob)
 	})
 }

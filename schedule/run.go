@@ -33,7 +33,7 @@ func (s *Scheduler) Close(ctx context.Context) { s.loop.Close(ctx) }
 func (s *Scheduler) run(ctx context.Context) {
 	defer s.calls.Wait()
 	for ctx.Err() == nil {
-		next, err := s.PutDue(ctx) // It logs its errors.
+		next, err := s.putDueAt(ctx, s.target.now(), waitForNone) // It logs its errors.
 		if isGone(s.target, err) && ctx.Err() == nil {
 			logging.Error(ctx, message.Fields{
 				"message": "scheduler stopped because its queue was closed; use NewInGroup for a queue that its group may prune",

@@ -291,19 +291,23 @@ func startMark(name string) string { return "schedule " + name + " start" }
 // PutDue puts the jobs of all ticks that are due. It returns when it must be called again,
 // or the zero time if no schedule has another tick. It uses the time of the queue (see
 // amboy.Now). It joins the errors of the schedules. A schedule with an error is tried
-// again later; the others are not affected. It does not wait for a schedule that takes
-// long, for instance because its JobFunc does not return: that goes on by itself.
+// again later; the others are not affected.
 //
 // If the queue is an amboy.ScheduleTeller, PutDue reports the state of the schedules to it.
 //
-// A started scheduler calls PutDue by itself. It is exported for tests with a clock of
-// their own, and for programs with a loop of their own.
+// A started scheduler does this by itself. PutDue is exported for tests with a clock of
+// their own, and for programs with a loop of their own. It waits for all schedules, also
+// for one whose JobFunc takes long.
 func (s *Scheduler) PutDue(ctx context.Context) (next time.Time, err error) {
-	return s.putDueAt(ctx, s.target.now())
+	return s.putDueAt(ctx, s.target.now(), s.calls.Wait)
 }
 
-// putDueAt is PutDue for the ticks that are due at now.
-func (s *Scheduler) putDueAt(ctx context.Context, now time.Time) (next time.Time, err error) {
+// waitForNone is for callers of putDueAt that do not wait for schedules that take long.
+func waitForNone() {}
+
+// putDueAt is PutDue for the ticks that are due at now. It calls wait before it returns; the errors
+// of schedules that go on after that are only logged.
+func (s *Scheduler) putDueAt(ctx context.Context, now time.Time, wait func()) (next time.Time, err error) {
 	now = wholeMilliseconds(now)
 	var all outcome
 	loop.ForEach(s.calls, 1, s.due(now), func(e *entry) string { return fmt.Sprintf("schedule %p", e) }, func(e *entry) {
@@ -311,6 +315,7 @@ func (s *Scheduler) putDueAt(ctx context.Context, now time.Time) (next time.Time
 			wake(s.changed)
 		}
 	})
+	wait()
 	if ctx.Err() != nil {
 		all.add(time.Time{}, fmt.Errorf("putting the jobs of schedules: %w", context.Cause(ctx)))
 	}

@@ -174,7 +174,7 @@ func (t *Tenants) PutDue(ctx context.Context) (next time.Time, err error) {
 	// All of them have the same time, so that no tick counts as missed because many tenants have it.
 	now := time.Now()
 	loop.ForEach(&t.calls, tenantsAtOnce, schedulers, func(s *Scheduler) string { return "tenant " + s.target.name() }, func(s *Scheduler) {
-		if !all.add(s.putDueAt(ctx, now)) {
+		if !all.add(s.putDueAt(ctx, now, waitForNone)) {
 			wake(t.changed) // its next tick may come before the others
 		}
 	})
