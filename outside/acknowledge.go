@@ -76,7 +76,8 @@ func endsRun(err error) bool {
 
 // endOf returns how an acknowledgement ends its run. isEnd is false if the run continues.
 func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (end queue.LeaseEnd, isEnd bool, err error) {
-	if err = ack.validate(d.opts.MaxPayload); err != nil {
+	err = ack.validate(d.opts.MaxPayload)
+	if err != nil {
 		return end, false, err
 	}
 	var l lease

@@ -40,7 +40,8 @@ func (d *Dispatcher) endByID(ctx context.Context, queueName, id string, ack Ack)
 	}
 	end := queue.LeaseEnd{Metadata: ack.Metadata}
 	ack.end(&end)
-	if err := d.enter(); err != nil {
+	err = d.enter()
+	if err != nil {
 		return err
 	}
 	defer d.leave()

@@ -50,7 +50,8 @@ func (d *Dispatcher) leased(ctx context.Context, queueName string, length time.D
 	if err != nil {
 		return nil, err
 	}
-	if err := d.enter(); err != nil {
+	err = d.enter()
+	if err != nil {
 		return nil, err
 	}
 	defer d.leave()

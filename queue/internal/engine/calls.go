@@ -15,6 +15,8 @@ import (
 )
 
 // answer makes a call of the store, and returns its result as an event.
+//
+//nolint:contextcheck // It ends with the engine, not with a caller.
 func (e *Engine) answer(command core.Command) core.Event {
 	switch do := command.(type) {
 	case core.Claim:
