@@ -139,14 +139,7 @@ func blocking(d time.Duration) schedule.JobFunc {
 }
 
 func TestAJobFuncThatDidNotReturnHeldUpTheOtherSchedules(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began, ran = time.Now(), make(chan time.Duration, 100)
-		local, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
-		require.NoError(t, err)
-		require.NoError(t, local.Start(t.Context()))
-		defer local.Close(context.Background())
-		s, err := schedule.New(local, schedule.Options{})
-		require.NoError(t, err)
+	onLocalQueue(t, func(t *testing.T, _ amboy.Queue, s *schedule.Scheduler) {
 		require.NoError(t, s.Add("blocked", every(t, time.Hour), blocking(90*time.Minute), schedule.CatchUpAll))
 		require.NoError(t, s.Add("other", every(t, time.Hour), tick(), schedule.CatchUpNone))
 		require.NoError(t, s.Start(t.Context()))
@@ -158,19 +151,11 @@ func TestAJobFuncThatDidNotReturnHeldUpTheOtherSchedules(t *testing.T) {
 		for range 2 {
 			assert.Equal(t, 150*time.Minute, <-ran, "blocked")
 		}
-		s.Close(context.Background())
 	})
 }
 
 func TestCloseOfASchedulerWaitedForAJobFuncLongerThanItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began, ran = time.Now(), make(chan time.Duration, 100)
-		local, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
-		require.NoError(t, err)
-		require.NoError(t, local.Start(t.Context()))
-		defer local.Close(context.Background())
-		s, err := schedule.New(local, schedule.Options{})
-		require.NoError(t, err)
+	onLocalQueue(t, func(t *testing.T, _ amboy.Queue, s *schedule.Scheduler) {
 		require.NoError(t, s.Add("blocked", every(t, time.Hour), blocking(time.Hour), schedule.CatchUpNone))
 		require.NoError(t, s.Start(t.Context()))
 		time.Sleep(90 * time.Minute)
@@ -218,21 +203,14 @@ func TestFunctionsOfUsersThatDidNotReturnHeldUpTheSchedulesOfAllTenants(t *testi
 
 // Programs with a loop of their own rely on what PutDue has done when it returns.
 func TestPutDueReturnedBeforeASlowJobFunc(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began, ran = time.Now(), make(chan time.Duration, 100)
-		local, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
-		require.NoError(t, err)
-		require.NoError(t, local.Start(t.Context()))
-		defer local.Close(context.Background())
-		s, err := schedule.New(local, schedule.Options{})
-		require.NoError(t, err)
+	onLocalQueue(t, func(t *testing.T, _ amboy.Queue, s *schedule.Scheduler) {
 		require.NoError(t, s.Add("slow", every(t, time.Hour), func(time.Time) (amboy.Job, error) {
 			time.Sleep(time.Minute)
 			return nil, errNoJob
 		}, schedule.CatchUpNone))
 		require.NoError(t, s.Add("other", every(t, time.Hour), tick(), schedule.CatchUpNone))
 		time.Sleep(time.Hour)
-		_, err = s.PutDue(t.Context())
+		_, err := s.PutDue(t.Context())
 		require.ErrorIs(t, err, errNoJob)
 	})
 }

@@ -29,11 +29,11 @@ var tell = job.Define("schedule-test-tell", 1, func(context.Context, time.Time) 
 	return nil
 })
 
-// onRealQueue runs a test in a bubble of synctest.
-func onRealQueue(t *testing.T, test func(t *testing.T, q amboy.Queue, s *schedule.Scheduler)) {
+// onLocalQueue runs a test in a bubble of synctest, with a scheduler of a local queue.
+func onLocalQueue(t *testing.T, test func(t *testing.T, q amboy.Queue, s *schedule.Scheduler)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		began = time.Now()
-		ran = make(chan time.Duration, 100)
+		began, ran = time.Now(), make(chan time.Duration, 100)
 		q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
 		require.NoError(t, err)
 		require.NoError(t, q.Start(t.Context()))
@@ -41,6 +41,14 @@ func onRealQueue(t *testing.T, test func(t *testing.T, q amboy.Queue, s *schedul
 		s, err := schedule.New(q, schedule.Options{})
 		require.NoError(t, err)
 		defer s.Close(context.Background())
+		test(t, q, s)
+	})
+}
+
+// onRealQueue is onLocalQueue with a schedule that ticks each 90 s.
+func onRealQueue(t *testing.T, test func(t *testing.T, q amboy.Queue, s *schedule.Scheduler)) {
+	t.Helper()
+	onLocalQueue(t, func(t *testing.T, q amboy.Queue, s *schedule.Scheduler) {
 		require.NoError(t, s.Add("tell", every(t, 90*time.Second), tick(), schedule.CatchUpAll))
 		test(t, q, s)
 	})
