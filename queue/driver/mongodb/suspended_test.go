@@ -35,8 +35,13 @@ func TestAClaimHandedBackAJobThatWasClaimedAfterADoubtfulClaim(t *testing.T) {
 		end()
 		pass(2 * time.Minute) // the process was suspended
 		end = touch()
-		time.AfterFunc(1100*time.Millisecond, end) // after the claim gave up to undo the earlier one
+		ended := make(chan struct{})
+		time.AfterFunc(1100*time.Millisecond, func() { // after the claim gave up to undo the earlier one
+			defer close(ended)
+			end()
+		})
 		running := claimAll(t, d, request("owner", 1, "queue"))
+		<-ended
 		require.Equal(t, []string{"queue.job"}, names(running))
 		putAll(t, d, plainRecord("other"))
 		require.Equal(t, []string{"queue.other"}, names(claimAll(t, d, request("owner", 1, "queue"))))
