@@ -9,8 +9,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// The runtime adds 8 bytes to an object of this size, and takes 896 bytes for one that does not fit
-// into 768.
+// The runtime adds 8 bytes to an object of this size. If that makes more than 768 bytes, it takes 896.
 func TestRecordFitsIn768Bytes(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(registry.JobInterchange{}), uintptr(768-8))
 }
