@@ -102,7 +102,8 @@ settings=(-p $((processors * 2)) -timeout 20m -race -vet=off
 	-gcflags='github.com/mongodb/amboy/internal/mongotest/bsonvalue=-dwarf=false -race=false')
 failed=0
 go test "${settings[@]}" "$@" ./queue/... ./internal/crashtest ./management ./internal/browsertest/... \
-	./examples/... ./cmd/amboy/... ./rest/internal/openapi/... ./... || failed=1
+	./examples/... ./cmd/amboy/... ./rest/internal/openapi/... \
+	./middleware/otelamboy/oteltest/... ./... || failed=1
 # River has a workspace of its own, so it needs a call of its own.
 go test -C queue/driver/riverjob/rivertest "${settings[@]}" -short "$@" ./... || failed=1
 exit $failed

@@ -5,9 +5,7 @@ import (
 	"fmt"
 
 	"go.opentelemetry.io/otel/propagation"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
@@ -22,20 +20,18 @@ func must(err error) {
 	}
 }
 
-var write = job.Define("otelamboy-example.write", 1, func(context.Context, string) error { return nil })
+var write = job.Define("otelamboy-example.write", 1, func(ctx context.Context, _ string) error {
+	fmt.Println("the job belongs to trace", trace.SpanContextFromContext(ctx).TraceID())
+	return nil
+})
 
-// Trace and measure the jobs of a queue.
+// Trace and measure the jobs of a queue. Spans and metrics go to the global providers, which a
+// service sets when it starts (otel.SetTracerProvider and otel.SetMeterProvider).
 func ExampleNew() {
 	ctx := context.Background()
-	spans := tracetest.NewSpanRecorder()
-	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
-	meters := sdkmetric.NewMeterProvider()
-
 	instrumentation, err := otelamboy.New(otelamboy.Options{
-		Queue:          "letters",
-		TracerProvider: tracers, // default: the global one
-		MeterProvider:  meters,  // default: the global one
-		Propagator:     propagation.TraceContext{},
+		Queue:      "letters",
+		Propagator: propagation.TraceContext{}, // default: the global one
 	})
 	must(err)
 	q, err := queue.NewLocal(queue.LocalOptions{
@@ -46,16 +42,16 @@ func ExampleNew() {
 	stop, err := instrumentation.Observe(q)
 	must(err)
 	defer func() { must(stop()) }()
-
 	must(q.Start(ctx))
-	_, err = write.Put(ctx, q, "Dear all")
+	defer q.Close(ctx)
+
+	// The context of a request belongs to the trace that its caller began.
+	request := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{
+		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	})
+	_, err = write.Put(request, q, "Dear all")
 	must(err)
 	amboy.Wait(ctx, q)
-	q.Close(ctx)
-	for _, span := range spans.Ended() {
-		fmt.Println(span.Name(), span.SpanKind(), span.Parent().IsValid())
-	}
-	// Unordered output:
-	// put letters producer false
-	// run letters consumer true
+	// Output:
+	// the job belongs to trace 0af7651916cd43dd8448eb211c80319c
 }

@@ -1,4 +1,4 @@
-package otelamboy_test
+package oteltest
 
 import (
 	"context"
