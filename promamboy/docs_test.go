@@ -21,7 +21,7 @@ import (
 
 var (
 	metricName = regexp.MustCompile(`amboy_[a-z_]+`)
-	metricRow  = regexp.MustCompile("(?m)^\\| `(amboy_[a-z_]+)` \\|")
+	metricItem = regexp.MustCompile("(?m)^- `(amboy_[a-z_]+)`:")
 	fqName     = regexp.MustCompile(`fqName: "([^"]+)"`)
 )
 
@@ -54,8 +54,8 @@ func TestDocumentationListsTheMetrics(t *testing.T) {
 	inWorld(t, func(w *world) {
 		names := metricNames(w)
 		var listed []string
-		for _, row := range metricRow.FindAllStringSubmatch(readDoc(w.T, measurePage), -1) {
-			listed = append(listed, row[1])
+		for _, item := range metricItem.FindAllStringSubmatch(readDoc(w.T, measurePage), -1) {
+			listed = append(listed, item[1])
 		}
 		assert.ElementsMatch(w, slices.Collect(maps.Keys(names)), listed)
 		for _, file := range []string{measurePage, "deploy/alerts.yml", "deploy/grafana.json", "docs/guides/run-on-kubernetes.md", "deploy/kubernetes/scaledobject.yml"} {
