@@ -1,7 +1,6 @@
 package pinlater
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"github.com/apache/thrift/lib/go/thrift"
 	"github.com/mongodb/grip/message"
 
+	"github.com/mongodb/amboy/internal/heap"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/pinlater/wire"
@@ -248,7 +248,7 @@ func (s *Server) scanJobs(ctx context.Context, a *wire.PinLaterScanJobsArgs) (th
 		return nil, err
 	}
 	defer leave()
-	latest := latestJobs{limit: int(min(r.Limit, maxScanned)), maxSize: s.opts.MaxFrame / 2}
+	latest := newLatestJobs(int(min(r.Limit, maxScanned)), s.opts.MaxFrame/2)
 	now := s.store.Now()
 	err = s.find(ctx, sel, func(found *driver.Record) (bool, error) {
 		if j := newStoredJob(found, now); j.future == r.ScanFutureJobs || j.state == wire.PinLaterJobState_PENDING {
@@ -270,51 +270,42 @@ const scannedSize = 300
 
 func (j scannedJob) size() int { return scannedSize + len(j.info.CustomStatus) }
 
-// latestJobs are the jobs with the latest run-after times among the jobs that were added. It is
-// a heap whose first job has the earliest time.
+// latestJobs are the jobs with the latest run-after times among the jobs that were added.
 type latestJobs struct {
 	limit, maxSize int
 	size           int
-	jobs           []scannedJob
+	jobs           heap.Heap[scannedJob] // the earliest first
+}
+
+func newLatestJobs(limit, maxSize int) *latestJobs {
+	return &latestJobs{
+		limit: limit, maxSize: maxSize,
+		jobs: heap.New(func(a, b scannedJob) bool { return a.runAfter.Before(b.runAfter) }, nil),
+	}
 }
 
 func (l *latestJobs) add(j *storedJob, queueName string) {
 	at := j.runAfter()
-	if len(l.jobs) == l.limit && !at.After(l.jobs[0].runAfter) {
+	if l.jobs.Len() == l.limit && !at.After(l.jobs.First().runAfter) {
 		return
 	}
 	info := j.describe(queueName, nil)
 	if info == nil {
 		return
 	}
-	heap.Push(l, scannedJob{info, at})
-	for len(l.jobs) > l.limit || l.size > l.maxSize {
-		heap.Pop(l)
+	added := scannedJob{info, at}
+	l.jobs.Put(added)
+	l.size += added.size()
+	for l.jobs.Len() > l.limit || l.size > l.maxSize {
+		l.size -= l.jobs.Pop().size()
 	}
 }
 
 // sorted returns the jobs, the latest first.
 func (l *latestJobs) sorted() []*wire.PinLaterJobInfo {
-	infos := make([]*wire.PinLaterJobInfo, len(l.jobs))
+	infos := make([]*wire.PinLaterJobInfo, l.jobs.Len())
 	for i := len(infos) - 1; i >= 0; i-- {
-		infos[i] = heap.Pop(l).(scannedJob).info //nolint:errcheck,forcetypeassert,revive // Push adds no others.
+		infos[i] = l.jobs.Pop().info
 	}
 	return infos
-}
-
-func (l *latestJobs) Len() int           { return len(l.jobs) }
-func (l *latestJobs) Less(a, b int) bool { return l.jobs[a].runAfter.Before(l.jobs[b].runAfter) }
-func (l *latestJobs) Swap(a, b int)      { l.jobs[a], l.jobs[b] = l.jobs[b], l.jobs[a] }
-
-func (l *latestJobs) Push(x any) {
-	j := x.(scannedJob) //nolint:errcheck,forcetypeassert,revive // add pushes no others.
-	l.jobs = append(l.jobs, j)
-	l.size += j.size()
-}
-
-func (l *latestJobs) Pop() any {
-	last := l.jobs[len(l.jobs)-1]
-	l.jobs = l.jobs[:len(l.jobs)-1]
-	l.size -= last.size()
-	return last
 }

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"container/heap"
 	"math"
 	"sync"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/heap"
 )
 
 // never is a wait that does not end.
@@ -72,7 +72,14 @@ type retryBacklog struct {
 	jobs    int
 	known   map[retryKey]struct{} // waiting, or taken by a worker
 	ready   []*jobRetry           // in FIFO order
-	delayed retryHeap
+	delayed heap.Heap[*jobRetry]  // by when they are due
+}
+
+func newRetryBacklog(maxJobs int) retryBacklog {
+	return retryBacklog{
+		maxJobs: maxJobs,
+		delayed: heap.New(func(a, b *jobRetry) bool { return a.due.Before(b.due) }, nil),
+	}
 }
 
 // add queues a retry for a worker. It returns false if the backlog already knows the
@@ -122,23 +129,23 @@ func (b *retryBacklog) take() *jobRetry {
 // delay makes a retry that a worker took wait until it is due.
 func (b *retryBacklog) delay(r *jobRetry) {
 	b.hold(r)
-	heap.Push(&b.delayed, r)
+	b.delayed.Put(r)
 }
 
 // nextDue returns when the first delayed retry is due. It returns false if none is
 // delayed.
 func (b *retryBacklog) nextDue() (time.Time, bool) {
-	if len(b.delayed) == 0 {
+	if b.delayed.Len() == 0 {
 		return time.Time{}, false
 	}
-	return b.delayed[0].due, true
+	return b.delayed.First().due, true
 }
 
 // release moves the delayed retries that are due to the ready ones, and returns their
 // number.
 func (b *retryBacklog) release(now time.Time) (released int) {
-	for len(b.delayed) > 0 && !b.delayed[0].due.After(now) {
-		b.ready = append(b.ready, heap.Pop(&b.delayed).(*jobRetry))
+	for b.delayed.Len() > 0 && !b.delayed.First().due.After(now) {
+		b.ready = append(b.ready, b.delayed.Pop())
 		released++
 	}
 	return released
@@ -151,23 +158,4 @@ func (b *retryBacklog) forget(r *jobRetry) {
 		// A map does not release its memory when it shrinks.
 		b.known = nil
 	}
-}
-
-// retryHeap orders retries by due time, for package heap.
-type retryHeap []*jobRetry
-
-func (h retryHeap) Len() int           { return len(h) }
-func (h retryHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-func (h retryHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *retryHeap) Push(r any)        { *h = append(*h, r.(*jobRetry)) }
-
-func (h *retryHeap) Pop() any {
-	last := len(*h) - 1
-	r := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	if last == 0 {
-		*h = nil
-	}
-	return r
 }

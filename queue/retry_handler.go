@@ -72,7 +72,7 @@ func NewBasicRetryHandler(q amboy.RetryableQueue, opts amboy.RetryHandlerOptions
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("making a retry handler: %w", err)
 	}
-	backlog := retryBacklog{maxJobs: opts.MaxCapacity}
+	backlog := newRetryBacklog(opts.MaxCapacity)
 	if opts.IsUnlimitedMaxCapacity() {
 		backlog.maxJobs = math.MaxInt
 	}
@@ -216,7 +216,7 @@ func (h *BasicRetryHandler) stop() {
 	}
 	h.closed = true
 	close(h.closing)
-	h.backlog = retryBacklog{}
+	h.backlog = newRetryBacklog(0)
 	if h.working {
 		h.timer.Stop()
 	}

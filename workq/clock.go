@@ -1,11 +1,11 @@
 package workq
 
 import (
-	"container/heap"
 	"context"
 	"sync"
 	"time"
 
+	"github.com/mongodb/amboy/internal/heap"
 	"github.com/mongodb/amboy/outside"
 )
 
@@ -29,7 +29,7 @@ type due struct {
 	// counted when it began (see meta), if isTTR is true.
 	ack            *outside.Ack
 	putBack, fails int
-	index          int
+	position       int // in dues.heap
 }
 
 // clock keeps the times of jobs. A moment has one time: a later one replaces it.
@@ -49,8 +49,17 @@ type clock struct {
 
 // dues are the times of the moments of a kind.
 type dues struct {
-	heap dueHeap
+	heap heap.Heap[*due]
 	byID map[string]*due
+}
+
+func newDues() dues {
+	return dues{
+		heap: heap.New(
+			func(a, b *due) bool { return a.at.Before(b.at) },
+			func(d *due) *int { return &d.position }),
+		byID: map[string]*due{},
+	}
 }
 
 // atOnce is the number of moments that are handled at the same time.
@@ -61,7 +70,7 @@ const maxWait = time.Hour
 
 func newClock(passed func(due)) *clock {
 	return &clock{
-		passed: passed, lives: dues{byID: map[string]*due{}}, leases: dues{byID: map[string]*due{}}, wake: make(chan struct{}, 1),
+		passed: passed, lives: newDues(), leases: newDues(), wake: make(chan struct{}, 1),
 	}
 }
 
@@ -94,7 +103,7 @@ func (c *clock) put(d due) {
 	all := c.of(d.moment)
 	all.remove(d.id)
 	all.byID[d.id] = &d
-	heap.Push(&all.heap, &d)
+	all.heap.Put(&d)
 	if d.at.Before(c.wakeAt) {
 		select {
 		case c.wake <- struct{}{}:
@@ -133,17 +142,17 @@ func (c *clock) drop(m moment) {
 // remove removes the time of a moment, if it has one.
 func (ds *dues) remove(id string) {
 	if d := ds.byID[id]; d != nil {
-		heap.Remove(&ds.heap, d.index)
+		ds.heap.Remove(d)
 		delete(ds.byID, id)
 	}
 }
 
 // first returns the first moment; nil if there is none.
 func (ds *dues) first() *due {
-	if len(ds.heap) == 0 {
+	if ds.heap.Len() == 0 {
 		return nil
 	}
-	return ds.heap[0]
+	return ds.heap.First()
 }
 
 // run calls passed until ctx ends, and then waits for the calls.
@@ -195,25 +204,4 @@ func (c *clock) next() (next *due, wait time.Duration) {
 	}
 	c.of(next.moment).remove(next.id)
 	return next, 0
-}
-
-type dueHeap []*due
-
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
-
-// Push and Pop are for package heap.
-func (h *dueHeap) Push(x any) {
-	d := x.(*due)
-	d.index = len(*h)
-	*h = append(*h, d)
-}
-
-func (h *dueHeap) Pop() any {
-	last := len(*h) - 1
-	d := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return d
 }

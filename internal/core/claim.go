@@ -168,9 +168,9 @@ func (c *Core) claimIfUseful() {
 	var limit, ahead int
 	switch {
 	case !c.hasRoom():
-	case len(c.candidates.lines) > 0:
-		if len(c.candidates.lines) == 1 {
-			ahead = c.wantedAhead(c.candidates.lines[0])
+	case c.candidates.lines.Len() > 0:
+		if c.candidates.lines.Len() == 1 {
+			ahead = c.wantedAhead(c.candidates.lines.First())
 		}
 		if ahead == 0 && c.gather() {
 			return

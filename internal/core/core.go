@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"time"
 
+	"github.com/mongodb/amboy/internal/heap"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -61,8 +62,8 @@ type Core struct {
 
 	// Claims; see claim.go.
 	candidates candidates
-	rated      rated
-	expiring   []*Line // lines whose mayHaveExpired is true
+	rated      heap.Heap[*Line] // the lines of queues whose rate lets no more jobs start for a while
+	expiring   []*Line          // lines whose mayHaveExpired is true
 	// expiredLeft is true if a claim for expired jobs failed.
 	expiredLeft bool
 	out         int // runs that have not returned, without stuckRuns
@@ -123,7 +124,10 @@ type Core struct {
 
 // New returns the core of an engine without queues.
 func New(config Config, now Time) *Core {
-	c := &Core{config: config, now: now, worked: now.Mono, lines: map[string]*Line{}}
+	c := &Core{
+		config: config, now: now, worked: now.Mono,
+		lines: map[string]*Line{}, candidates: newCandidates(), rated: newRated(),
+	}
 	c.timers.init()
 	c.ends.init()
 	return c
@@ -259,8 +263,8 @@ func (c *Core) QuietFor(l *Line) bool {
 // Due returns when more jobs may become claimable because a time comes or a rate allows it;
 // zero for never.
 func (c *Core) Due() time.Time {
-	if len(c.rated) > 0 {
-		at := c.now.Wall.Add(c.rated[0].ratedFrom - c.now.Mono)
+	if c.rated.Len() > 0 {
+		at := c.now.Wall.Add(c.rated.First().ratedFrom - c.now.Mono)
 		if c.due.IsZero() || at.Before(c.due) {
 			return at
 		}

@@ -28,7 +28,7 @@ type Line struct {
 	mayHave, changed bool
 	// mayHaveExpired is true if a job may have expired since the last claim was sent.
 	mayHaveExpired bool
-	candidate      int // position in the candidates, counted from 1; 0 if it is not one
+	candidate      int // position in the candidates; 0 if it is not one
 	counted        int // how many of its workers the candidates count
 	resumed        bool
 	stopped        bool
@@ -38,7 +38,7 @@ type Line struct {
 	// waitedForRate is true if the queue has waited for its rate, the last time at waitedAt.
 	waitedForRate bool
 	waitedAt      time.Duration
-	rated         int // position in Core.rated, counted from 1; 0 if it is not in it
+	rated         int // position in Core.rated; 0 if it is not in it
 }
 
 // Worker takes jobs of a queue.
@@ -101,7 +101,7 @@ func (c *Core) stop(l *Line) {
 	}
 	l.waiting = nil
 	c.candidates.arrange(l)
-	c.rated.remove(l)
+	c.rated.Remove(l)
 	c.handBackAhead(l)
 	c.watch(l, 0)
 	c.endHopelessSuspect()

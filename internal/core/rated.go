@@ -1,13 +1,17 @@
 package core
 
 import (
-	"container/heap"
 	"time"
+
+	"github.com/mongodb/amboy/internal/heap"
 )
 
-// rated are the lines of queues whose rate lets no more jobs start for a while, as a heap by the
-// time when it does. The cost of an operation does not depend on the number of other lines.
-type rated []*Line
+// newRated returns an empty heap of lines, by when the rates of their queues let more jobs start.
+func newRated() heap.Heap[*Line] {
+	return heap.New(
+		func(a, b *Line) bool { return a.ratedFrom < b.ratedFrom },
+		func(l *Line) *int { return &l.rated })
+}
 
 // awaitRates makes sure that queues are claimed from when their rates let jobs start. A wait
 // counts from when the claim was answered, so that it is never too short.
@@ -15,17 +19,18 @@ func (c *Core) awaitRates(call *call, e Claimed) {
 	if call.givenUp || e.Err != nil {
 		return // another claim knows more
 	}
-	if len(c.rated) > 0 {
+	if c.rated.Len() > 0 {
 		for _, a := range call.asks {
 			if a.want > 0 {
-				c.rated.remove(a.line)
+				c.rated.Remove(a.line)
 			}
 		}
 	}
 	for _, w := range e.Waits {
 		if l := c.lines[w.Queue]; l != nil && !l.stopped {
 			l.waitedForRate, l.waitedAt = true, c.now.Mono
-			c.rated.set(l, c.now.Mono+max(w.For, minRateWait))
+			l.ratedFrom = c.now.Mono + max(w.For, minRateWait)
+			c.rated.Put(l)
 		}
 	}
 	c.setRateTimer()
@@ -36,61 +41,15 @@ const minRateWait = time.Millisecond
 
 // claimRated claims from the queues whose rates let jobs start by now.
 func (c *Core) claimRated() {
-	for len(c.rated) > 0 && c.rated[0].ratedFrom <= c.now.Mono {
-		l := c.rated[0]
-		c.rated.remove(l)
-		c.mayHave(l)
+	for c.rated.Len() > 0 && c.rated.First().ratedFrom <= c.now.Mono {
+		c.mayHave(c.rated.Pop())
 	}
 	c.setRateTimer()
 	c.claimIfUseful()
 }
 
 func (c *Core) setRateTimer() {
-	if len(c.rated) > 0 {
-		c.timers.set(rateTimer, c.rated[0].ratedFrom)
+	if c.rated.Len() > 0 {
+		c.timers.set(rateTimer, c.rated.First().ratedFrom)
 	}
-}
-
-// set adds a line, or changes its time.
-func (h *rated) set(l *Line, at time.Duration) {
-	l.ratedFrom = at
-	if l.rated != 0 {
-		heap.Fix((*ratedHeap)(h), l.rated-1)
-		return
-	}
-	heap.Push((*ratedHeap)(h), l)
-}
-
-// remove removes a line, if it is in the heap.
-func (h *rated) remove(l *Line) {
-	if l.rated != 0 {
-		heap.Remove((*ratedHeap)(h), l.rated-1)
-	}
-}
-
-// ratedHeap implements heap.Interface for rated.
-type ratedHeap rated
-
-func (h *ratedHeap) Len() int { return len(*h) }
-
-func (h *ratedHeap) Less(i, j int) bool { return (*h)[i].ratedFrom < (*h)[j].ratedFrom }
-
-func (h *ratedHeap) Swap(i, j int) {
-	s := *h
-	s[i], s[j] = s[j], s[i]
-	s[i].rated, s[j].rated = i+1, j+1
-}
-
-func (h *ratedHeap) Push(l any) {
-	*h = append(*h, l.(*Line))
-	l.(*Line).rated = len(*h)
-}
-
-func (h *ratedHeap) Pop() any {
-	last := len(*h) - 1
-	l := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	l.rated = 0
-	return l
 }

@@ -590,6 +590,7 @@ var fieldWriters = map[string]writer{
 	"Core.lines":       nil,                                             // the lines of order
 	"Core.firstServed": nil, "Core.lastServed": nil, "Line.served": nil, // see order
 	"Core.candidates": nil, "Line.candidate": nil, "Line.counted": nil, // they follow from the lines
+	"Core.rated": nil, // see Line.rated
 	"Line.place": nil, "Worker.Shell": nil,
 	"Run.Job": nil, "Run.CancelContext": nil, "Run.Then": nil, "Run.failure": nil, "Run.place": nil,
 	"Run.fence": writeTimer, "Run.due": writeTimer,

@@ -1,57 +1,27 @@
 package memory
 
 import (
-	"container/heap"
 	"context"
 	"time"
 )
 
 // forgetHeap is a heap of the finished entries that have a retention time, earliest first.
-type forgetHeap []forgettable
-
 // forgettable is an entry with a copy of its retention time, so that sorting reads no entry.
 type forgettable struct {
 	at    time.Time
 	entry *entry
 }
 
-func (h forgetHeap) Len() int { return len(h) }
-
-func (h forgetHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-
-func (h forgetHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].entry.Job.forgetIndex, h[j].entry.Job.forgetIndex = i, j
-}
-
-// Push implements heap.Interface.
-func (h *forgetHeap) Push(e any) {
-	pushed := e.(*entry)
-	pushed.Job.forgetIndex = len(*h)
-	*h = append(*h, forgettable{pushed.Job.record.ForgetAt, pushed})
-}
-
-// Pop implements heap.Interface.
-func (h *forgetHeap) Pop() any {
-	all, last := *h, len(*h)-1
-	e := all[last].entry
-	all[last] = forgettable{}
-	*h = all[:last]
-	return e
-}
-
 // forgetLater schedules the removal of a finished entry, if it has a retention time.
 func (d *Driver) forgetLater(e *entry) {
 	if !e.Job.record.ForgetAt.IsZero() {
-		heap.Push(&d.forgettable, e)
+		d.forgettable.Put(forgettable{e.Job.record.ForgetAt, e})
 	}
 }
 
 // keep undoes forgetLater.
 func (d *Driver) keep(e *entry) {
-	if !e.Job.record.ForgetAt.IsZero() {
-		heap.Remove(&d.forgettable, e.Job.forgetIndex)
-	}
+	d.forgettable.Remove(forgettable{entry: e})
 }
 
 // forget drops an entry that the schedule has removed.
@@ -72,8 +42,8 @@ func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, err
 	}
 	defer d.unlock()
 	forgotten := 0
-	for forgotten < limit && len(d.forgettable) > 0 {
-		first := d.forgettable[0]
+	for forgotten < limit && d.forgettable.Len() > 0 {
+		first := d.forgettable.First()
 		if first.at.After(now) {
 			break
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/mongodb/amboy/internal/heap"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/arrivals"
 	"github.com/mongodb/amboy/queue/internal/notes"
@@ -50,7 +51,7 @@ type Driver struct {
 	records     arrivals.List[entry] // of all queues
 	inserted    uint64               // the last number of a record
 	leases      leases
-	forgettable forgetHeap
+	forgettable heap.Heap[forgettable]
 	duties      map[string]heldDuty
 	marks       map[markKey]time.Time
 	woken       []*wait.Waiter // woken when the lock is released
@@ -70,8 +71,8 @@ type item struct {
 	// While it runs: when the lease ends, by Options.Elapsed, and its length.
 	leaseEnds, leaseTime time.Duration
 
-	leaseIndex  int // in Driver.leases
-	forgetIndex int // in Driver.forgettable
+	leaseIndex     int // in Driver.leases
+	forgetPosition int // in Driver.forgettable
 }
 
 type entry = schedule.Entry[*item]
@@ -97,7 +98,10 @@ func New(opts Options) (*Driver, error) {
 		opts.RateElapsed = opts.Elapsed
 	}
 	d := &Driver{opts: opts, queues: map[string]*queue{}, duties: map[string]heldDuty{}, marks: map[markKey]time.Time{}}
-	d.index.busy = map[*queue]struct{}{}
+	d.forgettable = heap.New(
+		func(a, b forgettable) bool { return a.at.Before(b.at) },
+		func(f forgettable) *int { return &f.entry.Job.forgetPosition })
+	d.index = newIndex()
 	d.notes.Now = opts.Now
 	return d, nil
 }

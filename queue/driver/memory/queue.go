@@ -27,7 +27,7 @@ type queue struct {
 
 	touched bool
 	next    time.Time // when there may be more work, if timed is not 0
-	timed   int       // position in index.timed, counted from 1; 0 if it is not in it
+	timed   int       // position in index.timed; 0 if it is not in it
 
 	empty      *list.Element // in index.empty; nil if it is not in it
 	emptySince time.Time     // when the queue was added to index.empty

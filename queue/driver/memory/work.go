@@ -2,11 +2,11 @@ package memory
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"slices"
 	"time"
 
+	"github.com/mongodb/amboy/internal/heap"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -16,9 +16,18 @@ import (
 // read all queues.
 type index struct {
 	busy    map[*queue]struct{}
-	timed   timedQueues
+	timed   heap.Heap[*queue] // by the next time at which they have more work
 	empty   emptyQueues
 	touched []*queue
+}
+
+func newIndex() index {
+	return index{
+		busy: map[*queue]struct{}{},
+		timed: heap.New(
+			func(a, b *queue) bool { return a.next.Before(b.next) },
+			func(q *queue) *int { return &q.timed }),
+	}
 }
 
 // touch must be called before a change of a queue.
@@ -41,13 +50,10 @@ func (x *index) arrange(now func() time.Time) {
 		}
 		at, isTimed := q.schedule.NextTime()
 		q.next = at
-		switch {
-		case isTimed && q.timed == 0:
-			heap.Push(&x.timed, q)
-		case isTimed:
-			heap.Fix(&x.timed, q.timed-1)
-		case q.timed != 0:
-			heap.Remove(&x.timed, q.timed-1)
+		if isTimed {
+			x.timed.Put(q)
+		} else {
+			x.timed.Remove(q)
 		}
 	}
 	clear(x.touched)
@@ -56,58 +62,18 @@ func (x *index) arrange(now func() time.Time) {
 
 // next returns the first time at which a queue has more work; zero if there is none.
 func (x *index) next() time.Time {
-	if len(x.timed) == 0 {
+	if x.timed.Len() == 0 {
 		return time.Time{}
 	}
-	return x.timed[0].next
+	return x.timed.First().next
 }
 
 // nextAfter is next without the queues whose time has come.
-func (x *index) nextAfter(now time.Time) time.Time { return x.timed.firstAfter(now, 0) }
-
-// timedQueues is a heap of queues by the next time at which they have more work, for package
-// heap.
-type timedQueues []*queue
-
-func (h timedQueues) Len() int           { return len(h) }
-func (h timedQueues) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
-
-func (h timedQueues) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].timed, h[j].timed = i+1, j+1
-}
-
-// firstAfter returns the first time after now in the part of the heap below an index; zero if there
-// is none.
-func (h timedQueues) firstAfter(now time.Time, i int) (first time.Time) {
-	switch {
-	case i >= len(h):
-		return time.Time{}
-	case h[i].next.After(now):
-		return h[i].next
+func (x *index) nextAfter(now time.Time) time.Time {
+	if q, ok := x.timed.FirstFrom(func(q *queue) bool { return !q.next.After(now) }); ok {
+		return q.next
 	}
-	for _, child := range []int{2*i + 1, 2*i + 2} {
-		if at := h.firstAfter(now, child); first.IsZero() || !at.IsZero() && at.Before(first) {
-			first = at
-		}
-	}
-	return first
-}
-
-// Push implements heap.Interface.
-func (h *timedQueues) Push(q any) {
-	*h = append(*h, q.(*queue))
-	q.(*queue).timed = len(*h)
-}
-
-// Pop implements heap.Interface.
-func (h *timedQueues) Pop() any {
-	last := len(*h) - 1
-	q := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	q.timed = 0
-	return q
+	return time.Time{}
 }
 
 // Work implements driver.Driver.
@@ -124,8 +90,8 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 		}
 	}
 	var later []*queue
-	for len(d.index.timed) > 0 && !d.index.timed[0].next.After(now) {
-		q := heap.Pop(&d.index.timed).(*queue)
+	for d.index.timed.Len() > 0 && !d.index.timed.First().next.After(now) {
+		q := d.index.timed.Pop()
 		later = append(later, q)
 		work.Queues = append(work.Queues, driver.QueueWork{
 			Queue: q.name, Ready: q.mayRun(), Expired: true, Retrying: q.schedule.Retrying() > 0,
@@ -133,7 +99,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	}
 	work.Next = d.index.next()
 	for _, q := range later {
-		heap.Push(&d.index.timed, q)
+		d.index.timed.Put(q)
 	}
 	work.Queues = slices.DeleteFunc(work.Queues, func(w driver.QueueWork) bool { return w == driver.QueueWork{Queue: w.Queue} })
 	slices.SortFunc(work.Queues, func(a, b driver.QueueWork) int { return cmp.Compare(a.Queue, b.Queue) })

@@ -3,7 +3,6 @@ package notes
 
 import (
 	"bytes"
-	"container/heap"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/mongodb/amboy/internal/heap"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -23,16 +23,16 @@ type Store struct {
 
 	mu    sync.RWMutex
 	kinds map[string]*kind
-	ends  ends // of all notes
+	ends  heap.Heap[*kept] // all notes, the earliest end first
 }
 
 // kind holds the notes of a kind by their keys.
 type kind = btree.Map[string, *kept]
 
-// kept is a note with its index in the heap.
+// kept is a note with its position in Store.ends.
 type kept struct {
 	driver.Note
-	index int
+	position int
 }
 
 // Keep stores notes. Each replaces the note of its kind with the same key. If a note is
@@ -154,19 +154,22 @@ func (s *Store) put(note driver.Note) driver.Note {
 		k = &kind{}
 		if s.kinds == nil {
 			s.kinds = map[string]*kind{}
+			s.ends = heap.New(
+				func(a, b *kept) bool { return a.Until.Before(b.Until) },
+				func(n *kept) *int { return &n.position })
 		}
 		s.kinds[note.Kind] = k
 	}
 	n := &kept{Note: note}
 	if old, replaced := k.Set(note.Key, n); replaced {
-		heap.Remove(&s.ends, old.index)
+		s.ends.Remove(old)
 	}
-	heap.Push(&s.ends, n)
+	s.ends.Put(n)
 	return note
 }
 
 func (s *Store) remove(n *kept) {
-	heap.Remove(&s.ends, n.index)
+	s.ends.Remove(n)
 	k := s.kinds[n.Kind]
 	k.Delete(n.Key)
 	if k.Len() == 0 {
@@ -176,14 +179,14 @@ func (s *Store) remove(n *kept) {
 
 // removeEnded removes expired notes.
 func (s *Store) removeEnded() {
-	if len(s.ends) == 0 {
+	if s.ends.Len() == 0 {
 		return
 	}
 	now := time.Now()
 	if s.Now != nil {
 		now = s.Now()
 	}
-	for len(s.ends) > 0 && !s.ends[0].Until.After(now) {
-		s.remove(s.ends[0])
+	for s.ends.Len() > 0 && !s.ends.First().Until.After(now) {
+		s.remove(s.ends.First())
 	}
 }

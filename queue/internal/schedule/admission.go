@@ -75,7 +75,7 @@ func (s *Schedule[J]) blocks(name string, e *Entry[J]) bool {
 			limit = min(limit, p.limit(key))
 		}
 	}
-	return taken >= limit || (len(l.groups) > 0 && l.groups[0].first.entry.before(e))
+	return taken >= limit || (l.groups.Len() > 0 && l.groups.First().first.entry.before(e))
 }
 
 // limit returns the limit of an entry's scope of a key.
@@ -132,7 +132,7 @@ func (s *Schedule[J]) fulfill(e *Entry[J]) {
 	}
 	for _, name := range e.Scopes.AtStart() {
 		key := s.dropPromise(e, name)
-		if l := s.lines[key]; key == name || len(l.groups) == 0 {
+		if l := s.lines[key]; key == name || l.groups.Len() == 0 {
 			s.dropLine(key, l)
 			continue
 		}

@@ -2,11 +2,11 @@ package schedule
 
 import (
 	"cmp"
-	groupheap "container/heap"
 	"slices"
 	"strconv"
 	"strings"
 
+	groupheap "github.com/mongodb/amboy/internal/heap"
 	"github.com/mongodb/amboy/queue/internal/scope"
 )
 
@@ -22,7 +22,7 @@ import (
 type line[J any] struct {
 	// promised are the Ready entries that the scope is promised to, in their order.
 	promised []*Entry[J]
-	groups   groups[J]
+	groups   groupheap.Heap[*group[J]] // in the order of their first entries
 	// unsettled is true while the scope is in Schedule.unsettled.
 	unsettled bool
 }
@@ -38,12 +38,16 @@ func (l *line[J]) limit(key string) int {
 
 // group holds the ScopeBlocked entries that need the same scopes. It is never empty.
 type group[J any] struct {
-	key     groupKey
-	scope   string // the scope that blocks it, in whose line it is
-	index   int    // its index in that line
-	waiting heap[J]
-	first   slot[J] // a copy of the first of waiting
+	key      groupKey
+	scope    string // the scope that blocks it, in whose line it is
+	position int    // in that line
+	waiting  heap[J]
+	first    slot[J] // a copy of the first of waiting
 }
+
+func firstBefore[J any](a, b *group[J]) bool { return a.first.before(&b.first) }
+
+func positionOf[J any](g *group[J]) *int { return &g.position }
 
 // groupKey identifies a set of scopes.
 type groupKey struct {
@@ -64,38 +68,13 @@ func keyOf(scopes []string) groupKey {
 	return groupKey{len(scopes), b.String()}
 }
 
-// groups are the groups in one line, a heap in the order of their first entries.
-type groups[J any] []*group[J]
-
-func (g groups[J]) Len() int           { return len(g) }
-func (g groups[J]) Less(i, j int) bool { return g[i].first.before(&g[j].first) }
-
-func (g groups[J]) Swap(i, j int) {
-	g[i], g[j] = g[j], g[i]
-	g[i].index, g[j].index = i, j
-}
-
-func (g *groups[J]) Push(x any) {
-	added := x.(*group[J])
-	added.index = len(*g)
-	*g = append(*g, added)
-}
-
-func (g *groups[J]) Pop() any {
-	last := len(*g) - 1
-	removed := (*g)[last]
-	(*g)[last] = nil
-	*g = (*g)[:last]
-	return removed
-}
-
 func (s *Schedule[J]) line(key string) *line[J] {
 	l := s.lines[key]
 	if l == nil {
 		if s.lines == nil {
 			s.lines = map[string]*line[J]{}
 		}
-		l = &line[J]{}
+		l = &line[J]{groups: groupheap.New(firstBefore[J], positionOf[J])}
 		s.lines[key] = l
 	}
 	return l
@@ -149,13 +128,13 @@ func (s *Schedule[J]) update(g *group[J]) {
 		return
 	}
 	g.first = *first
-	groupheap.Fix(&s.lineOf(g).groups, g.index)
+	s.lineOf(g).groups.Put(g)
 }
 
 // moveGroup moves a group whose first entry may have changed to the line of a scope.
 func (s *Schedule[J]) moveGroup(g *group[J], name string) {
 	if g.scope == name {
-		groupheap.Fix(&s.lineOf(g).groups, g.index)
+		s.lineOf(g).groups.Put(g)
 		return
 	}
 	s.exit(g)
@@ -165,19 +144,19 @@ func (s *Schedule[J]) moveGroup(g *group[J], name string) {
 func (s *Schedule[J]) enter(g *group[J], name string) {
 	g.scope = name
 	key, _ := scope.Key(name)
-	groupheap.Push(&s.line(key).groups, g)
+	s.line(key).groups.Put(g)
 }
 
 func (s *Schedule[J]) exit(g *group[J]) {
 	l := s.lineOf(g)
-	groupheap.Remove(&l.groups, g.index)
+	l.groups.Remove(g)
 	key, _ := scope.Key(g.scope)
 	s.dropLine(key, l)
 }
 
 // dropLine removes the line of a key if it is empty.
 func (s *Schedule[J]) dropLine(key string, l *line[J]) {
-	if len(l.promised) == 0 && len(l.groups) == 0 {
+	if len(l.promised) == 0 && l.groups.Len() == 0 {
 		delete(s.lines, key)
 	}
 }
@@ -232,17 +211,17 @@ func (s *Schedule[J]) settle(until int) {
 
 // isOpen reports whether a key has room for the first entry that waits for it.
 func (s *Schedule[J]) isOpen(key string, l *line[J]) bool {
-	if len(l.groups) == 0 {
+	if l.groups.Len() == 0 {
 		return false
 	}
-	first := l.groups[0].first.entry
+	first := l.groups.First().first.entry
 	return !s.blocks(scope.Of(key, first.Scopes.AtStart()), first)
 }
 
 // promoteFirst makes the first entry of a line Ready, or moves its group to the line of the
 // scope that blocks it.
 func (s *Schedule[J]) promoteFirst(l *line[J]) {
-	g := l.groups[0]
+	g := l.groups.First()
 	e := g.first.entry
 	if name, blocked := s.obstacle(e); blocked {
 		s.moveGroup(g, name)
