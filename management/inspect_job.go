@@ -98,8 +98,8 @@ func (i *inspector) described(ctx context.Context, r *driver.Record) Job {
 
 // attemptedBy returns the owners of the runs of a job, the oldest first.
 func attemptedBy(r *driver.Record, attempts []*driver.Record) []string {
-	if r.AttemptedBy != nil {
-		return r.AttemptedBy
+	if r.Foreign != nil && r.Foreign.AttemptedBy != nil {
+		return r.Foreign.AttemptedBy
 	}
 	var owners []string
 	for _, a := range attempts {
@@ -117,8 +117,11 @@ func attemptedBy(r *driver.Record, attempts []*driver.Record) []string {
 
 // uniqueStates returns the states in which the unique key of a job counts.
 func uniqueStates(r *driver.Record) []amboy.JobState {
-	if r.UniqueKey == "" || r.UniqueStates != nil {
-		return r.UniqueStates
+	if r.Foreign != nil && r.Foreign.UniqueStates != nil {
+		return r.Foreign.UniqueStates
+	}
+	if r.UniqueKey == "" {
+		return nil
 	}
 	return slices.DeleteFunc(amboy.JobStates(), func(state amboy.JobState) bool { return !r.UniqueUntil.Counts(state) })
 }

@@ -72,11 +72,18 @@ type JobInterchange struct {
 	// LeaseTime is the length of the lease of a job that is put as running. It is not
 	// encoded.
 	LeaseTime time.Duration `bson:"-" json:"-" yaml:"-"`
-	// AttemptedBy are the owners of all claims, oldest first, in a store that keeps them with the
-	// job. UniqueStates are the states in which the unique key counts, in a store that keeps them;
-	// in others they follow from UniqueUntil. They are not encoded.
-	AttemptedBy  []string         `bson:"-" json:"-" yaml:"-"`
-	UniqueStates []amboy.JobState `bson:"-" json:"-" yaml:"-"`
+	// Foreign is what only stores that belong to another library keep with a job; nil in other stores. It
+	// is not encoded.
+	Foreign *ForeignProperties `bson:"-" json:"-" yaml:"-"`
+}
+
+// ForeignProperties are properties of a job that only stores that belong to another library keep.
+type ForeignProperties struct {
+	// AttemptedBy are the owners of all claims, oldest first; nil if there are none.
+	AttemptedBy []string
+	// UniqueStates are the states in which the unique key counts; nil without a key. In other stores they
+	// follow from UniqueUntil.
+	UniqueStates []amboy.JobState
 }
 
 // DependencyInterchange is the stored form of a dependency manager.

@@ -21,17 +21,16 @@ func (r *row) record() *driver.Record {
 	version, timeout := typeOf(r.kind)
 	record := &driver.Record{
 		Type: r.kind, Version: version, Group: r.queue,
-		Dependency:   registry.PlainDependency(amboy.BSON),
-		Priority:     priorityOf(r.priority),
-		Tags:         r.tags,
-		Metadata:     r.ownMetadata(),
-		Progress:     r.progress(),
-		Result:       r.result(),
-		AttemptedBy:  r.owners(),
-		UniqueStates: r.statesOfKey(),
-		RetryInfo:    amboy.JobRetryInfo{Retryable: true, BaseJobID: id, CurrentAttempt: r.currentAttempt(), MaxAttempts: int(r.maxAttempts)},
-		TimeInfo:     amboy.JobTimeInfo{Created: r.createdAt, WaitUntil: r.scheduledAt, End: r.finalizedAt, MaxTime: timeout},
-		Status:       amboy.JobStatusInfo{Owner: lease.owner, ModificationCount: lease.count, ModificationTime: r.attemptedAt},
+		Dependency: registry.PlainDependency(amboy.BSON),
+		Priority:   priorityOf(r.priority),
+		Tags:       r.tags,
+		Metadata:   r.ownMetadata(),
+		Progress:   r.progress(),
+		Result:     r.result(),
+		Foreign:    &registry.ForeignProperties{AttemptedBy: r.owners(), UniqueStates: r.statesOfKey()},
+		RetryInfo:  amboy.JobRetryInfo{Retryable: true, BaseJobID: id, CurrentAttempt: r.currentAttempt(), MaxAttempts: int(r.maxAttempts)},
+		TimeInfo:   amboy.JobTimeInfo{Created: r.createdAt, WaitUntil: r.scheduledAt, End: r.finalizedAt, MaxTime: timeout},
+		Status:     amboy.JobStatusInfo{Owner: lease.owner, ModificationCount: lease.count, ModificationTime: r.attemptedAt},
 	}
 	record.Name = driver.RecordName(r.queue, id, record.RetryInfo)
 	if r.args != "" {

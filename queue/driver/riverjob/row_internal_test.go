@@ -54,7 +54,7 @@ func TestWhateverARowHoldsCanBeShown(t *testing.T) {
 	record := r.record()
 	assert.Equal(t, amboy.StateFailed, amboy.StateOf(amboy.JobInfo{Status: record.Status, Time: record.TimeInfo, Retry: record.RetryInfo}, time.Now()))
 	assert.Equal(t, amboy.UniqueUntilForgotten, record.UniqueUntil)
-	assert.Len(t, record.UniqueStates, 8)
+	assert.Len(t, record.Foreign.UniqueStates, 8)
 	assert.Zero(t, r.number(keySnoozes))
 	require.NotEmpty(t, r.attempts())
 	r.putProgress(&amboy.JobProgress{Log: []amboy.LogLine{{Text: "a\x00b\xff"}}})
