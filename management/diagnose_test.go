@@ -284,8 +284,9 @@ var faults = map[string]fault{
 				r.TimeInfo.Start = time.Now().Add(-2 * time.Hour)
 			}
 			p.insert("stuck", running)
-			stuck := driver.LeaseOf(p.record(ill, "stuck", running))
-			require.NoError(p, p.SetProgress(p.Context(), stuck, driver.Progress{Stuck: &amboy.StuckRun{Since: time.Now().Add(-time.Hour), Cause: "canceled"}}))
+			stuck, err := p.Get(p.Context(), ill, "stuck")
+			require.NoError(p, err)
+			require.NoError(p, p.SetProgress(p.Context(), driver.LeaseOf(stuck), driver.Progress{Stuck: &amboy.StuckRun{Since: time.Now().Add(-time.Hour), Cause: "canceled"}}))
 		},
 		management.StuckJob, inIll(management.Subject{JobID: "stuck", Type: "alpha", Process: process}), "should have ended 1h ago",
 	},

@@ -138,6 +138,9 @@ func (d *Dispatcher) leaseOf(ctx context.Context, t Token) (lease, error) {
 	if err == nil {
 		err = d.serves(l.Queue)
 	}
+	if err == nil && l.unstamped {
+		l.Lease, err = d.leases.Stamped(ctx, l.jobID, l.Lease)
+	}
 	return l, err
 }
 

@@ -16,8 +16,10 @@
 // A lease has a [Token]. It is not kept in memory: it is valid in every process on the
 // store, and after restarts. It is a fencing token: what a worker sends after its lease was
 // lost is refused with an error that wraps ErrLeaseLost, even if no other worker has the job
-// yet. A worker that needs longer than its lease renews it with Heartbeat, whose answer also
-// names the jobs that an operator has canceled.
+// yet, or if another job was put under its ID. A worker that needs longer than its lease
+// renews it with Heartbeat, whose answer also names the jobs that an operator has canceled.
+// The tokens of the version before are accepted, so that servers can be updated while workers
+// have jobs; they do not tell a job from a later one with its ID.
 //
 // A job with a time to run (job.Timeout) must end within that time from the lease on,
 // however often it is renewed. After that the attempt has failed, and is retried if the job

@@ -46,11 +46,15 @@ type lease struct {
 	length time.Duration
 	// runBy is when the job must have ended; zero for no limit.
 	runBy time.Time
+	// unstamped is true if the stamp of the lease is not known, because a process of an earlier version
+	// issued the token.
+	unstamped bool
 }
 
 const (
-	// tokenVersion is the first byte of a token.
-	tokenVersion = 2
+	// tokenVersion is the first byte of a token. Tokens of unstampedVersion have no stamp.
+	tokenVersion     = 3
+	unstampedVersion = 2
 	// signatureBytes is the size of the signature, which ends a token.
 	signatureBytes = 16
 	// tokenBytes is the capacity that most tokens need before they are encoded as text.
@@ -90,7 +94,7 @@ func (s *signer) token(l lease) Token {
 	if !l.runBy.IsZero() {
 		runBy = l.runBy.UnixMilli()
 	}
-	for _, number := range [...]int64{int64(l.Count), l.length.Milliseconds(), runBy} {
+	for _, number := range [...]int64{int64(l.Count), l.length.Milliseconds(), runBy, l.Stamp} {
 		form = binary.AppendVarint(form, number)
 	}
 	return Token(base64.RawURLEncoding.EncodeToString(append(form, s.signature(form)...)))
@@ -115,7 +119,16 @@ func (t Token) decode() (l lease, all []byte, err error) {
 		return lease{}, nil, fmt.Errorf("%w: it has %d bytes", ErrBadToken, len(t))
 	}
 	all, err = base64.RawURLEncoding.Strict().DecodeString(string(t))
-	if err != nil || len(all) <= signatureBytes || all[0] != tokenVersion {
+	if err != nil || len(all) <= signatureBytes {
+		return lease{}, nil, ErrBadToken
+	}
+	var room [4]int64
+	numbers := room[:]
+	switch all[0] {
+	case tokenVersion:
+	case unstampedVersion:
+		numbers, l.unstamped = room[:3], true
+	default:
 		return lease{}, nil, ErrBadToken
 	}
 	form := all[1 : len(all)-signatureBytes]
@@ -127,7 +140,6 @@ func (t Token) decode() (l lease, all []byte, err error) {
 		form = form[n:]
 		*into, form = string(form[:size]), form[size:]
 	}
-	var numbers [3]int64
 	for i := range numbers {
 		number, n := binary.Varint(form)
 		if n <= 0 {
@@ -139,6 +151,7 @@ func (t Token) decode() (l lease, all []byte, err error) {
 	if numbers[2] != 0 {
 		l.runBy = time.UnixMilli(numbers[2])
 	}
+	l.Stamp = room[3]
 	if len(form) > 0 || l.length < MinLease || l.length > MaxLease || l.jobID == "" {
 		return lease{}, nil, ErrBadToken
 	}

@@ -63,5 +63,6 @@ func (l *Leases) edit(ctx context.Context, edit LeaseEdit) error {
 	if err != nil {
 		return err
 	}
+	r.Stamp = edit.Lease.Stamp
 	return l.driver.Save(ctx, r)
 }

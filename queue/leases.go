@@ -205,6 +205,32 @@ func (l *Leases) Decode(ctx context.Context, r *driver.Record) (amboy.Job, error
 	return j, nil
 }
 
+// Stamped returns a lease whose Stamp is not known with the Stamp of the stored job, which must have
+// its owner and count, and which it reads. The error wraps amboy.ErrLeaseLost if the job does not run under it.
+func (l *Leases) Stamped(ctx context.Context, id string, lease driver.Lease) (driver.Lease, error) {
+	r, err := l.driver.Get(ctx, lease.Queue, id)
+	if err == nil {
+		lease.Stamp = r.Stamp
+	}
+	_, err = heldUnder(lease, r, err)
+	return lease, err
+}
+
+// heldUnder returns a record that was read, or the error of reading it. The error wraps
+// amboy.ErrLeaseLost if the job does not run under the lease.
+func heldUnder(lease driver.Lease, r *driver.Record, err error) (*driver.Record, error) {
+	switch {
+	case amboy.IsJobNotFoundError(err):
+		return nil, fmt.Errorf("the job does not exist any more: %w", amboy.ErrLeaseLost)
+	case err != nil:
+		return nil, err
+	case !r.Status.InProgress || driver.LeaseOf(r) != lease:
+		return nil, fmt.Errorf("the job has ended, was handed back, or belongs to another worker: %w", amboy.ErrLeaseLost)
+	default:
+		return r, nil
+	}
+}
+
 // held returns the record of a leased job, which it reads if r is nil. The error wraps
 // amboy.ErrLeaseLost if the job does not run under the lease.
 func (l *Leases) held(ctx context.Context, id string, lease driver.Lease, r *driver.Record) (*engine.Queue, *driver.Record, error) {
@@ -212,13 +238,9 @@ func (l *Leases) held(ctx context.Context, id string, lease driver.Lease, r *dri
 	if r == nil {
 		r, err = l.driver.Get(ctx, lease.Queue, id)
 	}
-	switch {
-	case amboy.IsJobNotFoundError(err):
-		return nil, nil, fmt.Errorf("the job does not exist any more: %w", amboy.ErrLeaseLost)
-	case err != nil:
+	r, err = heldUnder(lease, r, err)
+	if err != nil {
 		return nil, nil, err
-	case !r.Status.InProgress || driver.LeaseOf(r) != lease:
-		return nil, nil, fmt.Errorf("the job has ended, was handed back, or belongs to another worker: %w", amboy.ErrLeaseLost)
 	}
 	q, err := l.queue(ctx, lease.Queue)
 	return q, r, err

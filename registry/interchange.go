@@ -72,6 +72,9 @@ type JobInterchange struct {
 	// LeaseTime is the length of the lease of a job that is put as running. It is not
 	// encoded.
 	LeaseTime time.Duration `bson:"-" json:"-" yaml:"-"`
+	// Stamp tells the leases of a stored job from those of an earlier job with its name (see package
+	// queue/driver). The store sets it. It is not encoded.
+	Stamp int64 `bson:"-" json:"-" yaml:"-"`
 	// Foreign is what only stores that belong to another library keep with a job; nil in other stores. It
 	// is not encoded.
 	Foreign *ForeignProperties `bson:"-" json:"-" yaml:"-"`

@@ -494,7 +494,7 @@ func (w *World) isWritten(run *core.Run) bool {
 	if ended.RetryInfo.ShouldRetry() {
 		return r.Name != run.Lease.Name || (r.Status.Completed && r.Status.ModificationCount == run.Lease.Count)
 	}
-	return r.Status.Completed && driver.LeaseOf(r) == run.Lease
+	return driver.HasEndedUnder(r, run.Lease)
 }
 
 func (w *World) logRecord(c *call, k Kind, r *driver.Record, until time.Time) {

@@ -18,6 +18,22 @@
 // A driver stores the records of any number of queues, and moves them through the states
 // of a job. Each write of a running job names the lease under which it is made, and is
 // refused if the record no longer has that lease. A driver knows no Go job type.
+//
+// # Leases
+//
+// A lease is not that of any other run, even if the job was removed and another was put
+// under its ID, whose count begins at 0 again: a worker that was suspended for all that time
+// is refused. For this the store sets a number, the stamp, in the records that Claim, Get,
+// Find and Attempts return, and compares it with that of a lease. PostgreSQL, MongoDB and the
+// memory driver number their records anyway. SQLite may give a record the number of a removed
+// one; its stamp is the start of the run, in nanoseconds. A store in which names never return,
+// as River's tables, needs none: all of its stamps are 0. The count still begins at 0, so that
+// one statement may claim, renew or end many jobs with the same count, and documents stay as
+// the legacy library writes them.
+//
+// A job has an owner and a count, but no stamp. To end or save a copy of a job, the engine reads
+// the record again, and uses its lease if owner and count are equal. The legacy library drops
+// the stamp of a MongoDB document that it saves, which then has the lease of its owner and count.
 package driver
 
 import (
@@ -139,9 +155,9 @@ type Driver interface {
 	//
 	// A record whose InsertedState is not amboy.StatePending is stored in that state,
 	// with its status. It waits for no edges and needs no room. A running record holds
-	// all of its scopes, under the lease that it shows, which lasts for LeaseTime. A
-	// record that awaits its retry holds its enqueue scopes. A record that has ended
-	// holds none.
+	// all of its scopes, under the lease that it shows once it is stored, which lasts for
+	// LeaseTime. A record that awaits its retry holds its enqueue scopes. A record that has
+	// ended holds none.
 	//
 	// If ctx carries a transaction of another store (see WithTransaction) nothing is
 	// inserted, and the error wraps ErrForeignTransaction.
@@ -155,7 +171,8 @@ type Driver interface {
 	// stop them. Records with different limits for a key that several calls claim at the
 	// same time may only keep to the largest of these limits. Claim
 	// sets owner, start and modification time, and adds one to the
-	// count. A lease lasts for req.LeaseTime, whatever req.Now is. A record that waits
+	// count. The lease is that of no other run (see Leases above), and lasts for
+	// req.LeaseTime, whatever req.Now is. A record that waits
 	// for a scope does not delay other records, not even one that wants another scope that
 	// it waits for. No claim reads records that have ended, are not due, or wait for a scope,
 	// so its cost does not grow with their number. Claim takes one record of each queue in

@@ -10,9 +10,10 @@ import (
 
 // Record is a stored job. Its Group is the name of its queue, and its Name is the ID
 // under which it is stored (see RecordName). Its Status.Owner and
-// Status.ModificationCount are its lease, and its Scopes are the scopes that it holds. A
-// record that is passed to or returned by a driver belongs to the caller: its fields may
-// be set, but what its slices and pointers refer to is shared and must not be changed.
+// Status.ModificationCount are its lease, together with its Stamp, and its Scopes are the
+// scopes that it holds. A record that is passed to or returned by a driver belongs to the
+// caller: its fields may be set, but what its slices and pointers refer to is shared and must
+// not be changed.
 type Record = registry.JobInterchange
 
 // RecordName returns the name under which an attempt of a job is stored. queue is empty
@@ -68,13 +69,18 @@ func CopyContent(to, from *Record) {
 }
 
 // CheckSave returns an error that wraps ErrLeaseLost if saved is stale, that is, if the
-// stored owner or count changed since saved was read. relocked is true if the copy itself
-// was locked or unlocked since, which counts modifications that are not stored. Save then
-// stores the copy's owner and count and, if the record does not run, its modification
-// time. If the record runs, its lease is renewed for the same length as before.
-func CheckSave(stored, saved *amboy.JobStatusInfo) (relocked bool, err error) {
+// stored owner or count changed since saved was read, or if saved has the Stamp of another
+// lease. A copy whose Stamp is 0, such as one made from a job, is of whichever job has its
+// owner and count. relocked is true if the copy itself was locked or unlocked since, which
+// counts modifications that are not stored. Save then stores the copy's owner and count and,
+// if the record does not run, its modification time. If the record runs, its lease is renewed
+// for the same length as before.
+func CheckSave(storedRecord, savedRecord *Record) (relocked bool, err error) {
+	stored, saved := &storedRecord.Status, &savedRecord.Status
 	sameOwner := stored.Owner == saved.Owner
 	switch {
+	case savedRecord.Stamp != 0 && savedRecord.Stamp != storedRecord.Stamp:
+		return false, fmt.Errorf("the copy was read under the lease of an earlier run, or of an earlier job with its ID: %w", ErrLeaseLost)
 	case sameOwner && stored.ModificationCount == saved.ModificationCount:
 		return false, nil
 	case saved.ModificationCount > stored.ModificationCount && (sameOwner || !stored.InProgress):
@@ -111,8 +117,10 @@ func EndCanceled(ended *Record, reason string, forgetAt time.Time) {
 	ended.RetryInfo.NeedsRetry = false
 }
 
-// Lease is the right to run a record and to write it. It consists of the owner and of the
-// count that grows with each claim.
+// Lease is the right to run a record and to write it. It consists of the owner, of the
+// count that grows with each claim, and of a stamp, because the count begins at 0 again if
+// a record is removed and another is put under its name. No two leases are equal, unless
+// they are of one run.
 type Lease struct {
 	// Queue is the record's queue.
 	Queue string
@@ -122,11 +130,21 @@ type Lease struct {
 	Owner string
 	// Count is the record's ModificationCount when it was claimed.
 	Count int
+	// Stamp is the record's Stamp when it was claimed; 0 in a store that needs none.
+	Stamp int64
 }
 
 // LeaseOf returns the lease that a record shows.
 func LeaseOf(r *Record) Lease {
-	return Lease{Queue: r.Group, Name: r.Name, Owner: r.Status.Owner, Count: r.Status.ModificationCount}
+	return Lease{Queue: r.Group, Name: r.Name, Owner: r.Status.Owner, Count: r.Status.ModificationCount, Stamp: r.Stamp}
+}
+
+// HasEndedUnder reports whether a record ended under a lease. A record that has ended may have lost
+// its Stamp.
+func HasEndedUnder(r *Record, l Lease) bool {
+	left := LeaseOf(r)
+	left.Stamp = l.Stamp
+	return r.Status.Completed && left == l
 }
 
 // Completion ends the attempt that runs under a lease.

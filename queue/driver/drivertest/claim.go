@@ -58,7 +58,7 @@ func claimLease(f *fixture) {
 	claimed := f.tryClaim(owner, now, 1).Records
 	require.Len(f, claimed, 1)
 	for _, r := range []*driver.Record{claimed[0], f.get("job")} {
-		assert.Equal(f, driver.Lease{Queue: f.queue, Name: driver.RecordName(f.queue, "job", amboy.JobRetryInfo{}), Owner: owner, Count: 1}, driver.LeaseOf(r))
+		assert.Equal(f, driver.Lease{Queue: f.queue, Name: driver.RecordName(f.queue, "job", amboy.JobRetryInfo{}), Owner: owner, Count: 1, Stamp: claimed[0].Stamp}, driver.LeaseOf(r))
 		assert.True(f, r.Status.InProgress)
 		assert.False(f, r.Status.Completed)
 		assert.WithinDuration(f, now, r.Status.ModificationTime, time.Minute, "the time may be by the clock of the store")
@@ -115,7 +115,7 @@ func claimExpired(f *fixture) {
 	claimed := f.claimAt(3, 1).Records
 	require.ElementsMatch(f, []string{"a", "b", "c"}, jobIDs(claimed))
 	for _, r := range claimed {
-		assert.Equal(f, driver.Lease{Queue: f.queue, Name: r.Name, Owner: owner, Count: 1}, driver.LeaseOf(r))
+		assert.Equal(f, driver.Lease{Queue: f.queue, Name: r.Name, Owner: owner, Count: 1, Stamp: r.Stamp}, driver.LeaseOf(r))
 		if r.JobID() != "b" {
 			f.end(r, amboy.StateExpired)
 			f.hasState(r.JobID(), amboy.StateExpired)

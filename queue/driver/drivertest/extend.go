@@ -19,6 +19,7 @@ var extendRules = []rule{
 	{"a returned lease is lost, and writes under it are refused", staleAfterRelease},
 	{"the lease of an ended record is lost, and writes under it are refused", staleAfterEnd},
 	{"a record that is not running has no lease to renew or hand back", noLeaseOfPending},
+	{"the lease of a record that was removed is not that of the next one with its name", staleAfterPutAgain},
 }
 
 func extendTouchesTime(f *fixture) {
@@ -143,4 +144,47 @@ func noLeaseOfPending(f *fixture) {
 	assert.True(f, f.tryExtend(shown))
 	f.lost(f.tryRelease(driver.HandBack{Lease: shown}))
 	unchanged()
+}
+
+// A worker that was suspended for long comes back after its job was removed and put again.
+func staleAfterPutAgain(f *fixture) {
+	for name, put := range map[string]struct {
+		remove     func(id string)
+		hoursLater float64
+	}{
+		"deleted":                        {func(id string) { f.delete(id) }, 1},
+		"forgotten":                      {func(string) { require.Equal(f, 1, f.forget(f.after(5), 10)) }, 1},
+		"claimed at the same time again": {func(id string) { f.delete(id) }, 0},
+		"the clock was set back":         {func(id string) { f.delete(id) }, -0.5},
+	} {
+		s := spec{id: name, note: "stored"}
+		f.insert(s)
+		first := f.claimAt(1, 1).Records
+		require.Len(f, first, 1)
+		stale := first[0]
+		f.endAt(stale, amboy.StateSucceeded, f.after(5))
+		put.remove(s.id)
+
+		f.insert(s)
+		f.refusesLease(stale)
+		second := f.claimAt(1+put.hoursLater, 1).Records // by the same owner, and for the first time as well
+		require.Len(f, second, 1)
+		require.NotEqual(f, driver.LeaseOf(stale), driver.LeaseOf(second[0]))
+		f.refusesLease(stale)
+		unchanged := f.unchanged()
+		f.lost(f.driver.SetProgress(f.ctx, driver.LeaseOf(stale), f.progress(1, "stale")))
+		f.lost(f.driver.Save(f.ctx, stale))
+		if f.driver.Features().NextAttempts {
+			errs, err := f.driver.Complete(f.ctx, []driver.Completion{{
+				Lease: driver.LeaseOf(stale), Record: ended(stale, amboy.StateFailed), Next: nextAttempt(stale),
+			}})
+			require.NoError(f, err)
+			f.lost(errs[0])
+		}
+		unchanged()
+		f.act(driver.Action{Kind: driver.Cancel}, s.id)
+		assert.Equal(f, []driver.Lease{driver.LeaseOf(second[0])}, f.toCancel(owner))
+		require.False(f, f.tryExtend(driver.LeaseOf(second[0])))
+		f.end(second[0], amboy.StateSucceeded)
+	}
 }

@@ -76,7 +76,7 @@ func (h *history) claimSome() {
 		} else {
 			gotClaimed[r.Group] = append(gotClaimed[r.Group], j.id)
 		}
-		j.record = r
+		j.record, j.lease.Stamp = r, r.Stamp
 	}
 	for _, demand := range req.Queues {
 		queue := demand.Queue
@@ -314,7 +314,7 @@ func (h *history) writeStale() {
 	lease := driver.LeaseOf(r)
 	j := h.models[lease.Queue].byID[r.JobID()]
 	if j != nil && j.stage != finished && j.lease == lease {
-		return // restarted, or removed and put again, with the same lease
+		return // restarted with the same lease
 	}
 	h.Logf("write under the stale lease %+v", lease)
 	switch h.random.IntN(4) {

@@ -309,6 +309,7 @@ func insertEnded(f *fixture) {
 		require.Equal(f, []error{nil}, f.insertOf(r))
 		f.hasState(string(state), state)
 		got := f.get(string(state))
+		r.Stamp = got.Stamp
 		assert.Equal(f, driver.LeaseOf(r), driver.LeaseOf(got))
 		assert.True(f, r.TimeInfo.End.Equal(got.TimeInfo.End))
 		assert.Empty(f, got.Scopes)
@@ -346,6 +347,7 @@ func insertRunning(f *fixture) {
 	require.Equal(f, []error{nil}, f.insertOf(r))
 	f.hasState("job", amboy.StateRunning)
 	got := f.get("job")
+	r.Stamp = got.Stamp
 	assert.Equal(f, driver.LeaseOf(r), driver.LeaseOf(got))
 	assert.True(f, got.Status.ModificationTime.Equal(f.after(0)))
 	assert.ElementsMatch(f, []string{"run", "put"}, got.Scopes)
@@ -364,9 +366,8 @@ func insertRunning(f *fixture) {
 	f.hasState("job", amboy.StatePending)
 	f.refusesLease(r)
 
-	r = running(spec{id: "completed"})
-	require.Equal(f, []error{nil}, f.insertOf(r))
-	f.end(r, amboy.StateSucceeded)
+	require.Equal(f, []error{nil}, f.insertOf(running(spec{id: "completed"})))
+	f.end(f.get("completed"), amboy.StateSucceeded)
 }
 
 func insertRetrying(f *fixture) {

@@ -48,7 +48,7 @@ func (i *item) replace(ended *driver.Record) {
 	stored := i.record
 	i.record = *ended
 	r := &i.record
-	r.Name, r.Group = stored.Name, stored.Group
+	r.Name, r.Group, r.Stamp = stored.Name, stored.Group, stored.Stamp
 	r.Priority, r.Tags, r.Dependency = stored.Priority, stored.Tags, stored.Dependency
 	r.RequiredScopes = stored.RequiredScopes
 	r.EnqueueScopes, r.EnqueueAllScopes = stored.EnqueueScopes, stored.EnqueueAllScopes
@@ -146,7 +146,7 @@ func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
 		if e == nil {
 			return amboy.NewJobNotFoundErrorf("there is no record %q", r.Name)
 		}
-		relocked, err := driver.CheckSave(&e.Job.record.Status, &r.Status)
+		relocked, err := driver.CheckSave(&e.Job.record, r)
 		if err != nil {
 			return fmt.Errorf("saving record %q: %w", r.Name, err)
 		}

@@ -187,6 +187,7 @@ func (d *Driver) addPreset(q *queue, e *entry) error {
 func (d *Driver) store(q *queue, e *entry) {
 	d.inserted++
 	e.Job.queue, e.Job.number = q, d.inserted
+	e.Job.record.Stamp = int64(d.inserted)
 	e.Job.record.Scopes = e.Scopes.AtPut()
 	q.byName[e.Job.record.Name] = e
 	q.records.Add(e.Job.number, e)

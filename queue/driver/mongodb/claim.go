@@ -113,7 +113,7 @@ func (d *Driver) give(ctx context.Context, g *given, leaseTime time.Duration) *d
 	d.announcer.claimed(g.doc)
 	d.kinds.add(g.doc.kind())
 	r := g.doc.Record
-	r.Scopes = g.doc.heldScopes()
+	r.Scopes, r.Stamp = g.doc.heldScopes(), g.doc.Order
 	r.Job = g.body
 	if g.lost != nil {
 		logging.Error(ctx, message.Fields{

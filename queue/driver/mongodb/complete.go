@@ -63,7 +63,8 @@ func (d *Driver) endShort(ctx context.Context, changes []*change, short func(i i
 
 func (d *Driver) completion(c driver.Completion) *change {
 	end := stored(c.Record.TimeInfo.End)
-	left := driver.Lease{Queue: c.Lease.Queue, Name: c.Lease.Name, Owner: c.Record.Status.Owner, Count: c.Record.Status.ModificationCount}
+	left := c.Lease
+	left.Owner, left.Count = c.Record.Status.Owner, c.Record.Status.ModificationCount
 	return &change{
 		queue:  c.Lease.Queue,
 		name:   c.Lease.Name,
@@ -81,7 +82,7 @@ func (d *Driver) completion(c driver.Completion) *change {
 			return nil
 		},
 		made: func(doc *document) bool {
-			return doc.Status.Completed && doc.lease() == left && doc.TimeInfo.End.Equal(end)
+			return doc.Status.Completed && doc.shows(left) && doc.TimeInfo.End.Equal(end)
 		},
 	}
 }

@@ -24,7 +24,7 @@ type document struct {
 	// Line is the document's place among those that wait to run.
 	Line line `bson:"line,omitempty"`
 	// Order is the arrival time in microseconds since 1970, or a little later so that it
-	// is unique.
+	// is unique. It is the stamp of the leases, too.
 	Order int64 `bson:"order,omitempty"`
 	// JobID is the job's ID. Only the latest attempt has it.
 	JobID string `bson:"job_id,omitempty"`
@@ -194,7 +194,19 @@ func nameOf(id, queue string) string {
 }
 
 // lease returns the lease that the document shows.
-func (doc *document) lease() driver.Lease { return driver.LeaseOf(&doc.Record) }
+func (doc *document) lease() driver.Lease {
+	l := driver.LeaseOf(&doc.Record)
+	l.Stamp = doc.Order
+	return l
+}
+
+// shows reports whether the document shows a lease, or the given absence of one.
+func (doc *document) shows(l driver.Lease) bool {
+	if doc.Order == 0 {
+		l.Stamp = 0 // the legacy library drops the order when it saves a document
+	}
+	return doc.lease() == l
+}
 
 // jobID returns the job's ID, also for an attempt that was replaced.
 func (doc *document) jobID() string {
@@ -227,7 +239,7 @@ func (doc *document) leaseEnds(lockTimeout time.Duration) time.Time {
 // record returns the record for readers: its status shows what it waits for.
 func (doc *document) record() *driver.Record {
 	r := doc.Record
-	r.Scopes = doc.heldScopes()
+	r.Scopes, r.Stamp = doc.heldScopes(), doc.Order
 	if doc.waits() && !doc.Line.IsZero() {
 		block := schedule.Block{}
 		switch doc.Line.In {

@@ -14,7 +14,17 @@ import (
 
 // holds reports whether a document that has not ended has the lease. An empty lease
 // stands for the absence of one.
-func (doc *document) holds(l driver.Lease) bool { return !doc.Status.Completed && doc.lease() == l }
+func (doc *document) holds(l driver.Lease) bool { return !doc.Status.Completed && doc.shows(l) }
+
+// ordersOf returns the values of the order in documents that have one of the leases, or that the legacy
+// library has saved since, which drops it.
+func ordersOf(leases ...driver.Lease) bson.D {
+	orders := make(bson.A, 1, len(leases)+1) // a null, which stands for no order
+	for _, l := range leases {
+		orders = append(orders, l.Stamp)
+	}
+	return field("$in", orders)
+}
 
 // errorsOf returns the errors of changes to records under leases.
 func errorsOf(changes []*change, leaseOf func(i int) driver.Lease) []error {
@@ -123,28 +133,34 @@ func (d *Driver) sendExtensions(ctx context.Context, statements []bson.Raw, limi
 }
 
 // extensions returns the updates that extend leases: one for all leases with the same
-// queue, owner and count.
+// queue, owner and count. Their stamps are in a list, and no document has that of another.
 func (d *Driver) extensions(leases []driver.Lease, leaseTime time.Duration) ([]bson.Raw, error) {
 	type common struct {
 		queue, owner string
 		count        int
 	}
-	names := map[common]bson.A{}
+	alike := map[common][]driver.Lease{}
 	for _, l := range leases {
 		c := common{l.Queue, l.Owner, l.Count}
-		names[c] = append(names[c], d.idsOf(l.Queue, l.Name)...)
+		alike[c] = append(alike[c], l)
 	}
 	update := mongo.Pipeline{leaseFor(leaseTime)}
-	statements := make([]bson.D, 0, len(names))
-	for c, ids := range names {
+	statements := make([]bson.D, 0, len(alike))
+	for c, leases := range alike {
+		var ids bson.A
+		for _, l := range leases {
+			ids = append(ids, d.idsOf(l.Queue, l.Name)...)
+		}
 		filter := d.inQueue(c.queue,
 			bson.E{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}},
 			bson.E{Key: "status.completed", Value: false},
 			bson.E{Key: "status.in_prog", Value: true},
 			bson.E{Key: "status.owner", Value: c.owner},
 			bson.E{Key: "status.mod_count", Value: c.count},
+			bson.E{Key: "order", Value: ordersOf(leases...)},
 		)
-		statements = append(statements, forAll(statement(filter, update)))
+		// The filter also fits indexes on the status and the order.
+		statements = append(statements, append(forAll(statement(filter, update)), bson.E{Key: "hint", Value: field("_id", 1)}))
 	}
 	return encodeStatements(statements...)
 }

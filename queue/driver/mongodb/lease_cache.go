@@ -60,6 +60,17 @@ func (l *leases) take(lease driver.Lease) *document {
 	return known.doc
 }
 
+// given returns the lease of a document as this driver gave it. The document may have lost its order
+// since (see document.shows).
+func (l *leases) given(doc *document) driver.Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known := l.byKey[key{doc.Group, doc.Name}]; known != nil && doc.shows(known.doc.lease()) {
+		return known.doc.lease()
+	}
+	return doc.lease()
+}
+
 // longestTime returns the length of the longest lease that this driver gave.
 func (l *leases) longestTime() time.Duration {
 	l.mu.Lock()

@@ -111,6 +111,15 @@ func (f *legacyProcess) claim(id string, scopes ...string) bool {
 	return result.ModifiedCount == 1
 }
 
+// save saves a job as it is.
+func (f *legacyProcess) save(id string) {
+	f.Helper()
+	before, saved := f.read(id)
+	result, err := f.jobs.ReplaceOne(f.Context(), before, saved)
+	require.NoError(f, err)
+	require.Equal(f, int64(1), result.MatchedCount)
+}
+
 // read returns what the legacy library knows of a document, and a filter for the document as it is.
 func (f *legacyProcess) read(id string) (filter, known bson.D) {
 	f.Helper()
@@ -418,6 +427,36 @@ func TestJobSavedByLegacyProcess(t *testing.T) {
 		assert.True(s, amboy.IsDuplicateJobError(s.tryInsert("job", func(j *job.ShellJob) {
 			j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
 		})))
+	})
+}
+
+// A legacy process saves the copy of a job that runs here, for example to change its arguments. It drops
+// the order, which is the stamp of the lease.
+func TestALegacyProcessThatSavedARunningJobTookItsLease(t *testing.T) {
+	withLegacyProcess(t, func(s *legacyTest) {
+		s.insertOne("job", nil)
+		r := s.claim()["job"]
+		require.NotNil(s, r)
+		lease := driver.LeaseOf(r)
+		s.legacy.save("job")
+
+		lost, err := s.Extend(s.Context(), []driver.Lease{lease}, time.Minute)
+		require.NoError(s, err)
+		assert.Empty(s, lost)
+		require.NoError(s, s.SetProgress(s.Context(), lease, driver.Progress{Message: "half"}))
+		require.NoError(s, s.Save(s.Context(), r))
+		acted, err := s.Act(s.Context(), driver.ActRequest{Action: driver.Action{Kind: driver.Cancel}, Limit: 10})
+		require.NoError(s, err)
+		require.Equal(s, 1, acted.Done)
+		canceled, err := s.CancelRequests(s.Context(), lease.Owner)
+		require.NoError(s, err)
+		assert.Equal(s, []driver.Lease{lease}, canceled)
+		pass(mongodb.DefaultLockTimeout + time.Minute)
+		n, err := s.RecoverStale(s.Context(), lease)
+		require.NoError(s, err)
+		assert.Zero(s, n, "its run has not returned")
+		require.NoError(s, s.end(r))
+		assert.Equal(s, amboy.StateSucceeded, s.state("job"))
 	})
 }
 

@@ -114,9 +114,9 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) (leases []dri
 		{Key: "status.completed", Value: false},
 		{Key: "status.in_prog", Value: true},
 	}
-	opts := options.Find().SetProjection(bson.D{{Key: "group", Value: 1}, {Key: "status", Value: 1}})
+	opts := options.Find().SetProjection(bson.D{{Key: "group", Value: 1}, {Key: "status", Value: 1}, {Key: "order", Value: 1}})
 	err = d.each(ctx, filter, opts, func(doc *document) error {
-		leases = append(leases, driver.LeaseOf(&doc.Record))
+		leases = append(leases, d.leases.given(doc))
 		return nil
 	})
 	if err != nil {

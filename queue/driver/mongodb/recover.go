@@ -46,9 +46,10 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	}
 	defer leave()
 	ctx = plain(ctx)
-	kept := make(map[driver.Lease]bool, len(keep))
+	kept := make(keptLeases, len(keep))
 	for _, l := range keep {
-		kept[l] = true
+		k := key{l.Queue, l.Name}
+		kept[k] = append(kept[k], l)
 	}
 	recovered, limit := 0, recoverBatch
 	for {
@@ -63,6 +64,13 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	}
 }
 
+// keptLeases are the leases that a recovery leaves alone.
+type keptLeases map[key][]driver.Lease
+
+func (k keptLeases) has(doc *document) bool {
+	return slices.ContainsFunc(k[key{doc.Group, doc.Name}], doc.shows)
+}
+
 // foundTimes holds the documents that a recovery found.
 type foundTimes struct {
 	stale   []*document // whose leases have ended or may have ended
@@ -73,7 +81,7 @@ type foundTimes struct {
 // recoverSome recovers leases that have ended and shortens waits. It reports whether
 // there may be more of either. It reads up to limit of each, and raises the limit if what is left
 // alone may be in the way of others.
-func (d *Driver) recoverSome(ctx context.Context, keep map[driver.Lease]bool, limit *int) (recovered int, more bool, err error) {
+func (d *Driver) recoverSome(ctx context.Context, keep keptLeases, limit *int) (recovered int, more bool, err error) {
 	began := d.elapsed()
 	now, err := d.serverTime(ctx)
 	if err != nil {
@@ -87,7 +95,7 @@ func (d *Driver) recoverSome(ctx context.Context, keep map[driver.Lease]bool, li
 	avoided, _ := d.avoided.at(d.elapsed())
 	skipped := false
 	skip := func(doc *document) bool {
-		if !keep[doc.lease()] && !avoided[key{doc.Group, doc.Name}] {
+		if !keep.has(doc) && !avoided[key{doc.Group, doc.Name}] {
 			return false
 		}
 		skipped = true

@@ -57,6 +57,9 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 		bson.E{Key: "status.owner", Value: r.Status.Owner},
 		bson.E{Key: "status.mod_count", Value: r.Status.ModificationCount},
 	)
+	if r.Stamp != 0 {
+		unlocked = append(unlocked, bson.E{Key: "order", Value: ordersOf(driver.LeaseOf(r))})
+	}
 	matched := false
 	if !r.Status.InProgress && !r.Status.Completed {
 		matched, err = d.updateOne(ctx, append(slices.Clip(unlocked), exists("line.in")...), u.withKind(r))
@@ -115,7 +118,11 @@ func (d *Driver) saveLock(ctx context.Context, r *driver.Record, u *update) (fou
 		if err != nil || stored == nil {
 			return false, err
 		}
-		relocked, err := driver.CheckSave(&stored.Status, &r.Status)
+		checked := stored.record()
+		if stored.Order == 0 {
+			checked.Stamp = r.Stamp // the legacy library drops the order when it saves a document
+		}
+		relocked, err := driver.CheckSave(checked, r)
 		if err != nil {
 			return false, err
 		}
@@ -152,6 +159,7 @@ func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress d
 	filter := append(d.named(lease.Queue, lease.Name),
 		bson.E{Key: "status.owner", Value: lease.Owner},
 		bson.E{Key: "status.mod_count", Value: lease.Count},
+		bson.E{Key: "order", Value: ordersOf(lease)},
 		bson.E{Key: "status.completed", Value: false},
 		bson.E{Key: "status.in_prog", Value: true},
 	)

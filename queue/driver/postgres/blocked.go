@@ -132,7 +132,7 @@ func (l *leasesAround) find(ctx context.Context, items []int) (locked []int, err
 	err = l.d.readPlanned(ctx, l.locked, func(r *row) error {
 		locked = append(locked, c.index[r.integer()-1])
 		return nil
-	}, c.queue, c.id, c.name, c.owner, c.count)
+	}, c.queue, c.id, c.name, c.owner, c.count, c.stamp)
 	return locked, err
 }
 

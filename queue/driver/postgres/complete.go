@@ -183,6 +183,7 @@ type leaseColumns struct {
 	id          []string
 	name, owner []string
 	count       []int64
+	stamp       []int64
 	index       []int
 }
 
@@ -194,7 +195,8 @@ func (c *leaseColumns) add(ctx context.Context, d *Driver, l driver.Lease, index
 	}
 	id, _ := idOfAttempt(l.Queue, l.Name)
 	c.queue, c.id, c.name = append(c.queue, key.id), append(c.id, id), append(c.name, l.Name)
-	c.owner, c.count, c.index = append(c.owner, l.Owner), append(c.count, int64(l.Count)), append(c.index, index)
+	c.owner, c.count = append(c.owner, l.Owner), append(c.count, int64(l.Count))
+	c.stamp, c.index = append(c.stamp, l.Stamp), append(c.index, index)
 	return true, nil
 }
 
@@ -326,7 +328,7 @@ func (c *endArgs) args() []any {
 	return []any{
 		l.queue, l.id, c.names, l.owner, l.count, c.places, r.owner, r.count, r.modTime, r.created, r.started, r.ended,
 		r.waitUntil, r.dispatchBy, r.maxTime, r.errorCount, c.lastErrors, c.reasons, r.forgetAt, r.jobType, r.version, r.format, r.dependency,
-		r.progress, r.extra, r.body,
+		r.progress, r.extra, r.body, l.stamp,
 	}
 }
 

@@ -98,7 +98,7 @@ func (e *extension) extend(by statement, some []int, p patience) error {
 	if len(c.index) == 0 {
 		return nil
 	}
-	extended, err := changeWithin(e.ctx, e.d, p, by, (*row).integer, c.queue, c.id, c.name, c.owner, c.count, time.Now().UnixNano(), int64(e.time))
+	extended, err := changeWithin(e.ctx, e.d, p, by, (*row).integer, c.queue, c.id, c.name, c.owner, c.count, c.stamp, time.Now().UnixNano(), int64(e.time))
 	for _, n := range extended {
 		e.isSettled[c.index[n-1]] = true
 	}
@@ -376,7 +376,7 @@ func (c *changes) changeInterruptions(j *job, change func(*driver.Record)) error
 // isOneOf reports whether a running job has one of the leases.
 func (j *job) isOneOf(leases []driver.Lease) bool {
 	return slices.ContainsFunc(leases, func(l driver.Lease) bool {
-		return l.Queue == j.queueName && l.Name == j.Name && l.Owner == j.Owner && l.Count == j.Count
+		return l == j.LeaseIn(j.queueName)
 	})
 }
 
@@ -396,7 +396,7 @@ func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress d
 	}
 	var changed []int64
 	if found {
-		changed, err = changeWithin(ctx, d, endless, setProgress, (*row).integer, encoded, queue.id, lease.Name, idOfName(queue.name, lease.Name), lease.Owner, lease.Count)
+		changed, err = changeWithin(ctx, d, endless, setProgress, (*row).integer, encoded, queue.id, lease.Name, idOfName(queue.name, lease.Name), lease.Owner, lease.Count, lease.Stamp)
 		if err != nil {
 			return fail(err)
 		}

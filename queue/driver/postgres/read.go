@@ -137,7 +137,7 @@ func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, e
 func (d *Driver) CancelRequests(ctx context.Context, owner string) ([]driver.Lease, error) {
 	var jobs []*job
 	err := d.readPlanned(ctx, readCanceled, func(r *row) error {
-		j := &job{queue: r.key(), Job: table.Job{Name: r.text(), ID: r.text(), Owner: r.text(), Count: r.int()}}
+		j := &job{queue: r.key(), Job: table.Job{Name: r.text(), ID: r.text(), Owner: r.text(), Count: r.int(), Stamp: r.integer()}}
 		jobs = append(jobs, j)
 		return nil
 	}, storable(owner))
@@ -149,7 +149,7 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) ([]driver.Lea
 	}
 	var leases []driver.Lease
 	for _, j := range jobs {
-		leases = append(leases, driver.Lease{Queue: j.queueName, Name: j.Name, Owner: j.Owner, Count: j.Count})
+		leases = append(leases, j.LeaseIn(j.queueName))
 	}
 	return leases, nil
 }

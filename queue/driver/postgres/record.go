@@ -28,6 +28,7 @@ const jobColumns = `seq, queue, line, place, priority, name, job_id, owner, leas
 
 func (j *job) read(r *row) {
 	j.Seq, j.queue, j.line = r.integer(), r.key(), r.key()
+	j.Stamp = j.Seq // which is never used again
 	j.Place, j.Priority = table.Place(r.integer()), r.int()
 	j.Name, j.ID = r.text(), r.text()
 	j.Owner, j.Count = r.text(), r.int()

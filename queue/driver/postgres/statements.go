@@ -232,9 +232,9 @@ func fold(m, result string) string {
 
 // The leases of the arguments, and how a record with one of them is found by an index.
 const (
-	givenLeases = `e AS (SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[])
-		WITH ORDINALITY AS e (queue, job_id, name, owner, lease_count, ord))`
-	hasLease  = `j.queue = e.queue AND j.owner = e.owner AND j.lease_count = e.lease_count AND j.place = 6 AND `
+	givenLeases = `e AS (SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
+		WITH ORDINALITY AS e (queue, job_id, name, owner, lease_count, stamp, ord))`
+	hasLease  = `j.queue = e.queue AND j.owner = e.owner AND j.lease_count = e.lease_count AND j.seq = e.stamp AND j.place = 6 AND `
 	byJobID   = `j.job_id = e.job_id AND NOT j.replaced AND (j.name IS NULL OR j.name = e.name)`
 	byJobName = `j.name = e.name`
 )
@@ -250,11 +250,11 @@ func lockedBy(index string) string {
 // extendBy returns the statement that extends the leases of records found by an index.
 func extendBy(index string) string {
 	return `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), ` + givenLeases + `, u AS (
-		UPDATE {s}.jobs j SET mod_time = $6, lease_time = $7, lease_until = (SELECT at FROM clock) + $7 FROM e
+		UPDATE {s}.jobs j SET mod_time = $7, lease_time = $8, lease_until = (SELECT at FROM clock) + $8 FROM e
 		WHERE ` + hasLease + index + `
 		RETURNING e.ord, j.seq
 	), l AS (
-		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $7, at, array_agg(seq) FROM u, clock GROUP BY at
+		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $8, at, array_agg(seq) FROM u, clock GROUP BY at
 	) SELECT ord FROM u`
 }
 
@@ -265,10 +265,10 @@ func endMany(arg, column, replaced, more string) string {
 	return `WITH e AS (
 			SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::smallint[], $7::text[], $8::bigint[],
 				$9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[],
-				$18::text[], $19::bigint[], $20::text[], $21::bigint[], $22::smallint[], $23::smallint[], $24::bytea[], $25::bytea[], $26::bytea[]` + arg + `)
+				$18::text[], $19::bigint[], $20::text[], $21::bigint[], $22::smallint[], $23::smallint[], $24::bytea[], $25::bytea[], $26::bytea[], $27::bigint[]` + arg + `)
 				WITH ORDINALITY AS e (queue, job_id, name, owner, lease_count, place, new_owner, new_count, mod_time, created, started, ended,
 				wait_until, dispatch_by, max_time, error_count, last_error, reason, forget_at, type, version, format, dependency, progress,
-				extra, body` + column + `, ord)
+				extra, body, stamp` + column + `, ord)
 		), u AS (
 			UPDATE {s}.jobs j SET place = e.place, replaced = ` + replaced + `, line = CASE WHEN e.place = 8 THEN j.line ELSE -j.line END,
 				owner = e.new_owner, lease_count = e.new_count, mod_time = e.mod_time, created = e.created, started = e.started, ended = e.ended,
@@ -279,7 +279,7 @@ func endMany(arg, column, replaced, more string) string {
 				body = CASE WHEN e.body IS NOT DISTINCT FROM j.body THEN j.body ELSE e.body END
 			FROM e
 			WHERE j.queue = e.queue AND j.job_id = e.job_id AND NOT j.replaced AND j.name IS NOT DISTINCT FROM e.name
-				AND j.owner = e.owner AND j.lease_count = e.lease_count AND j.place = 6
+				AND j.owner = e.owner AND j.lease_count = e.lease_count AND j.seq = e.stamp AND j.place = 6
 				AND j.scopes IS NULL AND j.enqueue_scopes IS NULL AND NOT j.open_edges AND NOT j.dependents AND NOT j.cancel` + more + `
 			RETURNING e.ord, j.seq, j.queue, j.place, j.forget_at
 		), t AS (
@@ -407,7 +407,7 @@ var statementTexts = [statements]string{
 			dispatch_by = CASE WHEN $3::boolean THEN NULL ELSE dispatch_by END WHERE seq = $2`,
 	endPlain: endMany("", "", "false", ""),
 	// These attempts are replaced by the next, whose name must not exist. A failover may have lost its line.
-	endReplaced: endMany(", $27::text[], $28::integer[], $29::bigint[]", ", next_name, next_line, next_priority", "true", ` AND j.unique_key IS NULL
+	endReplaced: endMany(", $28::text[], $29::integer[], $30::bigint[]", ", next_name, next_line, next_priority", "true", ` AND j.unique_key IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.jobs t WHERE t.queue = e.queue AND t.name = e.next_name)
 			AND EXISTS (SELECT 1 FROM {s}.lines h WHERE h.id = e.next_line AND h.queue = e.queue AND h.priority = e.next_priority)`),
 	endAny: `UPDATE {s}.jobs SET open_edges = false, replaced = $22, progress = coalesce($21, progress), unique_held = unique_held AND $23, ` +
@@ -457,7 +457,7 @@ var statementTexts = [statements]string{
 	) SELECT count(*) FROM u`,
 	setSince:        `UPDATE {s}.jobs SET since = $1 WHERE seq = $2`,
 	dropStaleLeases: `DELETE FROM {s}.leases l USING unnest($1::bigint[], $2::bigint[]) AS s (until, id) WHERE l.until = s.until AND l.id = s.id`,
-	setProgress: `UPDATE {s}.jobs SET progress = $1 WHERE queue = $2 AND owner = $5 AND lease_count = $6 AND place = 6
+	setProgress: `UPDATE {s}.jobs SET progress = $1 WHERE queue = $2 AND owner = $5 AND lease_count = $6 AND seq = $7 AND place = 6
 		AND ((name IS NOT NULL AND name = $3) OR (NOT replaced AND job_id = $4 AND name IS NULL)) RETURNING seq`,
 	markCancel: `UPDATE {s}.jobs SET cancel = true, reason = $1, forget_at = $2 WHERE seq = $3`,
 	readMark:   `SELECT reason, forget_at FROM {s}.jobs WHERE seq = $1`,
@@ -708,7 +708,7 @@ var statementTexts = [statements]string{
 			FROM {s}.queues q LEFT JOIN t ON t.queue = q.id
 			WHERE q.id = ANY(ARRAY(SELECT queue FROM t UNION SELECT unnest($1::integer[] || $2::integer[]) UNION SELECT queue FROM {s}.leftovers))
 		) SELECT name, ready, expired, retrying FROM w WHERE ready OR expired OR retrying ORDER BY name COLLATE "C"`,
-	readCanceled: `SELECT queue, name, job_id, owner, lease_count FROM {s}.jobs WHERE owner = $1 AND cancel`,
+	readCanceled: `SELECT queue, name, job_id, owner, lease_count, seq FROM {s}.jobs WHERE owner = $1 AND cancel`,
 
 	// If the server dies, only the notification is lost, so the commit does not wait for the disk.
 	notify:   `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)::text`,

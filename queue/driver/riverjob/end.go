@@ -373,7 +373,7 @@ func (d *Driver) Save(ctx context.Context, record *driver.Record) error {
 			return
 		}
 		stored := r.record()
-		if _, result = driver.CheckSave(&stored.Status, &record.Status); result != nil {
+		if _, result = driver.CheckSave(stored, record); result != nil {
 			return
 		}
 		before, _ := d.claimed.Load(driver.LeaseOf(stored))

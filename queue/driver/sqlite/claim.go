@@ -37,7 +37,7 @@ type claimed struct {
 // left for another claim, which Next requests at once. A claim that finds nothing does not block
 // writers.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
-	given, later, err := d.claim(ctx, claimRequest{req, d.rateNow})
+	given, later, err := d.claim(ctx, claimRequest{ClaimRequest: req, rateNow: d.rateNow})
 	if err != nil {
 		return driver.Claimed{}, fmt.Errorf("claiming %d records: %w", req.Limit, err)
 	}
@@ -48,11 +48,28 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	return driver.Claimed{Records: records, Next: later.next, Waits: later.waits}, nil
 }
 
-// claimRequest is a request with the clock by which rates are measured. All processes on a
-// file share it.
+// claimRequest is a request with the clock by which rates are measured, which all processes on a file
+// share, and the start of the runs.
 type claimRequest struct {
 	driver.ClaimRequest
 	rateNow func() int64
+	start   table.Instant
+}
+
+// starts are the starts of runs, which are the stamps of their leases: a file uses the seq of a removed
+// row again. They differ although a clock stands still: that of some systems ticks every 15 ms.
+type starts struct {
+	last int64
+}
+
+// next returns the start of runs that are claimed at a time. Only a writer calls it.
+func (s *starts) next(now time.Time) table.Instant {
+	start := table.InstantOf(now)
+	if behind := s.last - start.Int64; behind >= 0 && behind < int64(time.Second) {
+		start.Int64 = s.last + 1
+	}
+	s.last = start.Int64
+	return start
 }
 
 // later is when there may be more to claim.
@@ -82,6 +99,7 @@ func (d *Driver) claim(ctx context.Context, req claimRequest) ([]claimed, later,
 			if err != nil {
 				return err
 			}
+			req.start = d.starts.next(req.Now)
 			given, next, err = c.claim(req)
 			return err
 		},
@@ -132,7 +150,7 @@ func (c *changes) claim(req claimRequest) (given []claimed, more later, err erro
 	for _, w := range work {
 		var overdue []claimed
 		var read int
-		overdue, read, err = c.claimOverdue(w, req.ClaimRequest, most)
+		overdue, read, err = c.claimOverdue(w, req, most)
 		if err != nil {
 			return nil, more, err
 		}
@@ -161,7 +179,7 @@ func (c *changes) claim(req claimRequest) (given []claimed, more later, err erro
 	readies := make([][]claimed, len(work))
 	for i, w := range work {
 		var freed bool
-		readies[i], freed, err = c.claimReady(w, req.ClaimRequest)
+		readies[i], freed, err = c.claimReady(w, req)
 		if err != nil {
 			return nil, more, err
 		}
@@ -511,7 +529,7 @@ func interleave(lists [][]claimed) (all []claimed) {
 
 // claimOverdue claims up to a number of the records of a queue that are marked as expired, without
 // their scopes. It also returns how many it has read.
-func (c *changes) claimOverdue(w *work, req driver.ClaimRequest, most int) (given []claimed, read int, err error) {
+func (c *changes) claimOverdue(w *work, req claimRequest, most int) (given []claimed, read int, err error) {
 	if w.overdue == 0 || most == 0 {
 		return nil, 0, nil
 	}
@@ -548,7 +566,7 @@ func (c *changes) unmark(j *job) error {
 	return err
 }
 
-func (c *changes) claimExpired(s *stored, req driver.ClaimRequest) error {
+func (c *changes) claimExpired(s *stored, req claimRequest) error {
 	// The record before it may have passed a scope to it.
 	current, err := c.job(findSeq, s.Seq)
 	if err == nil && current == nil {
@@ -578,7 +596,7 @@ func (c *changes) claimExpired(s *stored, req driver.ClaimRequest) error {
 
 // claimReady claims ready records, in the order in which they run. It reports whether that has made
 // others ready.
-func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed, freed bool, err error) {
+func (c *changes) claimReady(w *work, req claimRequest) (given []claimed, freed bool, err error) {
 	if w.share <= 0 {
 		return nil, false, nil
 	}
@@ -591,7 +609,7 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 	if err != nil {
 		return nil, false, err
 	}
-	_, err = c.exec(lease, append([]any{req.Owner, now, table.InstantOf(req.Now.Add(req.LeaseTime)), now}, which...)...)
+	_, err = c.exec(lease, append([]any{req.Owner, now, table.InstantOf(req.Now.Add(req.LeaseTime)), req.start}, which...)...)
 	if err != nil {
 		return nil, false, err
 	}
@@ -637,17 +655,16 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 }
 
 // leased sets the fields of a lease that a claim takes.
-func (s *stored) leased(req driver.ClaimRequest) {
+func (s *stored) leased(req claimRequest) {
 	s.Owner, s.Count = req.Owner, s.Count+1
 	s.ModTime = table.InstantOf(req.Now)
-	s.Started = s.ModTime
+	s.Started, s.Stamp = req.start, req.start.Int64
 }
 
 // unclaim hands back the records that were claimed for a caller that left.
 func (c *changes) unclaim(given []claimed) error {
 	for _, g := range given {
-		lease := driver.Lease{Queue: g.queue, Name: g.Name, Owner: g.Owner, Count: g.Count}
-		if _, err := c.release(driver.HandBack{Lease: lease}); err != nil {
+		if _, err := c.release(driver.HandBack{Lease: g.LeaseIn(g.queue)}); err != nil {
 			return err
 		}
 	}

@@ -76,7 +76,7 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 	if e.isPlain() && e.To != table.Retrying {
 		args := values(append(make([]any, 0, 24), e.To), &e.Record)
 		var n int64
-		n, err = c.exec(endPlain, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count)...)
+		n, err = c.exec(endPlain, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count, e.lease.Stamp)...)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +104,7 @@ func (c *changes) completeAndRetry(queue int64, e *ending) (refusal, err error) 
 		next.queue = queue
 		args := values(append(make([]any, 0, 24), e.To), &e.Record)
 		var n int64
-		n, err = c.exec(endReplaced, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count, queue, next.Name)...)
+		n, err = c.exec(endReplaced, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count, e.lease.Stamp, queue, next.Name)...)
 		if err != nil {
 			return nil, err
 		}

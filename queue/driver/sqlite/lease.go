@@ -86,7 +86,7 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 			if failure != nil {
 				return failure
 			}
-			n, failure := c.exec(extendLease, table.InstantOf(now), table.InstantOf(now.Add(leaseTime)), queue, l.Name, l.Owner, l.Count)
+			n, failure := c.exec(extendLease, table.InstantOf(now), table.InstantOf(now.Add(leaseTime)), queue, l.Name, l.Owner, l.Count, l.Stamp)
 			if failure != nil {
 				return failure
 			}
@@ -352,7 +352,7 @@ func (c *changes) changeInterruptions(j *job, change func(*driver.Record)) error
 // isOneOf reports whether a running job has one of the leases.
 func (j *job) isOneOf(leases []driver.Lease) bool {
 	return slices.ContainsFunc(leases, func(l driver.Lease) bool {
-		return l.Name == j.Name && l.Owner == j.Owner && l.Count == j.Count
+		return l.Name == j.Name && l.Owner == j.Owner && l.Count == j.Count && l.Stamp == j.Stamp
 	})
 }
 
@@ -369,7 +369,7 @@ func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress d
 		if failure != nil {
 			return failure
 		}
-		n, failure := c.exec(setProgress, encoded, queue, lease.Name, lease.Owner, lease.Count)
+		n, failure := c.exec(setProgress, encoded, queue, lease.Name, lease.Owner, lease.Count, lease.Stamp)
 		lost = n == 0
 		return failure
 	}

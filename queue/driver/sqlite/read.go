@@ -143,7 +143,7 @@ const (
 	readLeasesOf  = `SELECT ` + leaseColumns + ` FROM jobs INDEXED BY jobs_place WHERE place = 6 AND place NOT IN (4, 8) AND owner = ?`
 	readHolders   = `SELECT owner, slot, file FROM holders`
 	readLateWait  = `SELECT 1 FROM jobs WHERE due IS NOT NULL AND since > ? LIMIT 1`
-	readCancelled = `SELECT (SELECT name FROM queues WHERE id = jobs.queue), name, owner, lease_count FROM jobs
+	readCancelled = `SELECT (SELECT name FROM queues WHERE id = jobs.queue), name, owner, lease_count, started FROM jobs
 		WHERE owner = ? AND cancel = 1`
 )
 
@@ -318,7 +318,7 @@ func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, e
 // CancelRequests implements driver.Driver.
 func (d *Driver) CancelRequests(ctx context.Context, owner string) (leases []driver.Lease, err error) {
 	err = d.reads.query(ctx, readCancelled, func(r *row) error {
-		leases = append(leases, driver.Lease{Queue: r.text(), Name: r.text(), Owner: r.text(), Count: r.int()})
+		leases = append(leases, driver.Lease{Queue: r.text(), Name: r.text(), Owner: r.text(), Count: r.int(), Stamp: r.integer()})
 		return nil
 	}, owner)
 	if err != nil {

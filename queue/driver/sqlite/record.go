@@ -19,7 +19,7 @@ type job struct {
 }
 
 // jobColumns are the columns of a job, in the order in which read reads them.
-const jobColumns = `seq, queue, place, priority, name, job_id, owner, lease_count, wait_until, dispatch_by, attempt,
+const jobColumns = `seq, queue, place, priority, name, job_id, owner, lease_count, started, wait_until, dispatch_by, attempt,
 	overdue, cancel, open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, waiting_for`
 
 func (j *job) read(r *row) {
@@ -27,6 +27,7 @@ func (j *job) read(r *row) {
 	j.Place, j.Priority = table.Place(r.integer()), r.int()
 	j.Name, j.ID = r.text(), r.text()
 	j.Owner, j.Count = r.text(), r.int()
+	j.Stamp = r.time().Int64 // when it was claimed: a file uses the seq of a removed row again
 	j.WaitUntil, j.DispatchBy, j.Attempt = r.time(), r.time(), r.time()
 	j.overdue, j.Cancel, j.Open, j.Dependents = r.bool(), r.bool(), r.bool(), r.bool()
 	j.UniqueHeld, j.UniqueKey, j.UniqueUntil = r.bool(), r.text(), r.text()
@@ -45,7 +46,7 @@ type stored struct {
 }
 
 // recordColumns are the columns of stored.
-const recordColumns = jobColumns + `, mod_time, created, started, ended, max_time, error_count, forget_at,
+const recordColumns = jobColumns + `, mod_time, created, ended, max_time, error_count, forget_at,
 	type, version, format, dependency, edges,
 	CASE open_edges WHEN 0 THEN failed ELSE
 		(SELECT nullif(json_group_array(to_job), '[]') FROM edges WHERE from_seq = jobs.seq AND state = 1) END,
@@ -55,7 +56,8 @@ const recordColumns = jobColumns + `, mod_time, created, started, ended, max_tim
 
 func (s *stored) read(r *row) {
 	s.job.read(r)
-	s.ModTime, s.Created, s.Started, s.Ended = r.time(), r.time(), r.time(), r.time()
+	s.Started = table.Instant{Int64: s.Stamp, Valid: s.Stamp != 0}
+	s.ModTime, s.Created, s.Ended = r.time(), r.time(), r.time()
 	s.MaxTime, s.ErrorCount, s.ForgetAt = r.integer(), r.int(), r.time()
 	s.Type, s.Version, s.Format = r.text(), r.int(), r.int()
 	s.Dependency = r.int()

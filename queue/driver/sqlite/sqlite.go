@@ -95,6 +95,7 @@ type Driver struct {
 	// mayHaveMore is true if a claim is likely to find something, so that it does not
 	// have to query before: the last claim reached its limit, or records were inserted.
 	mayHaveMore atomic.Bool
+	starts      starts
 
 	// elapsed is the clock that measures leases, and seen holds the leases that this
 	// driver has observed.

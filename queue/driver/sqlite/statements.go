@@ -231,11 +231,11 @@ var statementTexts = [statements]string{
 	// The end, in one statement, of a job that holds nothing, has no dependents, is not to be
 	// canceled, and keeps its owner.
 	endPlain: `UPDATE jobs SET place = ?, ` + endContent + `
-		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
+		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND ifnull(started, 0) = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
 			AND unique_held = 0 AND open_edges = 0 AND dependents = 0 AND cancel = 0`,
 	// The same for an attempt whose next attempt has a name that does not exist.
 	endReplaced: `UPDATE jobs SET place = ?, replaced = 1, ` + endContent + `
-		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
+		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND ifnull(started, 0) = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
 			AND unique_held = 0 AND open_edges = 0 AND dependents = 0 AND cancel = 0 AND unique_key IS NULL AND edges IS NULL AND attempt IS NOT NULL
 			AND NOT EXISTS (SELECT 1 FROM jobs WHERE queue = ? AND name = ?)`,
 	endAny: `UPDATE jobs SET open_edges = 0, replaced = ?, progress = coalesce(?, progress), unique_held = unique_held AND ?, owner = ?, cancel = 0, ` + endContent + `
@@ -244,7 +244,7 @@ var statementTexts = [statements]string{
 	dropKey:     `UPDATE jobs SET unique_held = 0 WHERE seq = ?`,
 	holderOfKey: `SELECT job_id FROM jobs WHERE queue = ? AND unique_key = ? AND unique_held = 1`,
 	extendLease: `UPDATE jobs SET mod_time = ?, lease_until = ?
-		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6`,
+		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND ifnull(started, 0) = ? AND place = 6`,
 	readByName: `SELECT ` + recordColumns + ` FROM jobs WHERE queue = ? AND name = ?`,
 	saveRecord: `UPDATE jobs SET type = ?, version = ?, format = ?, error_count = ?, last_error = ?, extra = ?, body = ? WHERE seq = ?`,
 	saveLock:   `UPDATE jobs SET owner = ?, lease_count = ?, mod_time = ?, lease_until = lease_until + ? - mod_time WHERE seq = ?`,
@@ -262,7 +262,7 @@ var statementTexts = [statements]string{
 			dispatch_by = CASE place WHEN 1 THEN dispatch_by - (since - ?1) ELSE dispatch_by END,
 			expires = CASE place WHEN 1 THEN expires - (since - ?1) ELSE expires END
 		WHERE seq IN (SELECT seq FROM jobs WHERE due IS NOT NULL AND since > ?2 LIMIT ?3 + 0)`,
-	setProgress: `UPDATE jobs SET progress = ? WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6`,
+	setProgress: `UPDATE jobs SET progress = ? WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND ifnull(started, 0) = ? AND place = 6`,
 	readMark:    `SELECT reason, forget_at FROM jobs WHERE seq = ?`,
 	markCancel:  `UPDATE jobs SET cancel = 1, reason = ?, forget_at = ? WHERE seq = ?`,
 

@@ -184,5 +184,5 @@ func (e *Engine) isWritten(run *core.Run) bool {
 		// The record still waits for its retry, or has been replaced.
 		return r.Name != run.Lease.Name || (r.Status.Completed && r.Status.ModificationCount == run.Lease.Count)
 	}
-	return r.Status.Completed && driver.LeaseOf(r) == run.Lease
+	return driver.HasEndedUnder(r, run.Lease)
 }

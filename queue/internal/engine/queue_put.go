@@ -202,7 +202,7 @@ func (q *Queue) Save(ctx context.Context, j amboy.Job) error {
 	if err == nil {
 		if run := q.Engine.runOf(j); run != nil {
 			// The job saves itself under the lease of its run, whatever its status says.
-			r.Status.Owner, r.Status.ModificationCount = run.Lease.Owner, run.Lease.Count
+			r.Status.Owner, r.Status.ModificationCount, r.Stamp = run.Lease.Owner, run.Lease.Count, run.Lease.Stamp
 		}
 		err = q.Driver.Save(ctx, r)
 	}

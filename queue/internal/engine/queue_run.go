@@ -254,8 +254,8 @@ func (q *Queue) JobContext(ctx context.Context, j amboy.Job) (context.Context, c
 }
 
 // Complete ends an attempt of a job. If Next returned the job, the end is written under
-// the lease of that run, and otherwise under the stored lease. While the store can't be
-// reached, Complete tries again until ctx ends.
+// the lease of that run, and otherwise under the stored lease; the copy of a job that this engine has
+// claimed must show that lease. While the store can't be reached, Complete tries again until ctx ends.
 func (q *Queue) Complete(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("completing a job of queue %q: the job must not be nil", q.ID())
@@ -309,19 +309,29 @@ func (q *Queue) endTaken(ctx context.Context, j amboy.Job, run *core.Run) error 
 	return q.endAndWait(ctx, j, run)
 }
 
-// leaseElsewhere returns the lease of a job that does not run here. If the job's status
-// names this engine as owner, the job ran here and lost its lease. It must not be ended
-// under the lease of its current owner.
+// leaseElsewhere returns the lease of a job that does not run here, or is a copy of one that does. If
+// the job's status names this engine as owner, the job may have run here and lost its lease. It must
+// not be ended under another lease.
 func (q *Queue) leaseElsewhere(ctx context.Context, j amboy.Job) (driver.Lease, error) {
-	if status := j.Status(); status.Owner == q.Engine.ID {
-		name := driver.RecordName(q.Name, j.ID(), j.RetryInfo())
-		return driver.Lease{Queue: q.Name, Name: name, Owner: status.Owner, Count: status.ModificationCount}, nil
-	}
-	r, err := q.Driver.Get(ctx, q.Name, j.ID())
-	if err != nil {
+	isOwn := j.Status().Owner == q.Engine.ID
+	r, err := q.rereadUntil(ctx, j.ID())
+	switch {
+	case err == nil && isOwn && !isOfRun(j, r), amboy.IsJobNotFoundError(err) && isOwn:
+		return driver.Lease{}, fmt.Errorf("it does not run under the lease that it shows: %w", amboy.ErrLeaseLost)
+	case err != nil:
 		return driver.Lease{}, err
+	default:
+		return driver.LeaseOf(r), nil
 	}
-	return driver.LeaseOf(r), nil
+}
+
+// isOfRun reports whether a job shows the lease of its stored record. A job has no stamp, but started
+// before the run of a later job with its ID.
+func isOfRun(j amboy.Job, r *driver.Record) bool {
+	status, start := j.Status(), j.TimeInfo().Start
+	return driver.RecordName(r.Group, j.ID(), j.RetryInfo()) == r.Name &&
+		status.Owner == r.Status.Owner && status.ModificationCount == r.Status.ModificationCount &&
+		(start.IsZero() || !start.Before(r.TimeInfo.Start))
 }
 
 // CompleteLater is Complete in the background; the result is logged. It waits for the

@@ -116,7 +116,7 @@ func (q *Queue) endTransacted(ctx context.Context, j amboy.Job, run *core.Run) (
 		q.Engine.drop(run)
 		return false, fmt.Errorf("checking whether its transaction was committed: %w", err)
 	}
-	if !r.Status.Completed || driver.LeaseOf(r) != run.Lease {
+	if !driver.HasEndedUnder(r, run.Lease) {
 		return false, nil
 	}
 	if reported := j.Error(); reported != nil {

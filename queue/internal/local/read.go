@@ -40,8 +40,7 @@ func (q *Queue) Save(ctx context.Context, j amboy.Job) error {
 	if reflect.TypeOf(j).Comparable() && held == j {
 		return nil
 	}
-	stored, saved := held.Status(), j.Status()
-	if _, err := driver.CheckSave(&stored, &saved); err != nil {
+	if _, err := driver.CheckSave(&driver.Record{Status: held.Status()}, &driver.Record{Status: j.Status()}); err != nil {
 		return fmt.Errorf("saving job %q in queue %q: %w", j.ID(), q.ID(), err)
 	}
 	return nil

@@ -245,6 +245,7 @@ func (c *Content) record(j *Job, queue string) *driver.Record {
 		UniqueUntil:     amboy.UniqueUntil(j.UniqueUntil),
 		ForgetAt:        TimeOf(c.ForgetAt),
 		CancelRequested: j.Cancel,
+		Stamp:           j.Stamp,
 	}
 	r.Job = BodyOf(c.Format, c.Body)
 	schedule.Describe(&r.Status, j.Place.Schedule(), schedule.Block{Scope: scope.Of(c.BlockedBy, j.Scopes), Open: c.OpenEdges, Edges: len(c.Edges)})

@@ -69,7 +69,7 @@ func (e *Ending) Canceled(reason string, forgetAt Instant) (*Ending, error) {
 // ApplySave returns the columns of a record that Save changes. relocked reports whether its lease
 // changes, too.
 func ApplySave(to, from *driver.Record) (saved Record, relocked bool, refusal error) {
-	relocked, refusal = driver.CheckSave(&to.Status, &from.Status)
+	relocked, refusal = driver.CheckSave(to, from)
 	if refusal != nil {
 		return Record{}, false, refusal
 	}

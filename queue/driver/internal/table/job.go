@@ -17,6 +17,7 @@ type Job struct {
 	Name, ID      string
 	Owner         string
 	Count         int
+	Stamp         int64 // of its leases
 	WaitUntil     Instant
 	DispatchBy    Instant
 	Attempt       Instant // not valid for a job that can't be retried

@@ -9,7 +9,12 @@ import (
 
 // Shows reports whether an unfinished job shows a lease, or the given absence of one.
 func (j *Job) Shows(l driver.Lease) bool {
-	return j.Place < Retrying && j.Owner == l.Owner && j.Count == l.Count
+	return j.Place < Retrying && j.Owner == l.Owner && j.Count == l.Count && j.Stamp == l.Stamp
+}
+
+// LeaseIn returns the lease that a job of a queue shows.
+func (j *Job) LeaseIn(queue string) driver.Lease {
+	return driver.Lease{Queue: queue, Name: j.Name, Owner: j.Owner, Count: j.Count, Stamp: j.Stamp}
 }
 
 // LeaseLost returns the error for a lease that its record does not have.
