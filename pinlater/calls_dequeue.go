@@ -44,7 +44,7 @@ func (s *Server) dequeueJobs(ctx context.Context, a *wire.PinLaterDequeueJobsArg
 		return nil, err
 	}
 	if shards := math.Round(request.Coverage); !(shards >= 0 && shards <= 1) || request.Coverage < 0 {
-		return nil, fmt.Errorf("coverage must be from 0 to 1 (is %v)", request.Coverage)
+		return nil, wrong("coverage must be from 0 to 1 (is %v)", request.Coverage)
 	}
 	leave, err := admit(ctx, s.work)
 	if err != nil {
@@ -81,7 +81,7 @@ type dequeueReply struct {
 func (s *Server) claimOf(source string) (string, error) {
 	claim := fmt.Sprintf("%s:%s:%d", *s.claimStart.Load(), textOf(source), s.claims.Add(1))
 	if n := utf8.RuneCountInString(claim); n > maxClaim {
-		return "", fmt.Errorf("the claim must have at most %d characters, with the source (has %d)", maxClaim, n)
+		return "", wrong("the claim must have at most %d characters, with the source (has %d)", maxClaim, n)
 	}
 	return claim, nil
 }

@@ -102,7 +102,7 @@ func (l *lookup) read(ctx context.Context, queueName string, jobs []asked) error
 				return err
 			}
 			if l.size += len(body); l.size > l.opts.MaxFrame {
-				return fmt.Errorf("the bodies have more than %d bytes; ask for fewer jobs", l.opts.MaxFrame)
+				return wrong("the bodies have more than %d bytes; ask for fewer jobs", l.opts.MaxFrame)
 			}
 		}
 		if info := own.describe(queueName, body); info != nil {
@@ -128,7 +128,7 @@ func (s *Server) selectionOf(queueName string, state wire.PinLaterJobState, prio
 	}
 	sel.body, err = compile(pattern)
 	if err != nil {
-		return sel, false, fmt.Errorf("bodyRegexToMatch: %w", err)
+		return sel, false, wrong("bodyRegexToMatch %s", err)
 	}
 	return sel, priority == nil || sel.priority > 0, nil
 }

@@ -1,7 +1,6 @@
 package pinlater
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -43,7 +42,7 @@ func localIDOf(jobID string) (int64, bool) {
 // may be any.
 func parseDescriptor(text string) (descriptor, error) {
 	fail := func(rule string) (descriptor, error) {
-		return descriptor{}, fmt.Errorf("invalid job descriptor %q: %s", short(text), rule)
+		return descriptor{}, wrong("invalid job descriptor %q: %s", short(text), rule)
 	}
 	parts := strings.Split(text, ":")
 	if len(parts) != 4 {

@@ -79,6 +79,11 @@ func exception(code wire.ErrorCode, format string, args ...any) error {
 	return &wire.PinLaterException{ErrorCode: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// wrong returns the error of a request that has a value which is not valid. It has no code of its own.
+func wrong(format string, args ...any) error {
+	return exception(wire.ErrorCode_UNKNOWN, format, args...)
+}
+
 // unknown returns the exception for any other error.
 func unknown(err error) *wire.PinLaterException {
 	return &wire.PinLaterException{ErrorCode: wire.ErrorCode_UNKNOWN, Message: err.Error()}
@@ -106,7 +111,7 @@ func (s *Server) call(ctx context.Context, name string, from thrift.TProtocol) (
 	case errors.Is(ctx.Err(), context.Canceled): // the client has gone
 		return exceptionReply{unknown(err)}, nil
 	default:
-		logging.Error(ctx, message.Fields{"message": "a PinLater call has failed", "call": name, "error": err.Error()})
+		s.conns.Log("a PinLater call has failed: "+name, err)
 		return exceptionReply{unknown(err)}, nil
 	}
 }

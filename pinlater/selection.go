@@ -114,15 +114,20 @@ func bytesOf(p job.Payload) []byte {
 // maxPattern is the maximum length of a regular expression.
 const maxPattern = 4 << 10
 
-// compile compiles a regular expression; nil for an absent or empty one.
+// compile compiles a regular expression; nil for an absent or empty one. The error completes a sentence
+// that begins with the name of the field.
 func compile(pattern *string) (*regexp.Regexp, error) {
 	if pattern == nil || *pattern == "" {
 		return nil, nil //nolint:nilnil // There is no expression then.
 	}
 	if len(*pattern) > maxPattern {
-		return nil, fmt.Errorf("bodyRegexToMatch must have at most %d bytes (has %d)", maxPattern, len(*pattern))
+		return nil, fmt.Errorf("must have at most %d bytes (has %d)", maxPattern, len(*pattern))
 	}
-	return regexp.Compile(*pattern)
+	compiled, err := regexp.Compile(*pattern)
+	if err != nil {
+		return nil, fmt.Errorf("must be a regular expression: %w", err)
+	}
+	return compiled, nil
 }
 
 // remove deletes jobs for good, whatever their state, and returns how many of them. The
