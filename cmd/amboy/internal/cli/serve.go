@@ -43,6 +43,8 @@ func (p *program) serve() *cobra.Command {
 	flags.StringVar(&config.Pinlater, "pinlater", "", "the address for clients of PinLater, for instance 127.0.0.1:9010; without it there is none")
 	optionalBool(flags, &config.PinlaterRemote, "pinlater-remote", "allow a --pinlater that other machines can reach: any client that can connect can do anything with its jobs")
 	flags.StringVar(&config.PinlaterQueues, "pinlater-queues", "", "a JSON file with the rate limits of PinLater's queues; it is read again when it changes")
+	flags.StringVar(&config.PinlaterServers, "pinlater-servers", "", "a file with the servers that share these limits, as host:port, one a line; it is read again when it changes; without it the limits apply to each server")
+	flags.StringVar(&config.PinlaterAdminPasswordHash, "pinlater-admin-password-hash", "", "the hash of the password of PinLater's deleteQueue (docs/reference/pinlater.md); without it the call is refused")
 	return cmd
 }
 

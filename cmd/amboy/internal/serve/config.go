@@ -69,6 +69,11 @@ type Config struct {
 	// PinlaterQueues is a file with the rate limits of PinLater's queues, which is read again
 	// when it changes; empty for none.
 	PinlaterQueues string `json:"pinlater_queues"`
+	// PinlaterServers is a file that lists the servers which share these limits, as host:port, one a line. It
+	// is read again when it changes. Empty: the limits apply to each server.
+	PinlaterServers string `json:"pinlater_servers"`
+	// PinlaterAdminPasswordHash is pinlater.Options.AdminPasswordHash.
+	PinlaterAdminPasswordHash string `json:"pinlater_admin_password_hash"`
 }
 
 // readFile returns the settings of the configuration file.
@@ -100,6 +105,8 @@ func (c *Config) fill(from Config) {
 		{&c.Workq, from.Workq},
 		{&c.Pinlater, from.Pinlater},
 		{&c.PinlaterQueues, from.PinlaterQueues},
+		{&c.PinlaterServers, from.PinlaterServers},
+		{&c.PinlaterAdminPasswordHash, from.PinlaterAdminPasswordHash},
 	} {
 		*text.to = cmp.Or(*text.to, text.from)
 	}

@@ -21,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/thrift/lib/go/thrift"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -109,12 +108,7 @@ func TestConfigurationFileIsReloaded(t *testing.T) {
 // enqueue puts a job as a client of PinLater.
 func (r *running) enqueue() error {
 	r.Helper()
-	config := &thrift.TConfiguration{}
-	framed := thrift.NewTFramedTransportConf(thrift.NewTSocketConf(r.pinlater, config), config)
-	require.NoError(r, framed.Open())
-	defer framed.Close() //nolint:errcheck // Nothing is sent any more.
-	protocol := thrift.NewTBinaryProtocolConf(framed, config)
-	client := wire.NewPinLaterClient(thrift.NewTStandardClient(protocol, protocol))
+	client := r.pinlaterClient()
 	require.NoError(r, client.CreateQueue(r.Context(), wire.NewRequestContext(), "images"))
 	_, err := client.EnqueueJobs(r.Context(), wire.NewRequestContext(), &wire.PinLaterEnqueueRequest{QueueName: "images", Jobs: []*wire.PinLaterJob{wire.NewPinLaterJob()}})
 	return err

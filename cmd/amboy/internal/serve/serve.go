@@ -34,9 +34,13 @@ import (
 // stopTime is how long requests may continue after the end.
 const stopTime = 10 * time.Second
 
-// maxConnections is the maximum number of open connections of the HTTP server, and of requests that
-// wait. A client of another machine may have a quarter of them.
-const maxConnections = 40_000
+const (
+	// maxConnections is the maximum number of open connections of the HTTP server, and of requests that wait.
+	maxConnections = 40_000
+	// maxOfClient is how many of the connections a client of another machine may have, and how many requests
+	// that wait each client may have. All workers behind a proxy are one client.
+	maxOfClient = maxConnections / 4
+)
 
 // Run serves until ctx ends. It prints its addresses, and commands to begin with. It returns an error if it
 // can't serve, or can't stop in time.
@@ -138,7 +142,10 @@ func (s *server) start(ctx context.Context, out io.Writer) (r *reloading, err er
 	}
 	s.access = &access{}
 	if s.Pinlater != "" {
-		s.pinlater, err = pinlater.New(s.group, s.dispatcher, pinlater.Options{AllowRemote: isSet(s.PinlaterRemote), QueueConfigFile: s.PinlaterQueues}) //nolint:contextcheck // Close ends its goroutines.
+		s.pinlater, err = pinlater.New(s.group, s.dispatcher, pinlater.Options{ //nolint:contextcheck // Close ends its goroutines.
+			AllowRemote: isSet(s.PinlaterRemote), QueueConfigFile: s.PinlaterQueues, ServerSetFile: s.PinlaterServers,
+			AdminPasswordHash: s.PinlaterAdminPasswordHash,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -226,7 +233,7 @@ func (s *server) startHTTP() error {
 	if err != nil {
 		return err
 	}
-	l := connserver.Limit(s.take("--listen"), maxConnections, maxConnections/4)
+	l := connserver.Limit(s.take("--listen"), maxConnections, maxOfClient)
 	s.access.scheme, s.access.host = "http", hostPort(l.Addr())
 	if s.TLSCert != "" {
 		s.access.scheme = "https"
@@ -238,7 +245,8 @@ func (s *server) startHTTP() error {
 	mux.Handle("/metrics", s.access.withToken(metrics))
 	mux.HandleFunc("/login", s.access.serveLogin)
 	mux.Handle("POST /login/link", s.access.withToken(http.HandlerFunc(s.access.serveLink)))
-	mux.Handle("/", s.access.limitStrangers(rest.Handler(inspector, rest.Workers(s.dispatcher), rest.CreateOutside(), rest.Authorize(s.access.authorize))))
+	mux.Handle("/", s.access.limitStrangers(rest.Handler(inspector,
+		rest.Workers(s.dispatcher), rest.WaitingOfClient(maxOfClient), rest.CreateOutside(), rest.Authorize(s.access.authorize))))
 	web := &http.Server{
 		Handler: mux, MaxHeaderBytes: 64 << 10,
 		ReadHeaderTimeout: min(10*time.Second, s.ClientTime), ReadTimeout: s.ClientTime, WriteTimeout: s.ClientTime, IdleTimeout: 2 * time.Minute,

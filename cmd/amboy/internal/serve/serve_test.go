@@ -154,14 +154,20 @@ func TestMetricsNeedTheToken(t *testing.T) {
 	assert.Contains(t, body, `amboy_jobs{queue="hello",state="ready"} 1`)
 }
 
-func TestPinLaterClientsAreServed(t *testing.T) {
-	r := started(t, t.TempDir())
+// pinlaterClient returns a client of the PinLater port.
+func (r *running) pinlaterClient() *wire.PinLaterClient {
+	r.Helper()
 	config := &thrift.TConfiguration{}
 	framed := thrift.NewTFramedTransportConf(thrift.NewTSocketConf(r.pinlater, config), config)
-	require.NoError(t, framed.Open())
-	defer framed.Close() //nolint:errcheck // It was closed by the server.
+	require.NoError(r, framed.Open())
+	r.Cleanup(func() { _ = framed.Close() })
 	protocol := thrift.NewTBinaryProtocolConf(framed, config)
-	client := wire.NewPinLaterClient(thrift.NewTStandardClient(protocol, protocol))
+	return wire.NewPinLaterClient(thrift.NewTStandardClient(protocol, protocol))
+}
+
+func TestPinLaterClientsAreServed(t *testing.T) {
+	r := started(t, t.TempDir())
+	client := r.pinlaterClient()
 	require.NoError(t, client.CreateQueue(t.Context(), wire.NewRequestContext(), "images"))
 	job := wire.NewPinLaterJob()
 	job.Body = []byte("cat.png")
