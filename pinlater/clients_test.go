@@ -26,9 +26,20 @@ func pythonWithThrift(t *testing.T) string {
 	return ""
 }
 
-// TestLine2AGeneratedPythonClientRunsAllCalls generates a client. Java's generated clients
-// send the bytes of TestLine1.
-func TestLine2AGeneratedPythonClientRunsAllCalls(t *testing.T) {
+// TestLine2GeneratedClientsRunAllCallsAndOldHeadersAreRead has no client in Java, which can't be had here: the bytes
+// that it sends are those of the test of line 1.
+func TestLine2GeneratedClientsRunAllCallsAndOldHeadersAreRead(t *testing.T) {
+	t.Run("Python", testPythonClient)
+	t.Run("Go", testGoClient)
+	t.Run("old headers", func(t *testing.T) {
+		f := overTCP(t, noOptions)
+		assert.Equal(t, framed(unhex(t, mailQueueNames)), exchange(t, f.dial(), framed(unhex(t, oldQueueNames))))
+	})
+}
+
+// testPythonClient generates the client.
+func testPythonClient(t *testing.T) {
+	t.Helper()
 	python := pythonWithThrift(t)
 	compiler, err := exec.LookPath("thrift")
 	if err != nil {
@@ -49,7 +60,8 @@ func TestLine2AGeneratedPythonClientRunsAllCalls(t *testing.T) {
 	}
 }
 
-func TestLine2AGeneratedGoClientRunsAllCalls(t *testing.T) {
+func testGoClient(t *testing.T) {
+	t.Helper()
 	onAll(t, pinlater.Options{AdminPasswordHash: pinlater.PasswordHash("secret")}, func(f *fixture) {
 		all := f.enqueue(newJob("a"), allowing(newJob("b"), 1))
 		f.dequeue(2)
