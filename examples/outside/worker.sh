@@ -63,6 +63,10 @@ while [ -z "$stopping" ]; do
     '{queues: [$queue], types: ["count"], wait: $wait, lease: $lease, worker: $worker}' | call /v2/leases | jq -c '.jobs[0] // empty') || { sleep 1; continue; }
   [ -n "$job" ] || continue
   token=$(jq -r .token <<<"$job")
+  if [ -n "$stopping" ]; then # a job that comes after the signal is handed back
+    acknowledge "$(jq -nc --arg token "$token" '{acknowledge: [{token: $token, release: {}}]}')"
+    continue
+  fi
   count "$(jq -c .args <<<"$job")" "$(jq .attempt <<<"$job")" >"$files/result" 2>"$files/error" &
   running=$!
   heartbeats "$token" "$running" &

@@ -23,6 +23,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/outside"
 )
 
 // variant is a worker whose function returns what a test needs.
@@ -32,6 +33,8 @@ type variant struct {
 	needs   []string
 	// returns is the statement that returns the result, and extra is put before it.
 	returns, extra string
+	// signaled is what the worker does at a signal, and says does that and writes to the FIFO of $STOPPING.
+	signaled, says string
 }
 
 var variants = map[string]variant{
@@ -54,6 +57,7 @@ var variants = map[string]variant{
             while job.log_lines:
                 job.sleep(0.01)
 `,
+		signaled: "lambda *_: stopping.set()", says: `lambda *_: (stopping.set(), open(os.environ["STOPPING"], "w").write("\n"))`,
 	},
 	"node": {
 		file: "worker.mjs", command: "node", needs: []string{"node"}, returns: `  return { words: words.length, by: "node" };`,
@@ -69,6 +73,8 @@ var variants = map[string]variant{
     }
   }
 `,
+		signaled: `.on("SIGTERM", () => worker.stop())`,
+		says:     `.on("SIGTERM", () => { worker.stop(); import("node:fs").then((fs) => fs.writeFileSync(process.env.STOPPING, "\n")); })`,
 	},
 	"shell": {
 		file: "worker.sh", command: "bash", needs: []string{"bash", "curl", "jq"}, returns: `  echo "{\"words\": $words, \"by\": \"shell\"}"`,
@@ -99,6 +105,12 @@ func startVariant(ctx context.Context, t *testing.T, name, address, token string
 	text := strings.Replace(string(source), v.returns, v.extra+v.returns, 1)
 	if text == string(source) {
 		t.Fatalf("%s has no statement %q", v.file, v.returns)
+	}
+	if os.Getenv("STOPPING") != "" && v.says != "" {
+		silent := text
+		if text = strings.Replace(silent, v.signaled, v.says, 1); text == silent {
+			t.Fatalf("%s has no expression %q", v.file, v.signaled)
+		}
 	}
 	file := filepath.Join(t.TempDir(), v.file)
 	if err = os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -176,20 +188,32 @@ func TestAWorkerWasLostByAResultThatTheServerRefuses(t *testing.T) {
 	}
 }
 
-// Its heartbeats are a process of their own, which renewed the lease for ever, so the job never ran again.
-func TestAShellWorkerThatWasKilledKeptItsLease(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "started")
+// fifo makes a FIFO whose path is in a variable of the environment. await waits until a worker has written to it.
+func fifo(ctx context.Context, t *testing.T, variable string) (await func()) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), variable)
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	started, err := os.OpenFile(path, os.O_RDWR, 0)
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer started.Close() //nolint:errcheck // Nothing was written.
-	t.Setenv("STARTED", path)
+	t.Cleanup(func() { _ = file.Close() })
+	t.Setenv(variable, path)
+	context.AfterFunc(ctx, func() { _ = file.SetReadDeadline(time.Now()) }) // or it is closed
+	return func() {
+		t.Helper()
+		if _, err := file.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Its heartbeats are a process of their own, which renewed the lease for ever, so the job never ran again.
+func TestAShellWorkerThatWasKilledKeptItsLease(t *testing.T) {
 	ctx, s := startService(t)
-	context.AfterFunc(ctx, func() { _ = started.SetReadDeadline(time.Now()) }) // or it is closed
+	awaitStart := fifo(ctx, t, "STARTED")
 	var isKilled atomic.Bool
 	beats := make(chan struct{}, 10) // after the kill
 	address := startProxy(t, s, func(_ http.ResponseWriter, r *http.Request) bool {
@@ -207,9 +231,7 @@ func TestAShellWorkerThatWasKilledKeptItsLease(t *testing.T) {
 		_, err := count.PutAndWait(ctx, s.queue, countArgs{Text: "slow"}, job.ID("slow"))
 		ended <- err
 	}()
-	if _, err := started.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	awaitStart()
 	if err := worker.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -392,6 +414,48 @@ func TestACanceledJobSleptOn(t *testing.T) {
 			ctx, s := startService(t)
 			startVariant(ctx, t, name, s.url, s.token, 3)
 			cancelWhileItRuns(ctx, t, s, "sleeps", countArgs{Text: "a", Pause: longerThanTheTest})
+		})
+	}
+}
+
+// The shell worker ran a job that it was given after the signal, however long that took.
+func TestAJobThatCameAfterTheSignalWasNotHandedBack(t *testing.T) {
+	for name := range variants {
+		t.Run(name, func(t *testing.T) {
+			ctx, s := startService(t)
+			awaitSignal := fifo(ctx, t, "STOPPING")
+			asked, answers := make(chan struct{}, 10), make(chan struct{})
+			address := startProxy(t, s, func(_ http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path == "/v2/leases" {
+					asked <- struct{}{}
+					<-answers
+				}
+				return false
+			})
+			worker := startVariant(ctx, t, name, address, s.token, longLease)
+			<-asked
+			if _, err := count.Put(ctx, s.queue, countArgs{Text: "a", Pause: longerThanTheTest}, job.ID("late")); err != nil {
+				t.Fatal(err)
+			}
+			if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if name != "shell" { // which handles a signal when its request has ended
+				awaitSignal()
+			}
+			close(answers)
+			if err := worker.Wait(); err != nil {
+				t.Errorf("the worker ended with %v", err)
+			}
+			late, err := outside.New(s.queue, outside.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer late.Close(ctx) //nolint:errcheck // The test has what it needs.
+			leased, err := late.Lease(ctx, outside.LeaseRequest{Queues: []string{"texts"}, Types: []string{"count"}})
+			if err != nil || len(leased) != 1 || leased[0].Attempt != 0 {
+				t.Errorf("leased %+v, %v", leased, err)
+			}
 		})
 	}
 }
