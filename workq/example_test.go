@@ -82,17 +82,17 @@ func Example() {
 func ExampleNew() {
 	ctx := context.Background()
 	group, dispatcher := newGroup(ctx)
-	_, err := workq.New(group, dispatcher, workq.Options{Prefix: "two words"})
+	_, err := workq.New(group, dispatcher, workq.Options{Prefix: "ann"})
 	fmt.Println(err)
 
 	// The clients of a server for a tenant reach no queues of others.
-	server, err := workq.New(group, dispatcher, workq.Options{Prefix: "ann.", MaxConnections: 100})
+	server, err := workq.New(group, dispatcher, workq.Options{Prefix: "ann:", MaxConnections: 100})
 	must(err)
 	must(server.Close(ctx))
 	must(dispatcher.Close(ctx))
 	must(group.Close(ctx))
 	// Output:
-	// invalid workq options: Prefix must have 1 to 255 of A-Z a-z 0-9 _ . - (is "two words")
+	// invalid workq options: Prefix must end in a character that names do not have, such as a colon (is "ann")
 }
 
 func ExampleServer_Serve() {

@@ -24,7 +24,8 @@ import (
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, opts := range []workq.Options{
-		{MaxConnections: -1}, {MaxConnectionsPerClient: -1}, {MaxNames: -1}, {MaxBuffered: 1}, {MaxBuffered: -1}, {IdleTimeout: -1}, {ReadTimeout: -1}, {WriteTimeout: -1}, {Prefix: "a b"},
+		{MaxConnections: -1}, {MaxConnectionsPerClient: -1}, {MaxNames: -1}, {MaxBuffered: 1}, {MaxBuffered: -1}, {IdleTimeout: -1}, {ReadTimeout: -1}, {WriteTimeout: -1}, {Prefix: "\xff:"}, {Prefix: "\x00:"},
+		{Prefix: strings.Repeat("p", 1000) + ":"},
 	} {
 		require.Error(t, opts.Validate(), "%+v", opts)
 	}
@@ -243,26 +244,50 @@ func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 }
 
 func TestServersWithDifferentPrefixesShareNothing(t *testing.T) {
-	inFakeTime(t, workq.Options{Prefix: "ann."}, func(f *fixture) {
+	inFakeTime(t, workq.Options{Prefix: "ann:"}, func(f *fixture) {
 		l := outsidetest.NewPipes()
-		other, err := workq.New(f.group, f.dispatcher, workq.Options{Prefix: "bob."})
+		other, err := workq.New(f.group, f.dispatcher, workq.Options{Prefix: "bob:"})
 		require.NoError(t, err)
-		stop := outsidetest.Serve(t, other, l)
+		defer outsidetest.Serve(t, other, l)()
 		ann := f.connect()
 		f.dial = l.Dial
 		bob := f.connect()
 		ann.do(add(1, "q", 1000, 60000, "ann"), ok)
 		bob.do("lease q 0\r\n", timeout)
-		bob.do("lease ann.q 0\r\n", timeout)
+		bob.do("lease ann:q 0\r\n", "-CLIENT-ERROR Invalid Name\r\n")
 		bob.do(result(1, 0), missing)
 		bob.do(complete(1, ""), missing)
 		bob.do("delete "+id(1)+"\r\n", missing)
 		bob.do("inspect job "+id(1)+"\r\n", missing)
-		bob.do("inspect jobs ann.q 0 10\r\n", "+OK 0\r\n") // bob's own, as the lease named it
+		bob.do("inspect jobs ann:q 0 10\r\n", "-CLIENT-ERROR Invalid Name\r\n")
 		bob.do(add(1, "q", 1000, 60000, "bob"), ok)
 		ann.do("lease q 0\r\n", job(1, "q", 1000, "ann"))
 		bob.do("lease q 0\r\n", job(1, "q", 1000, "bob"))
-		stop()
+	})
+}
+
+// The clients of the prefix "ann" reached the queue q of the prefix "anna" as aq, and those of a server without a prefix
+// reached that of "ann." as ann.q.
+func TestAServerReachedTheQueuesOfOtherPrefixes(t *testing.T) {
+	for _, prefix := range []string{"ann", "ann.", "ann-", "ann_", "ann2", "ann:bob"} {
+		opts := workq.Options{Prefix: prefix}
+		require.ErrorContains(t, opts.Validate(), "Prefix must", prefix)
+	}
+	inFakeTime(t, noOptions, func(f *fixture) {
+		l := outsidetest.NewPipes()
+		ann, err := workq.New(f.group, f.dispatcher, workq.Options{Prefix: "ann:"})
+		require.NoError(t, err)
+		defer outsidetest.Serve(t, ann, l)()
+		all := f.connect()
+		f.dial = l.Dial
+		own := f.connect()
+		own.do(add(1, "q", 1000, 60000, "ann"), ok)
+		for _, name := range []string{"ann:q", ":q"} {
+			all.do("lease "+name+" 0\r\n", "-CLIENT-ERROR Invalid Name\r\n")
+		}
+		all.do(result(1, 0), missing)
+		all.do("inspect queues 0 10\r\n", "+OK 0\r\n")
+		own.do("lease q 0\r\n", job(1, "q", 1000, "ann"))
 	})
 }
 

@@ -3,7 +3,11 @@ package workq
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/mongodb/amboy/outside"
 )
 
 // The limits of the protocol.
@@ -29,8 +33,9 @@ const (
 
 // Options configure a Server. The zero value is valid.
 type Options struct {
-	// Prefix is put before each name, so that a Server reaches only the queues whose
-	// names begin with it. Servers with different prefixes share no IDs. Default: none.
+	// Prefix is put before each name, so that a Server reaches only the queues whose names begin with it. It must
+	// end in a character that names do not have, such as a colon: no Server reaches the queues of another prefix
+	// then. Servers with different prefixes share no IDs. Default: none.
 	Prefix string
 	// MaxConnections is the maximum number of connections. Further ones are closed at once.
 	// It must not be negative. Default: 16,384.
@@ -67,6 +72,9 @@ type Options struct {
 }
 
 const minBuffered = 4 * MaxBlock
+
+// maxPrefix is the maximum length of a prefix: the name of a queue begins with it.
+const maxPrefix = outside.MaxNameBytes - MaxName
 
 // Validate sets the defaults. It returns an error that names every field that is out of
 // range.
@@ -105,8 +113,12 @@ func (o *Options) Validate() error {
 			*limit.value = limit.fallback
 		}
 	}
-	if o.Prefix != "" && !isName(o.Prefix) {
-		refuse("Prefix", fmt.Sprintf("%q", o.Prefix), fmt.Sprintf("have 1 to %d of A-Z a-z 0-9 _ . -", MaxName))
+	switch last := len(o.Prefix) - 1; {
+	case last < 0:
+	case isNameByte[o.Prefix[last]]:
+		refuse("Prefix", fmt.Sprintf("%q", o.Prefix), "end in a character that names do not have, such as a colon")
+	case last >= maxPrefix, !utf8.ValidString(o.Prefix), strings.Contains(o.Prefix, "\x00"):
+		refuse("Prefix", fmt.Sprintf("%.100q", o.Prefix), fmt.Sprintf("be UTF-8 without zero bytes, at most %d bytes long", maxPrefix))
 	}
 	return errors.Join(errs...)
 }
