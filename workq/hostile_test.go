@@ -291,6 +291,21 @@ func TestAServerReachedTheQueuesOfOtherPrefixes(t *testing.T) {
 	})
 }
 
+// A server without a prefix, when it started, took over the times of the jobs of all prefixes, and removed them.
+func TestAServerRemovedTheJobsOfOtherPrefixes(t *testing.T) {
+	inFakeTime(t, workq.Options{Prefix: "ann:"}, func(f *fixture) {
+		f.connect().do(add(1, "q", 1000, 2000, "ann"), ok)
+		require.NoError(t, f.server.Close(f.Context()))
+		l := outsidetest.NewPipes()
+		all, err := workq.New(f.group, f.dispatcher, noOptions)
+		require.NoError(t, err)
+		defer outsidetest.Serve(t, all, l)()
+		f.dial = l.Dial
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, "0", f.connect().evicted())
+	})
+}
+
 func TestJobsThatOthersPutAreLeftAloneOrFail(t *testing.T) {
 	inFakeTime(t, noOptions, func(f *fixture) {
 		c := f.connect()

@@ -315,10 +315,11 @@ func (j *jobs) get(ctx context.Context, queueName, id string) (*stored, error) {
 	return s, nil
 }
 
-// of returns the job of a record; false if it is not one of the protocol.
+// of returns the job of a record; false if it is not one of the protocol, in a queue that the server reaches.
 func (j *jobs) of(r *driver.Record) (*stored, bool) {
 	m, ok := metaOf(r.Metadata)
-	return &stored{Record: r, meta: m, prefixed: r.Group}, ok && r.Type == JobType && strings.HasPrefix(r.Group, j.prefix)
+	name, isOwn := strings.CutPrefix(r.Group, j.prefix)
+	return &stored{Record: r, meta: m, prefixed: r.Group}, ok && r.Type == JobType && isOwn && isName(name)
 }
 
 // name returns the name of the job's queue for clients.
