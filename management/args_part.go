@@ -2,10 +2,14 @@ package management
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -21,23 +25,30 @@ import (
 const MaxSearchedArgs = driver.MaxSearchedBody
 
 // body returns a function that reports whether the stored form of a job has arguments that the
-// filter selects; nil if the filter selects by other properties only.
+// filter selects; nil if the filter selects by other properties only. It is not safe for concurrent
+// use.
 func (f JobFilter) body() func(registry.Body) bool {
 	if f.ArgsPart == "" {
 		return nil
 	}
-	forms := formsOf(f.ArgsPart)
+	forms := formsOf(driver.LowerPart(f.ArgsPart))
 	var text []byte
 	return func(body registry.Body) bool {
 		if body.IsSealed() || body.IsZero() || len(body.Raw()) > MaxSearchedArgs {
 			return false
 		}
+		if body.IsJSON() {
+			text = driver.AppendLower(text[:0], body.Raw())
+			if !slices.ContainsFunc(forms, func(f form) bool { return bytes.Contains(text, f.verbatim) }) {
+				return false
+			}
+		}
 		var ok bool
 		if text, ok = appendArgs(text[:0], body); !ok {
 			return false
 		}
-		found := string(text)
-		return slices.ContainsFunc(forms, func(form string) bool { return driver.HasPart(found, form) })
+		text = driver.AppendLower(text[:0], text)
+		return slices.ContainsFunc(forms, func(f form) bool { return bytes.Contains(text, f.whole) })
 	}
 }
 
@@ -58,18 +69,31 @@ func appendArgs(to []byte, body registry.Body) ([]byte, bool) {
 	return compact.Bytes(), err == nil
 }
 
-// formsOf returns a part of arguments as it is, and as it is written in the strings of JSON.
-func formsOf(part string) []string {
-	var plain strings.Builder
-	encoder := json.NewEncoder(&plain)
-	encoder.SetEscapeHTML(false)
-	encodes := encoder.Encode(part) == nil
-	html, err := json.Marshal(part)
-	forms := []string{part}
-	for _, quoted := range []string{strings.TrimSuffix(plain.String(), "\n"), string(html)} {
-		if form := strings.TrimSuffix(strings.TrimPrefix(quoted, `"`), `"`); encodes && err == nil && form != forms[len(forms)-1] {
-			forms = append(forms, form)
+// form is a form of a part of arguments.
+type form struct {
+	whole []byte
+	// verbatim is the longest piece without punctuation. JSON with the whole form contains it,
+	// whatever the spaces between its values.
+	verbatim []byte
+}
+
+// formsOf returns a part of arguments as it is, and as it is written in the strings of JSON. Letters
+// are in lower case.
+func formsOf(part string) []form {
+	texts := []string{part}
+	for _, escapeHTML := range []bool{false, true} {
+		var quoted strings.Builder
+		encoder := json.NewEncoder(&quoted)
+		encoder.SetEscapeHTML(escapeHTML)
+		if encoder.Encode(part) == nil {
+			texts = append(texts, strings.TrimSuffix(strings.TrimPrefix(quoted.String(), `"`), "\"\n"))
 		}
+	}
+	forms := make([]form, 0, len(texts))
+	for _, text := range slices.Compact(texts) {
+		pieces := append(strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(`{}[]:,"`, c) }), "")
+		longest := slices.MaxFunc(pieces, func(a, b string) int { return len(a) - len(b) })
+		forms = append(forms, form{whole: []byte(text), verbatim: []byte(longest)})
 	}
 	return forms
 }
@@ -81,8 +105,8 @@ func appendPlainArgs(to, raw []byte) ([]byte, bool) {
 	if !ok {
 		return to, false
 	}
-	var args bsoncore.Value
-	isDefined := true // that the job was made by a definition
+	var args, payload bsoncore.Value
+	isDefined, isOutside := true, false // that the job was made by a definition, or is for outside workers
 	for len(elements) > 0 {
 		var e bsoncore.Element
 		if e, elements, ok = bsoncore.ReadElement(elements); !ok {
@@ -91,12 +115,17 @@ func appendPlainArgs(to, raw []byte) ([]byte, bool) {
 		switch string(e.KeyBytes()) {
 		case FieldArgs:
 			args = e.Value()
+		case fieldBytes:
+			payload = e.Value()
+		case outsideform.Field:
+			isOutside = true
 		case fieldOverride:
-		case fieldBytes, outsideform.Field:
-			return to, false
 		default:
 			isDefined = false
 		}
+	}
+	if isOutside && payload.Type != 0 {
+		args = payload
 	}
 	if isDefined && args.Type != 0 {
 		return appendPlain(to, args)
@@ -132,6 +161,20 @@ func appendPlain(to []byte, v bsoncore.Value) ([]byte, bool) {
 		return strconv.AppendBool(to, is), ok
 	case bson.TypeNull:
 		return append(to, "null"...), true
+	case bson.TypeDouble:
+		f, ok := v.DoubleOK()
+		return appendPlainDouble(to, f), ok && !math.IsNaN(f) && !math.IsInf(f, 0)
+	case bson.TypeDateTime:
+		ms, ok := v.DateTimeOK()
+		at := time.UnixMilli(ms).UTC()
+		to = append(at.AppendFormat(append(to, '"'), time.RFC3339Nano), '"')
+		return to, ok && 0 <= at.Year() && at.Year() <= 9999
+	case bson.TypeObjectID:
+		id, ok := v.ObjectIDOK()
+		return append(hex.AppendEncode(append(to, `{"$oid":"`...), id[:]), `"}`...), ok
+	case bson.TypeBinary:
+		subtype, data, ok := v.BinaryOK()
+		return append(base64.StdEncoding.AppendEncode(append(to, '"'), data), '"'), ok && subtype == bson.TypeBinaryGeneric
 	case bson.TypeArray, bson.TypeEmbeddedDocument:
 		return appendPlainElements(to, v)
 	default:
@@ -169,19 +212,37 @@ func appendPlainElements(to []byte, v bsoncore.Value) ([]byte, bool) {
 	return append(to, brackets[1]), ok
 }
 
-// appendPlainText appends a text that needs no escapes.
+// appendPlainDouble appends a finite number.
+func appendPlainDouble(to []byte, f float64) []byte {
+	from := len(to)
+	to = strconv.AppendFloat(to, f, 'G', -1, 64)
+	if !bytes.ContainsAny(to[from:], ".E") {
+		to = append(to, ".0"...)
+	}
+	return to
+}
+
+// plainEscapes are the usual escapes in the strings of JSON.
+var plainEscapes = [utf8.RuneSelf]byte{'"': '"', '\\': '\\', '\n': 'n', '\r': 'r', '\t': 't'}
+
+// appendPlainText appends a text with no other escapes than plainEscapes.
 func appendPlainText(to, text []byte) ([]byte, bool) {
-	isASCII := true
-	for _, c := range text {
-		if c < ' ' || c == '"' || c == '\\' {
+	to = append(to, '"')
+	isASCII, start := true, 0
+	for i, c := range text {
+		switch {
+		case c >= utf8.RuneSelf:
+			isASCII = false
+		case c >= ' ' && c != '"' && c != '\\':
+		case plainEscapes[c] == 0:
 			return to, false
+		default:
+			to = append(append(to, text[start:i]...), '\\', plainEscapes[c])
+			start = i + 1
 		}
-		isASCII = isASCII && c < utf8.RuneSelf
 	}
 	if !isASCII && (!utf8.Valid(text) || bytes.ContainsAny(text, "\u2028\u2029")) {
 		return to, false
 	}
-	to = append(to, '"')
-	to = append(to, text...)
-	return append(to, '"'), true
+	return append(append(to, text[start:]...), '"'), true
 }

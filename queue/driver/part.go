@@ -22,13 +22,17 @@ func startsWith(text, part string) bool {
 }
 
 // LowerPart returns a part with the letters A to Z in lower case, to be searched for in a text that
-// a database converted likewise.
-func LowerPart(part string) string {
-	lower := []byte(part)
-	for i, b := range lower {
-		lower[i] = lowerByte(b)
+// was converted likewise.
+func LowerPart(part string) string { return string(AppendLower(nil, part)) }
+
+// AppendLower appends a text with the letters A to Z in lower case.
+func AppendLower[Text string | []byte](to []byte, text Text) []byte {
+	from := len(to)
+	to = append(to, text...)
+	for i, b := range to[from:] {
+		to[from+i] = lowerByte(b)
 	}
-	return string(lower)
+	return to
 }
 
 func lowerByte(b byte) byte {
