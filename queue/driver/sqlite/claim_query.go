@@ -4,40 +4,22 @@ import (
 	"context"
 	"errors"
 
-	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // claimQuery queries, concurrently with the writer, whether a claim would find anything. A
 // write wakes all processes, but only few of them find a job; the rest do not have to
 // acquire the right to write.
-type claimQuery struct {
-	// conn holds the connection while no query runs.
-	conn   chan *ownConnection
-	closed <-chan struct{}
-}
-
-func newClaimQuery(conn *ownConnection, closed <-chan struct{}) *claimQuery {
-	q := &claimQuery{conn: make(chan *ownConnection, 1), closed: closed}
-	q.conn <- conn
-	return q
-}
+type claimQuery struct{ *soleConnection }
 
 // run reports whether a claim would change anything, and if not, when the next one may.
 // It reads everything that was written before the call.
 func (q *claimQuery) run(ctx context.Context, req claimRequest) (found bool, next later, err error) {
-	err = q.ended(ctx)
-	if err != nil {
-		return false, next, err
-	}
-	select {
-	case conn := <-q.conn:
-		defer func() { q.conn <- conn }()
-		return q.runOn(ctx, conn, req)
-	case <-ctx.Done():
-	case <-q.closed:
-	}
-	return false, next, q.ended(ctx)
+	err = q.use(ctx, func(conn *ownConnection) (err error) {
+		found, next, err = q.runOn(ctx, conn, req)
+		return err
+	})
+	return found, next, err
 }
 
 // runOn waits until ctx ends for a process that has locked the file exclusively.
@@ -51,19 +33,6 @@ func (q *claimQuery) runOn(ctx context.Context, conn *ownConnection, req claimRe
 	}
 	return false, next, err
 }
-
-// ended returns the reason why a query must stop; nil if there is none.
-func (q *claimQuery) ended(ctx context.Context) error {
-	select {
-	case <-q.closed:
-		return driver.ErrClosed
-	default:
-		return ctx.Err()
-	}
-}
-
-// close waits for the query that is running. None must be started after close.
-func (q *claimQuery) close() error { return (<-q.conn).close() }
 
 // findWork runs in a transaction, so that a record that moves is found once.
 func (c *changes) findWork(req claimRequest) (found bool, more later, err error) {

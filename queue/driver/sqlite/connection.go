@@ -215,9 +215,10 @@ func (c *ownConnection) close() error {
 
 // row reads the columns of one row of a result, from left to right.
 type row struct {
-	columns columns
-	at      int
-	err     error
+	columns  columns
+	at       int
+	err      error
+	borrowed []byte
 }
 
 // columns are the values of a row.
@@ -226,7 +227,8 @@ type columns interface {
 	integer(column int) int64
 	real(column int) float64
 	text(column int) string
-	bytes(column int) []byte
+	// bytes may return the buffer, if that is large enough.
+	bytes(column int, buffer []byte) []byte
 }
 
 // currentRow is the row that a statement has stepped to.
@@ -237,10 +239,13 @@ func (r currentRow) integer(column int) int64             { return r.ColumnInt64
 func (r currentRow) real(column int) float64              { return r.ColumnFloat(column) }
 func (r currentRow) text(column int) string               { return r.ColumnText(column) }
 
-func (r currentRow) bytes(column int) []byte {
-	b := make([]byte, r.ColumnLen(column))
-	r.ColumnBytes(column, b)
-	return b
+func (r currentRow) bytes(column int, buffer []byte) []byte {
+	n := r.ColumnLen(column)
+	if buffer == nil || n > cap(buffer) {
+		buffer = make([]byte, n)
+	}
+	r.ColumnBytes(column, buffer[:n])
+	return buffer[:n]
 }
 
 // scannedRow is a row that was read by database/sql.
@@ -261,10 +266,10 @@ func (r scannedRow) kind(column int) zombiezen.ColumnType {
 	}
 }
 
-func (r scannedRow) integer(column int) int64 { return r[column].(int64) }
-func (r scannedRow) real(column int) float64  { return r[column].(float64) }
-func (r scannedRow) text(column int) string   { return r[column].(string) }
-func (r scannedRow) bytes(column int) []byte  { return r[column].([]byte) }
+func (r scannedRow) integer(column int) int64          { return r[column].(int64) }
+func (r scannedRow) real(column int) float64           { return r[column].(float64) }
+func (r scannedRow) text(column int) string            { return r[column].(string) }
+func (r scannedRow) bytes(column int, _ []byte) []byte { return r[column].([]byte) }
 
 // read calls each for the row.
 func (r *row) read(each func(*row) error) error {
@@ -367,7 +372,16 @@ func (r *row) text() string {
 // bytes reads a BLOB, nil if it is NULL.
 func (r *row) bytes() []byte {
 	if column, ok := r.next(zombiezen.TypeBlob); ok {
-		return r.columns.bytes(column)
+		return r.columns.bytes(column, nil)
+	}
+	return nil
+}
+
+// borrow reads a BLOB that must not be used after the next call, nil if it is NULL.
+func (r *row) borrow() []byte {
+	if column, ok := r.next(zombiezen.TypeBlob); ok {
+		r.borrowed = r.columns.bytes(column, r.borrowed)
+		return r.borrowed
 	}
 	return nil
 }

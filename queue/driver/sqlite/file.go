@@ -35,6 +35,7 @@ type file struct {
 	path       string // absolute, and without symbolic links, as SQLite reports it
 	writes     *ownConnection
 	claimReads *ownConnection
+	bodyReads  *ownConnection
 	reads      *sql.DB
 }
 
@@ -78,6 +79,10 @@ func (f *file) open(ctx context.Context, opts Options) error {
 		return refusal(path, err)
 	}
 	f.claimReads, err = openConnection(path, busyTime*time.Millisecond, pragmas(opts, "query_only(ON)")...)
+	if err != nil {
+		return err
+	}
+	f.bodyReads, err = openConnection(path, readTime*time.Millisecond, pragmas(opts, "query_only(ON)")...)
 	if err != nil {
 		return err
 	}
@@ -302,7 +307,7 @@ func (f *file) close() error {
 	if f.reads != nil {
 		errs = append(errs, f.reads.Close())
 	}
-	for _, conn := range []*ownConnection{f.claimReads, f.writes} {
+	for _, conn := range []*ownConnection{f.claimReads, f.bodyReads, f.writes} {
 		if conn != nil {
 			errs = append(errs, conn.close())
 		}

@@ -62,8 +62,8 @@ type selection struct {
 	// short is true if the next page scans few rows, because the first rows are probably the
 	// wanted records.
 	short bool
-	// bodies selects by the bodies of records, if its field Body is set.
-	bodies driver.PageRequest
+	// bodies selects by the bodies of records; nil if they are not read.
+	bodies *bodySearch
 }
 
 // inQueues selects by the names of queues. The plus keeps SQLite from using an index that

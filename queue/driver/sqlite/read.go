@@ -263,7 +263,9 @@ func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageReque
 	if err != nil {
 		return "", err
 	}
-	s.bodies.Body = page.Body
+	if page.Body != nil {
+		s.bodies = &bodySearch{PageRequest: page, on: d.bodies, ctx: ctx}
+	}
 	n := 0
 	counted := func(r *row) error {
 		n++
