@@ -3,7 +3,6 @@ package browsertest
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"testing"
 
@@ -16,8 +15,6 @@ import (
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
 )
-
-var triageJobs = flag.Int("triage.jobs", 5_000, "the number of jobs of TestRetryAllThatFailedWithAnError, of which 600 fail")
 
 // parse fails, until it is repaired, with one of two errors.
 var parse = job.Define("parse", 1, func(_ context.Context, file parsed) error {
@@ -64,11 +61,10 @@ func fill(selector, text string) chromedp.Action[chromedp.Void] {
 	return chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector(%s).value = %s", quoted(selector), quoted(text)))
 }
 
-// An operator finds all jobs that failed with "nil pointer" among many, and retries them, in at
+// An operator finds all jobs that failed with "nil pointer" among 100,000, and retries them, in at
 // most six actions from the overview.
 func TestRetryAllThatFailedWithAnError(t *testing.T) {
-	const failing = 300
-	all := *triageJobs
+	const all, failing = 100_000, 300
 	s := newServiceKeeping(t, all)
 	printers.Load().works.Store(true)
 	s.parse(t, all-2*failing, 0, false)
