@@ -20,6 +20,7 @@ var (
 	seed  = flag.Uint64("crashtest.seed", 1, "the seed of the plans of jobs, kills and stops")
 	kills = flag.Int("crashtest.kills", 2, "the number of processes that TestCrash kills")
 	lease = flag.Duration("crashtest.lease", time.Second, "the lock timeout of the queues of TestCrash")
+	puts  = flag.Duration("crashtest.puts", 0, "how long a process of TestCrash waits between two Puts at most; 0 means 240ms, and more suits a slow server")
 	fails = flag.Int("crashtest.fails", 20, "TestCrash makes one in this many calls of the store fail; 0 means none")
 	slack = flag.Duration("crashtest.slack", 5*time.Second, "how much longer than promised a busy machine may take to run a job again")
 )
@@ -32,10 +33,10 @@ func TestCrash(t *testing.T) {
 }
 
 func testCrash(t *testing.T, newStore func(*testing.T) store) {
-	t.Logf("-crashtest.seed=%d -crashtest.kills=%d -crashtest.lease=%s", *seed, *kills, *lease)
+	t.Logf("-crashtest.seed=%d -crashtest.kills=%d -crashtest.lease=%s -crashtest.puts=%s", *seed, *kills, *lease, *puts)
 	h := crash(t, setup{
 		Store: newStore(t),
-		Plan:  planOptions{Seed: *seed, Kills: *kills, Scopes: 8, LongWork: *lease * 5 / 4},
+		Plan:  planOptions{Seed: *seed, Kills: *kills, Pause: *puts, Scopes: 8, LongWork: *lease * 5 / 4},
 		Lease: *lease,
 
 		FailOneIn: *fails,
@@ -148,6 +149,7 @@ func describe(t *testing.T, h *history) {
 		counts[e.Kind]++
 	}
 	t.Logf("%d kills, %d jobs, %v", len(h.deaths), len(h.plan.tasks), counts)
+	t.Logf("the last run of the plan ended %s after the last kill", sinceLastKill(h).Round(time.Millisecond))
 	var free, all []time.Duration
 	for _, r := range recoveries(h) {
 		all = append(all, r.takes)
@@ -156,6 +158,28 @@ func describe(t *testing.T, h *history) {
 		}
 	}
 	t.Logf("from a kill to the next run: %s; without jobs that waited for others: %s", distribution(all), distribution(free))
+}
+
+// sinceLastKill returns the time from the last kill to the last end of a run of the plan. The jobs of
+// putLast do not count: they are put when all others have ended.
+func sinceLastKill(h *history) time.Duration {
+	var death, end time.Time
+	for _, at := range h.deaths {
+		death = latest(death, at)
+	}
+	for _, e := range h.events {
+		if e.Kind == ended && !strings.HasPrefix(e.Job, lastPrefix) {
+			end = latest(end, e.At)
+		}
+	}
+	return end.Sub(death)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // distribution describes sorted durations.

@@ -17,6 +17,9 @@
 //	go test ./internal/crashtest -run 'TestEndsInTransactions$' -v -timeout 25m -crashtest.endkills=1000
 //	go test ./internal/crashtest -run TestSuspension -v -timeout 10m -crashtest.pauses=20
 //
+// A server that can't keep up with the jobs of TestCrash, some 60 a second, runs them long after the last kill.
+// It gets fewer of the same kinds with a longer -crashtest.puts, for instance 1500ms for a sixth of them.
+//
 // A run prints its seed. The same -crashtest.seed gives the same jobs, kills and stops;
 // their timing differs from run to run.
 package crashtest

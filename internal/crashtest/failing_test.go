@@ -24,9 +24,9 @@ type failingDriver struct {
 
 // newFailing makes one in oneIn calls fail. The choice depends on the name of the
 // process.
-func newFailing(d driver.Driver, j *journal, oneIn int, process string) *failingDriver {
+func newFailing(d driver.Driver, j *journal, oneIn int, process string) driver.Driver {
 	random := rand.New(rand.NewPCG(*seed, uint64(crc32.ChecksumIEEE([]byte(process)))))
-	return &failingDriver{Driver: d, journal: j, oneIn: oneIn, random: random}
+	return asDeployed(&failingDriver{Driver: d, journal: j, oneIn: oneIn, random: random}, d)
 }
 
 var errInjected = errors.New("the test makes this call fail")

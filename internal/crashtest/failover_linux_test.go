@@ -126,8 +126,6 @@ func TestAPrimaryDiesWithTheProcessThatClaimed(t *testing.T) {
 		Store: store{Location: s.uri(), Database: "crash"},
 		Plan:  planOptions{Seed: *seed},
 		Lease: lease,
-
-		AsDeployed: true,
 	}}
 	q := newQueue(t, config.Store.open(t), lease) // It runs no jobs.
 	defer closeQueue(t, q)

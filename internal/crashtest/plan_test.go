@@ -1,6 +1,7 @@
 package crashtest_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -63,6 +64,8 @@ type planOptions struct {
 	// Load is the minimum time for which jobs are put. They are put until after the last
 	// kill.
 	Load time.Duration
+	// Pause is how long a process waits between two Puts at most. If it is zero, that is putPause.
+	Pause time.Duration
 	// Scopes is the number of scopes that the jobs share.
 	Scopes int
 	// LongWork is how long some jobs take. It is longer than a lease.
@@ -106,7 +109,7 @@ func newPlan(opts planOptions) *plan {
 			process: process,
 			options: opts,
 		}
-		for at := time.Duration(0); at < lasts; at += upTo(w.random, putPause) {
+		for at := time.Duration(0); at < lasts; at += upTo(w.random, cmp.Or(opts.Pause, putPause)) {
 			added := put{at: at, tasks: w.tasksOfOnePut()}
 			p.puts[process] = append(p.puts[process], added)
 			for _, t := range added.tasks {
@@ -190,6 +193,9 @@ func (w *planner) withEnqueueScope() *task {
 	return t
 }
 
+// lastPrefix begins the IDs of lastTasks.
+const lastPrefix = "last-"
+
 // lastTasks returns tasks that take each scope of the plan once more. They can be put
 // after all others have ended.
 func (p *plan) lastTasks() []*task {
@@ -201,7 +207,7 @@ func (p *plan) lastTasks() []*task {
 	}
 	var last []*task
 	for scope := range names {
-		t := &task{ID: "last-" + scope, Scopes: []string{scope}, EnqueueScope: scope}
+		t := &task{ID: lastPrefix + scope, Scopes: []string{scope}, EnqueueScope: scope}
 		last = append(last, t)
 	}
 	return last

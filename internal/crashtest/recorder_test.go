@@ -24,8 +24,8 @@ type attempt struct {
 	number int
 }
 
-func newRecorder(d driver.Driver, j *journal) *recorder {
-	return &recorder{Driver: d, journal: j, claimed: map[driver.Lease]attempt{}}
+func newRecorder(d driver.Driver, j *journal) driver.Driver {
+	return asDeployed(&recorder{Driver: d, journal: j, claimed: map[driver.Lease]attempt{}}, d)
 }
 
 // Claim implements driver.Driver.

@@ -28,9 +28,6 @@ type setup struct {
 	Fault fault
 	// FailOneIn makes one in this many calls of the store fail; 0 means none.
 	FailOneIn int
-	// AsDeployed gives the queues of the processes the defaults of a service, and drivers that are not
-	// wrapped: wrapping hides what they implement beyond driver.Driver.
-	AsDeployed bool
 }
 
 // workerConfig is the configuration of one process.
@@ -54,19 +51,17 @@ const (
 // newQueue returns a queue that closes its store.
 func newQueue(t *testing.T, d driver.Driver, lease time.Duration) amboy.RetryableQueue {
 	t.Helper()
-	return newQueueScanning(t, d, lease, maintenance)
-}
-
-// newQueueScanning returns a queue with a StaleRetryingMonitorInterval.
-func newQueueScanning(t *testing.T, d driver.Driver, lease, every time.Duration) amboy.RetryableQueue {
-	t.Helper()
+	scanEvery := maintenance
+	if _, surveys := d.(driver.Surveyor); surveys {
+		scanEvery = 0 // the default, as in a service: surveys find what other processes left behind
+	}
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
 		Driver:      d,
 		CloseDriver: true,
 		NumWorkers:  workers,
 		LockTimeout: lease,
 		Retryable: queue.RetryableQueueOptions{
-			StaleRetryingMonitorInterval: every,
+			StaleRetryingMonitorInterval: scanEvery,
 			MaxInterruptions:             1_000_000, // no operator releases parked jobs
 		},
 	})
@@ -74,7 +69,7 @@ func newQueueScanning(t *testing.T, d driver.Driver, lease, every time.Duration)
 	return q
 }
 
-// maintenance is how often a queue recovers what other processes left behind.
+// maintenance is how often a queue without surveys recovers what other processes left behind.
 const maintenance = time.Second / 4
 
 // heartbeat is how often a queue renews its leases.
@@ -95,18 +90,13 @@ func TestWorker(t *testing.T) {
 	registerJobs(journal)
 	d := config.Store.open(t)
 	if config.Fault != "" {
-		d = &faultyDriver{Driver: d, fault: config.Fault}
+		d = asDeployed(&faultyDriver{Driver: d, fault: config.Fault}, d)
 	}
-	scanEvery := maintenance
-	if config.AsDeployed {
-		scanEvery = 0 // the default
-	} else {
-		d = newRecorder(d, journal)
-	}
+	d = newRecorder(d, journal)
 	if config.FailOneIn > 0 {
 		d = newFailing(d, journal, config.FailOneIn, config.Name)
 	}
-	q := newQueueScanning(t, d, config.Lease, scanEvery)
+	q := newQueue(t, d, config.Lease)
 	require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
 	fmt.Println(saysReady)
 
