@@ -154,6 +154,31 @@ func commandsOfADrain(t *testing.T, d *mongotest.Deployment) {
 	assert.LessOrEqual(t, each, most)
 }
 
+// TestADrainWasAskedAfterEachBatchWhetherItIsOver counts how often a caller of amboy.Wait makes a queue ask,
+// which is of no use while the process claims more.
+func TestADrainWasAskedAfterEachBatchWhetherItIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs, workers, most = 400, 8, 5
+		d := distant(t)
+		var log commandLog
+		q := onMongoDB(t, d, workers, func(opts *queue.MongoDBOptions) { opts.Client = log.connect(t, d) })
+		run, done := countdown(jobs)
+		require.NoError(t, q.PutMany(t.Context(), runsOf(t, jobs, "job", run)))
+		log.reset()
+		require.NoError(t, q.Start(t.Context()))
+		require.True(t, amboy.Wait(within(t), q))
+		<-done
+		asked := 0
+		for _, command := range log.named("aggregate") {
+			if limit, ok := command.Lookup("pipeline", "1", "$limit").AsInt64OK(); ok && limit == 1 && len(command.Lookup("pipeline", "0", "$match", "line.in").Value) == 0 {
+				asked++
+			}
+		}
+		t.Logf("asked %d times", asked)
+		assert.LessOrEqual(t, asked, most)
+	})
+}
+
 // notesOfQueue is the collection in which processes publish notes: their activity every
 // ten seconds while they do something, and that they are alive once a minute.
 // TestMongoDBCommandsOfNotes limits these commands; the other tests leave them out.

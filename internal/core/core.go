@@ -239,6 +239,16 @@ func (c *Core) Busy(queue string) bool {
 	return false
 }
 
+// MayBeIdle reports whether the core holds no leases of a queue and no claim that asks for it is under way.
+// The answer of such a claim either brings leases or is followed by Drained, if the queue is watched.
+func (c *Core) MayBeIdle(l *Line) bool { return !c.Busy(l.Queue) && !c.claims(l) }
+
+// claims reports whether a claim that asks for a queue is under way.
+func (c *Core) claims(l *Line) bool {
+	claim := c.calls.find(c.calls.current[claimCall])
+	return claim != nil && claim.asksFor(l)
+}
+
 // Holds reports whether the core holds leases.
 func (c *Core) Holds() bool { return len(c.held) > 0 }
 
@@ -249,7 +259,7 @@ func (c *Core) Quiet() bool { return !c.calls.isOpen(claimCall) && c.ending == 0
 // QuietFor reports whether no claim that asks for a queue is under way, and none of its
 // ends waits to be written.
 func (c *Core) QuietFor(l *Line) bool {
-	if claim := c.calls.find(c.calls.current[claimCall]); claim != nil && claim.asksFor(l) {
+	if c.claims(l) {
 		return false
 	}
 	for _, r := range c.held {

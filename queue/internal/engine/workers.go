@@ -232,7 +232,8 @@ func (e *Engine) Park(run *core.Run) {
 }
 
 // drained checks whether a queue that had nothing to claim, or whose last job here has ended, is
-// idle. If a check is under way, it is repeated once, however many jobs end meanwhile.
+// idle. If a check is under way, it is repeated once, however many jobs end meanwhile. It is left out
+// while jobs of the queue run here or are claimed: another one follows then.
 //
 //nolint:contextcheck // It ends with the engine, not with the caller that claimed.
 func (e *Engine) drained(l *core.Line) {
@@ -243,6 +244,9 @@ func (e *Engine) drained(l *core.Line) {
 	e.RunInBackground(func(ctx context.Context) {
 		for asked := int64(0); !q.idleChecks.CompareAndSwap(asked, 0); {
 			asked = q.idleChecks.Load()
+			if !e.mayBeIdle(l) {
+				continue
+			}
 			bounded, cancel := context.WithTimeout(ctx, DriverTimeout)
 			q.checkIdle(bounded)
 			cancel()
@@ -254,11 +258,11 @@ func (e *Engine) drained(l *core.Line) {
 func (e *Engine) watch(l *core.Line, by int) { e.Note(core.Watched{Line: l, By: by}) }
 
 // mayBeIdle reports whether a caller waits until a queue is idle, and no job of the queue
-// runs here.
+// runs here or is being claimed.
 func (e *Engine) mayBeIdle(l *core.Line) bool {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
-	return l.Watching() > 0 && !e.core.Busy(l.Queue)
+	return l.Watching() > 0 && e.core.MayBeIdle(l)
 }
 
 // stopUnlessBusy makes a queue start no more jobs, unless jobs of it run here.
