@@ -118,15 +118,22 @@ func (i *inspector) filterFits(ctx context.Context, entry AuditEntry, r *driver.
 	return n > 0, err
 }
 
-// blocked describes what a blocked job waits for; nil for another job.
-func (i *inspector) blocked(job *Job, r *driver.Record, retried []Moment) *Block {
-	b := &Block{Since: latest(r.TimeInfo.Created, r.TimeInfo.WaitUntil), By: []Blocker{}}
-	for _, m := range retried {
+// blockedSince returns since when a blocked job could have run but for the block. acts are the
+// actions of operators on it.
+func blockedSince(r *driver.Record, acts []Moment) time.Time {
+	since := latest(r.TimeInfo.Created, r.TimeInfo.WaitUntil)
+	for _, m := range acts {
 		switch ActionKind(m.What) {
 		case Retry, Release, Reschedule:
-			b.Since = latest(b.Since, m.Time)
+			since = latest(since, m.Time)
 		}
 	}
+	return since
+}
+
+// blocked describes what a blocked job waits for.
+func (i *inspector) blocked(job *Job, r *driver.Record, acts []Moment) *Block {
+	b := &Block{Since: blockedSince(r, acts), By: []Blocker{}}
 	for _, d := range job.DependsOn {
 		if !hasEnded(d.State) {
 			b.By = append(b.By, Blocker{Job: &d.JobRef, State: d.State})
@@ -141,3 +148,5 @@ func (i *inspector) blocked(job *Job, r *driver.Record, retried []Moment) *Block
 }
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
+
+func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }

@@ -102,6 +102,36 @@ func TestBlockedSinceAndByWhat(t *testing.T) {
 	assert.Nil(t, j.Blocked)
 }
 
+// The timeline of a blocked job said that it was blocked at the present time, at each look, while the
+// same page said since when.
+func TestTimelineSaidThatAJobIsBlockedOnlyNow(t *testing.T) {
+	q := openSQLite(t)
+	i, err := management.NewInspector(q)
+	require.NoError(t, err)
+	began, end := make(chan struct{}), make(chan struct{})
+	holder := doing(t, "holder", "alpha", func(context.Context, *task) { close(began); <-end })
+	holder.SetScopes([]string{"printer"})
+	require.NoError(t, q.Put(t.Context(), holder))
+	<-began
+	defer close(end)
+	waits := newTask("waits", "alpha")
+	waits.SetScopes([]string{"printer"})
+	require.NoError(t, q.Put(t.Context(), waits))
+
+	j, err := i.Job(t.Context(), "", "waits")
+	require.NoError(t, err)
+	require.Equal(t, []string{"created", "blocked"}, whats(j.Timeline))
+	assert.WithinDuration(t, j.Blocked.Since, j.Timeline[1].Time, 0)
+
+	_, err = i.ActOn(t.Context(), "", "waits", management.Action{Kind: management.Park, Reason: "not today"})
+	require.NoError(t, err)
+	parked := auditOf(t, i)[0].Time
+	j, err = i.Job(t.Context(), "", "waits")
+	require.NoError(t, err)
+	require.Equal(t, "parked", j.Timeline[len(j.Timeline)-1].What)
+	assert.WithinDuration(t, parked, j.Timeline[len(j.Timeline)-1].Time, 0)
+}
+
 // The timeline of a job that was asked to end said so with the present time, at each look.
 func TestTimelineSaidThatAJobWasAskedToEndNow(t *testing.T) {
 	q := openSQLite(t)

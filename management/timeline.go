@@ -57,6 +57,21 @@ func (t *moments) askedToEnd(start time.Time, acts []Moment) time.Time {
 	return asked
 }
 
+// parked returns when an operator last parked the job, or now if none did: stores do not keep when
+// a queue did.
+func (t *moments) parked(acts []Moment) time.Time {
+	var parked time.Time
+	for _, act := range acts {
+		if act.What == string(Park) {
+			parked = latest(parked, act.Time)
+		}
+	}
+	if parked.IsZero() {
+		return t.now
+	}
+	return parked
+}
+
 // withAttempt appends the number of the attempt if the job is retryable. Users count
 // attempts from 1.
 func (t *moments) withAttempt(what string, attempt int) string {
@@ -121,8 +136,10 @@ func endedAs(state amboy.JobState) string {
 func (t *moments) addPresent(r *driver.Record, acts []Moment) {
 	times := r.TimeInfo
 	switch {
-	case t.state == amboy.StateBlocked || t.state == amboy.StateParked:
-		t.add(t.now, string(t.state), r.Status.Reason)
+	case t.state == amboy.StateBlocked:
+		t.add(earliest(t.now, blockedSince(r, acts)), string(t.state), r.Status.Reason)
+	case t.state == amboy.StateParked:
+		t.add(t.parked(acts), string(t.state), r.Status.Reason)
 	case t.state == amboy.StateRunning && r.CancelRequested:
 		t.add(t.askedToEnd(times.Start, acts), "asked to end", r.Status.Reason)
 	case t.state == amboy.StateRunning && times.MaxTime > 0:
