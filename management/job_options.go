@@ -35,15 +35,26 @@ func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Durat
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {
-		return errors.New(`must be a duration such as "10s"`)
+		return fmt.Errorf("%s (is %.100s)", durationRule, data)
 	}
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf(`must be a duration such as "10s" (is %q)`, text)
+		return &durationError{text}
 	}
 	*d = Duration(parsed)
 	return nil
 }
+
+const durationRule = `must be a duration such as "10s"`
+
+// durationError means that a text is no duration.
+type durationError struct{ text string }
+
+// Error says what the text must be.
+func (e *durationError) Error() string { return fmt.Sprintf("%s (is %.100q)", durationRule, e.text) }
+
+// Invalid returns the text and the rule, for the answer to a request that contains it.
+func (e *durationError) Invalid() (text, rule string) { return e.text, durationRule }
 
 // String returns the text of time.Duration.String.
 func (d Duration) String() string { return time.Duration(d).String() }
@@ -124,6 +135,11 @@ func (n *NewJob) validateOptions() error {
 	for field, d := range map[string]Duration{"time_to_run": n.TimeToRun, "time_to_live": n.TimeToLive} {
 		if d < 0 {
 			refuse(field, d, "must not be negative")
+		}
+	}
+	for field, number := range map[string]int{"max_attempts": n.MaxAttempts, "max_interruptions": n.MaxInterruptions} {
+		if number < 0 {
+			refuse(field, number, "must not be negative")
 		}
 	}
 	if n.TimeToLive > 0 && !n.Deadline.IsZero() {

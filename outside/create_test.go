@@ -110,7 +110,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 			"large":               {"bytes", with(func(n *management.NewJob) { n.Bytes = make([]byte, 2<<20) })},
 			"time to run":         {"time_to_run", with(func(n *management.NewJob) { n.TimeToRun = -1 })},
 			"time to live":        {"time_to_live", with(func(n *management.NewJob) { n.TimeToLive, n.Deadline = 1, time.Now() })},
-			"attempts":            {"max attempts", with(func(n *management.NewJob) { n.MaxAttempts = -1 })},
+			"attempts":            {"max_attempts", with(func(n *management.NewJob) { n.MaxAttempts = -1 })},
 			"tags":                {"tags", with(func(n *management.NewJob) { n.Tags = []string{""} })},
 			"metadata":            {"metadata", with(func(n *management.NewJob) { n.Metadata = map[string]string{"a": ""} })},
 			"enqueue scopes":      {"enqueue_scopes", with(func(n *management.NewJob) { n.EnqueueScopes = true })},

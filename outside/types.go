@@ -116,7 +116,7 @@ func (r *LeaseRequest) Validate() error {
 
 func validNames(field string, names []string, mayBeEmpty bool) error {
 	if len(names) == 0 || len(names) > MaxNames {
-		return invalid(field, len(names), fmt.Sprintf("must be from 1 to %d", MaxNames))
+		return invalid(field, len(names), fmt.Sprintf("must have from 1 to %d names", MaxNames))
 	}
 	seen := map[string]bool{}
 	for _, name := range names {

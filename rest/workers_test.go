@@ -418,6 +418,30 @@ func TestErrorsRepeatThemselves(t *testing.T) {
 	}
 }
 
+// Some refusals named the body as a whole, or a field by a name that it does not have over HTTP.
+func TestRefusalsDidNotNameTheField(t *testing.T) {
+	w := newWorkers(t)
+	const create = "/v2/queues/q/jobs"
+	for _, test := range []struct{ path, body, field, want string }{
+		{create, `{"type":"t","outside":true,"max_attempts":-1}`, "max_attempts", `max_attempts must not be negative (is "-1")`},
+		{create, `{"type":"t","outside":true,"max_interruptions":-1}`, "max_interruptions", `max_interruptions must not be negative (is "-1")`},
+		{create, `{"type":"t","outside":true,"backoff":{"wait":"soon"}}`, "backoff.wait", `invalid JSON body: must be a duration such as "10s" (is "soon")`},
+		{create, `{"type":"t","outside":true,"time_to_run":5}`, "body", `invalid JSON body: must be a duration such as "10s" (is 5)`},
+		{"/v2/leases", `{"queues":[],"types":["t"]}`, "queues", `queues must have from 1 to 100 names (is "0")`},
+	} {
+		status, body := ask(t, w.handler, http.MethodPost, test.path, test.body)
+		assert.Equal(t, http.StatusBadRequest, status)
+		var problem struct {
+			Detail string
+			Errors []struct{ Field string }
+		}
+		require.NoError(t, json.Unmarshal([]byte(body), &problem))
+		assert.Equal(t, test.want, problem.Detail)
+		require.Len(t, problem.Errors, 1)
+		assert.Equal(t, test.field, problem.Errors[0].Field)
+	}
+}
+
 func TestIdempotencyKeyOfAJobForOutsideWorkers(t *testing.T) {
 	w := newWorkers(t)
 	const body = `{"type":"scale","outside":true,"tags":["a"]}`

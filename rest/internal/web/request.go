@@ -95,6 +95,11 @@ func misfit(body []byte, err error) error {
 	if errors.As(err, &wrongTime) {
 		f.Field, f.Value, f.Rule = shortened(fieldWith(body, wrongTime.Value)), shortened(wrongTime.Value), "must be a time such as 2006-01-02T15:04:05Z"
 	}
+	var wrongText interface{ Invalid() (text, rule string) }
+	if errors.As(err, &wrongText) {
+		text, rule := wrongText.Invalid()
+		f.Field, f.Value, f.Rule = shortened(fieldWith(body, text)), shortened(text), rule
+	}
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(err, &wrongType) && wrongType.Field != "" {
 		f.Field, f.Value, f.Rule = withoutEmbedded(wrongType.Field), shortened(wrongType.Value), "must be a value of type "+wrongType.Type.String()
