@@ -15,6 +15,9 @@
 //	go test ./internal/crashtest -run 'TestFailovers|TestAPrimaryDies' -v -timeout 60m -crashtest.mongod=$(which mongod) -crashtest.failovers=5
 //	go test ./internal/crashtest -run 'TestPostgres' -v -timeout 30m -crashtest.serverkills=100 -crashtest.terminations=4000
 //	go test ./internal/crashtest -run 'TestEndsInTransactions$' -v -timeout 25m -crashtest.endkills=1000
+//	go test ./internal/crashtest -run 'TestRateHolds' -v -timeout 20m -crashtest.rate=1m -crashtest.rate-of=queue
+//	go test ./internal/crashtest -run 'TestLimitHolds' -v -timeout 20m -crashtest.limit=1m -crashtest.limit-lease=2s -crashtest.limit-kills=6s
+//	go test ./internal/crashtest -run 'TestSlotsOfALimit' -v -timeout 20m -crashtest.slots=1m
 //	go test ./internal/crashtest -run TestSuspension -v -timeout 10m -crashtest.pauses=20
 //
 // A server that can't keep up with the jobs of TestCrash, some 60 a second, runs them long after the last kill.

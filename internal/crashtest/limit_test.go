@@ -22,8 +22,9 @@ import (
 )
 
 var (
-	limitTime = flag.Duration("crashtest.limit", time.Second, "how long TestLimitHoldsWhileProcessesDie counts the jobs that run under a limit")
-	limitOf   = flag.String("crashtest.limit-of", "key", "what is limited: a key of jobs, or their type")
+	limitTime  = flag.Duration("crashtest.limit", time.Second, "how long TestLimitHoldsWhileProcessesDie counts the jobs that run under a limit")
+	limitOf    = flag.String("crashtest.limit-of", "key", "what is limited: a key of jobs, or their type")
+	limitKills = flag.Duration("crashtest.limit-kills", 500*time.Millisecond, "how often TestLimitHoldsWhileProcessesDie kills a process")
 	// limitLease is so long that each process of a busy machine renews its leases in time, and ends its runs
 	// before another one takes over: both runs would count as live.
 	limitLease = flag.Duration("crashtest.limit-lease", 20*time.Second, "the lock timeout of TestLimitHoldsWhileProcessesDie; a long run on a quiet machine needs a short one, for the leases of killed processes to run out")
@@ -52,8 +53,8 @@ var limited = job.Define("crashtest-limited", 1, func(ctx context.Context, _ str
 // TestLimitedProcess is a process that runs jobs until its standard input is closed.
 func TestLimitedProcess(t *testing.T) { runUntilClosed(t, limitedVariable, workers, *limitLease) }
 
-// TestLimitHoldsWhileProcessesDie kills a process every half second and starts another, while more
-// jobs with a limit wait than may run. The leases of the limit, also those of killed processes, and
+// TestLimitHoldsWhileProcessesDie kills a process every half second, unless a flag says how often, and starts another,
+// while more jobs with a limit wait than may run. The leases of the limit, also those of killed processes, and
 // the live runs are never more than the limit. In a long run, nearly as many leases as it allows
 // are held all the time.
 func TestLimitHoldsWhileProcessesDie(t *testing.T) {
@@ -80,13 +81,13 @@ func TestLimitHoldsWhileProcessesDie(t *testing.T) {
 		died := map[*process]time.Time{}
 		var leases float64
 		samples := 0
-		next := time.Now().Add(500 * time.Millisecond)
+		next := time.Now().Add(*limitKills)
 		for end := time.Now().Add(*limitTime); time.Now().Before(end); samples++ {
 			n := held(t, d)
 			require.LessOrEqual(t, n, limitedTo, "leases")
 			leases += float64(n)
 			if time.Now().After(next) {
-				next = next.Add(500 * time.Millisecond)
+				next = next.Add(*limitKills)
 				at := rand.IntN(len(live))
 				p := live[at]
 				live = slices.Delete(live, at, at+1)
