@@ -50,6 +50,7 @@ type document struct {
 	malformed  error           // set if the document can't be decoded
 	replaced   map[string]bool // fields that are not documents and are therefore written as a whole
 	complete   bool            // the document was read with its body
+	otherBody  bool            // a search does not want the body, and only the position was read
 	body       bodyHash
 	scopes     []string // the scopes in the body of a legacy document
 	idIsTaken  bool     // no job with this one's ID can be stored, because the first attempt is there

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/registry"
 )
 
 // examineBatch is the minimum number of documents that one command reads if the driver must
@@ -170,6 +171,23 @@ func (d *Driver) findPage(ctx context.Context, q driver.Query, page driver.PageR
 	return found, err
 }
 
+// decode reads a document. If its body is not wanted, it reads only the position, because the rest takes
+// ten times as long as a search of the body.
+func (s *selection) decode(raw bson.Raw) *document {
+	if s.bodies.Body == nil {
+		return decode(raw)
+	}
+	id, hasID := raw.Lookup("_id").StringValueOK()
+	order, hasOrder := raw.Lookup("order").Int64OK()
+	job := raw.Lookup("job")
+	var body registry.Body
+	err := body.UnmarshalBSONValue(job.Type, job.Value)
+	if !hasID || !hasOrder || err != nil || s.bodies.Wants(body) {
+		return decode(raw)
+	}
+	return &document{id: id, Order: order, otherBody: true}
+}
+
 // findNext returns up to limit of the next selected documents, and moves the position
 // after the last document that it examined. more reports whether there are documents
 // after the position.
@@ -202,7 +220,7 @@ func (d *Driver) findNext(ctx context.Context, s *selection, at *position, limit
 			return selected, true, nil
 		}
 		at.pass(doc.Order, doc.id)
-		if !replaced[doc] && s.selects(doc) && s.bodies.Wants(doc.Job) {
+		if !doc.otherBody && !replaced[doc] && s.selects(doc) && s.bodies.Wants(doc.Job) {
 			selected = append(selected, doc)
 		}
 	}

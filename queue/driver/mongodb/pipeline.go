@@ -49,13 +49,18 @@ func withoutBodies() *options.FindOptions { return options.Find().SetProjection(
 
 // each calls visit with the documents that a filter selects.
 func (d *Driver) each(ctx context.Context, filter bson.D, opts *options.FindOptions, visit func(*document) error) error {
+	return d.eachRaw(ctx, filter, opts, func(raw bson.Raw) error { return visit(decode(raw)) })
+}
+
+// eachRaw is each before a document is decoded. Its bytes must not be used after visit.
+func (d *Driver) eachRaw(ctx context.Context, filter bson.D, opts *options.FindOptions, visit func(bson.Raw) error) error {
 	cursor, err := d.jobs.Find(ctx, filter, opts)
 	if err != nil {
 		return err
 	}
 	defer closeCursor(ctx, cursor)
 	for cursor.Next(ctx) {
-		err = visit(decode(cursor.Current))
+		err = visit(cursor.Current)
 		if err != nil {
 			return err
 		}

@@ -29,8 +29,8 @@ func (d *Driver) read(ctx context.Context, s *selection, at *position, size int,
 	if projection != nil {
 		opts.SetProjection(projection)
 	}
-	err = d.each(ctx, s.with(at.ahead()), opts, func(doc *document) error {
-		docs = append(docs, doc)
+	err = d.eachRaw(ctx, s.with(at.ahead()), opts, func(raw bson.Raw) error {
+		docs = append(docs, s.decode(raw))
 		return nil
 	})
 	if isOutOfTime(err) && ctx.Err() == nil {
@@ -63,7 +63,7 @@ func (d *Driver) scan(ctx context.Context, s *selection, at *position, size int,
 	if projection != nil {
 		pipeline = append(pipeline, field("$project", projection))
 	}
-	err = d.pipe(ctx, pipeline, func(raw bson.Raw) { docs = append(docs, decode(raw)) }, options.Aggregate().SetAllowDiskUse(true))
+	err = d.pipe(ctx, pipeline, func(raw bson.Raw) { docs = append(docs, s.decode(raw)) }, options.Aggregate().SetAllowDiskUse(true))
 	return docs, end, err
 }
 
