@@ -1,6 +1,7 @@
 package mongodb_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -378,6 +379,49 @@ func TestAClaimReadTheExpiredJobsOfAllQueues(t *testing.T) {
 		assert.Equal(t, []string{"new.job"}, names(claimed))
 		assert.LessOrEqual(t, s.Server().Costs().Examined.Documents, int64(10))
 		assert.Len(t, claimAll(t, d, request("owner", 10, "old")), 300, "expired jobs need no worker")
+	})
+}
+
+// A claim queried four times what is due or expires, now and next. A server paid more for that than for the
+// jobs that were claimed.
+func TestAClaimQueriedFourTimesWhatIsDueOrExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		var mutex sync.Mutex
+		branches := 0 // of the aggregate that has most
+		client := watched(t, s, &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName == "aggregate" {
+				mutex.Lock()
+				defer mutex.Unlock()
+				branches = max(branches, 1+bytes.Count(e.Command, []byte("$unionWith")))
+			}
+		}})
+		d := openOn(t, s, func(o *mongodb.Options) { o.Client, o.Grouped = client, false })
+		inTotal := inQueue("")
+		due := time.Now().Add(time.Minute)
+		put := func(name string, change func(*driver.Record)) { putAll(t, d, plainRecord(name, inTotal, change)) }
+		put("ready", func(*driver.Record) {})
+		put("scheduled", func(r *driver.Record) { r.TimeInfo.WaitUntil = due })
+		put("expiring", func(r *driver.Record) {
+			r.TimeInfo.WaitUntil, r.TimeInfo.DispatchBy = due.Add(time.Hour), due.Add(time.Second)
+		})
+		claimed, err := d.Claim(t.Context(), request("owner", 2, ""))
+		require.NoError(t, err)
+		assert.Equal(t, []string{".ready"}, names(claimed.Records))
+		assert.WithinDuration(t, due, claimed.Next, 0)
+		mutex.Lock()
+		assert.LessOrEqual(t, branches, 4)
+		mutex.Unlock()
+
+		pass(time.Minute)
+		claimed, err = d.Claim(t.Context(), request("owner", 2, ""))
+		require.NoError(t, err)
+		assert.Equal(t, []string{".scheduled"}, names(claimed.Records))
+		assert.WithinDuration(t, due.Add(time.Second), claimed.Next, time.Millisecond)
+		pass(2 * time.Second)
+		claimed, err = d.Claim(t.Context(), request("owner", 2, ""))
+		require.NoError(t, err)
+		assert.Equal(t, []string{".expiring"}, names(claimed.Records))
 	})
 }
 

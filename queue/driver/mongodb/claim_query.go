@@ -33,6 +33,8 @@ type view struct {
 	controls map[string]driver.Control
 	nextDue  time.Time
 	expiries []expiry // the next expiry times
+	// timeCame is true if a document is due or has expired.
+	timeCame bool
 	busy     []string
 	// batch are the queues whose candidates were queried, and others are the further queues
 	// with candidates.
@@ -71,16 +73,26 @@ type claimQuery struct {
 	avoids map[string]int
 }
 
-// execute runs the queries of a claim: one command, and a second one if there are many queues
-// of which some have candidates.
+// execute runs the queries of a claim: one command, a second one if there are many queues of which some
+// have candidates, and one more if documents are due or have expired.
 func (l *claimQuery) execute(ctx context.Context) (*view, error) {
+	v, err := l.query(ctx)
+	if err == nil && v.timeCame {
+		v.nextDue, v.expiries, v.expired = time.Time{}, nil, nil
+		err = l.run(ctx, l.times(), v)
+	}
+	return v, err
+}
+
+// query runs the queries of a claim, except for the documents that are due or have expired.
+func (l *claimQuery) query(ctx context.Context) (*view, error) {
 	l.avoids = map[string]int{}
 	docs, _ := l.avoided.at(l.began)
 	for k := range docs {
 		l.avoids[k.queue]++
 	}
 	v := &view{ready: map[string][]*document{}, full: map[string]bool{}, limited: map[string]bool{}, controls: map[string]driver.Control{}}
-	branches := l.times()
+	branches := l.nextTimes()
 	few := len(l.req.Queues) <= fewQueues
 	if few {
 		v.batch = l.req.Queues
@@ -201,31 +213,57 @@ func (l *claimQuery) inQueues(and ...bson.E) bson.D {
 	return append(and, bson.E{Key: "group", Value: field("$in", l.queues)})
 }
 
+// nextTimes returns the branches that find the first times at which a document is due or expires: half as
+// many as times returns, because a server pays for each as much as for the candidates. In a group,
+// they also find what has expired: a document of another queue, which no process serves, would make each
+// claim ask again.
+func (l *claimQuery) nextTimes() []branch {
+	branches := []branch{l.ofJobs(exists("line.due"), field("line.due", 1), 1, project("first_due", "$line.due"))}
+	if l.opts.Grouped {
+		return append(branches, l.expirations()...)
+	}
+	return append(branches, l.expiries(exists("line.expires")))
+}
+
 // times returns the branches for documents that are due or have expired, and for the next
 // such times.
 func (l *claimQuery) times() []branch {
-	most := l.timedBatch
-	for _, n := range l.avoids {
-		most += n // which may be the first
-	}
-	return []branch{
+	return append([]branch{
 		{collection: l.jobs.Name(), stages: bson.A{
 			match(field("line.due", bson.D{{Key: "$exists", Value: true}, {Key: "$lte", Value: l.now}})),
 			bson.D{{Key: "$sort", Value: field("line.due", 1)}},
-			bson.D{{Key: "$limit", Value: most}},
+			bson.D{{Key: "$limit", Value: l.most()}},
 			bson.D{{Key: "$project", Value: withoutJob}},
 			project("due", "$$ROOT"),
 		}},
 		l.ofJobs(l.unexpired(field("line.due", bson.D{{Key: "$exists", Value: true}, {Key: "$gt", Value: l.now}})),
 			field("line.due", 1), 1, project("next_due", "$line.due")),
+	}, l.expirations()...)
+}
+
+// expirations returns the branches for documents that have expired, and for the next that will.
+func (l *claimQuery) expirations() []branch {
+	return []branch{
 		l.ofJobs(l.inQueues(bson.E{Key: "line.expires", Value: bson.D{{Key: "$exists", Value: true}, {Key: "$lt", Value: l.now}}}),
-			field("line.expires", 1), most, project("expired", "$$ROOT")),
-		// Documents that are claimed now are skipped later, and there are at most Limit
-		// of them.
-		l.ofJobs(field("line.expires", bson.D{{Key: "$exists", Value: true}, {Key: "$gte", Value: l.now}}),
-			field("line.expires", 1), max(1, l.req.Limit+1),
-			project("expires", bson.D{{Key: "_id", Value: "$_id"}, {Key: "at", Value: "$line.expires"}})),
+			field("line.expires", 1), l.most(), project("expired", "$$ROOT")),
+		l.expiries(field("line.expires", bson.D{{Key: "$exists", Value: true}, {Key: "$gte", Value: l.now}})),
 	}
+}
+
+// expiries returns the branch for the first expiry times of some documents. Those that are claimed now are
+// skipped later, and there are at most Limit of them.
+func (l *claimQuery) expiries(which bson.D) branch {
+	return l.ofJobs(which, field("line.expires", 1), max(1, l.req.Limit+1),
+		project("expires", bson.D{{Key: "_id", Value: "$_id"}, {Key: "at", Value: "$line.expires"}}))
+}
+
+// most returns the maximum number of documents that are due, or that have expired.
+func (l *claimQuery) most() int {
+	most := l.timedBatch
+	for _, n := range l.avoids {
+		most += n // which may be the first
+	}
+	return most
 }
 
 // unexpired excludes expired documents, which are claimed before they are due.
@@ -323,12 +361,16 @@ func (v *view) add(raw bson.Raw, l *claimQuery) {
 		if bson.Unmarshal(value.Document(), &stored) == nil {
 			v.controls[stored.Queue] = stored.control()
 		}
+	case "first_due":
+		v.nextDue = value.Time().UTC()
+		v.timeCame = v.timeCame || !v.nextDue.After(l.now)
 	case "next_due":
 		v.nextDue = value.Time().UTC()
 	case "expires":
 		var next expiry
 		if bson.Unmarshal(value.Document(), &next) == nil {
 			v.expiries = append(v.expiries, next)
+			v.timeCame = v.timeCame || next.At.Before(l.now)
 		}
 	case "kind":
 		kind, _ := value.Document().Lookup("kind").StringValueOK()
