@@ -259,7 +259,8 @@ func (d *Driver) completePlain(ctx context.Context, p patience, endings []*endin
 		return err
 	}
 	d.floors.tallied(c.leaseColumns.queue...)
-	ended, err := changeWithin(ctx, d, p, endPlain, endedOf, c.args()...)
+	end, args := c.plain()
+	ended, err := changeWithin(ctx, d, p, end, endedOf, args...)
 	for _, e := range ended {
 		c.setEnded(e, endings, isDone)
 	}
@@ -273,10 +274,11 @@ func (d *Driver) completePlainIn(ctx context.Context, theirs querier, endings []
 		return err
 	}
 	d.floors.tallied(c.leaseColumns.queue...)
-	return theirs.query(ctx, d.texts[endPlain], func(r *row) error {
+	end, args := c.plain()
+	return theirs.query(ctx, d.texts[end], func(r *row) error {
 		c.setEnded(endedOf(r), endings, isDone)
 		return nil
-	}, c.args()...)
+	}, args...)
 }
 
 // endArgs are the arguments of the statements that end attempts.
@@ -287,7 +289,7 @@ type endArgs struct {
 	places                     []int16
 }
 
-// ended is a result of endPlain: the number of the argument, and whether the end may let other
+// ended is a result of endPlain or endOne: the number of the argument, and whether the end may let other
 // records of its queue run.
 type ended struct {
 	number  int64
@@ -321,6 +323,14 @@ func (d *Driver) endArgs(ctx context.Context, endings []*ending, items []int) (*
 		c.columns.add(&newRecord{stored: stored{job: job{Job: e.Job}, Content: e.Content}}, 0, false)
 	}
 	return c, nil
+}
+
+// plain returns the statement that ends the attempts without next ones, and its arguments.
+func (c *endArgs) plain() (statement, []any) {
+	if len(c.index) == 1 {
+		return endOne, valuesOf(c.args())
+	}
+	return endPlain, c.args()
 }
 
 func (c *endArgs) args() []any {

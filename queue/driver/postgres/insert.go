@@ -173,7 +173,7 @@ func (d *Driver) insertOwn(ctx context.Context, some []*newRecord) error {
 
 func (d *Driver) insertOnce(ctx context.Context, some []*newRecord) error {
 	return d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
-		return d.insertPlain(ctx, beginInserts, some, "")
+		return d.insertPlain(ctx, beginInserts, d.insertLocks(some), some, "")
 	})
 }
 
@@ -207,19 +207,24 @@ func (d *Driver) explainOwn(ctx context.Context, some []*newRecord) error {
 }
 
 // insertPlain inserts plain records, in one round trip, and sets isAdded of those that were not
-// refused. After its commit it sends a notification with the text of news, unless that is empty.
-func (d *Driver) insertPlain(ctx context.Context, begin statement, some []*newRecord, news string) (mayBeDone bool, err error) {
+// refused. begin is the first statement, which takes locks. After the commit a notification with the text of news is
+// sent, unless that is empty.
+func (d *Driver) insertPlain(ctx context.Context, begin statement, locks any, some []*newRecord, news string) (mayBeDone bool, err error) {
 	for _, n := range some {
 		n.isAdded = false // an earlier try may have set it
 	}
 	c := columnsOf(some)
+	insert, args := insertJobs, c.args()
+	if len(some) == 1 {
+		insert, args = insertJob, valuesOf(args)
+	}
 	isCommitted := false
 	mayBeDone, err = d.pipeline(ctx, func(b *batch) {
 		if news != "" {
 			b.begin()
 		}
-		b.exec(begin, d.insertLocks(some))
-		b.query(insertJobs, setAdded(some), c.args()...)
+		b.exec(begin, locks)
+		b.query(insert, setAdded(some), args...)
 		if news != "" {
 			b.commit(&isCommitted)
 			b.exec(notify, d.signals.channel, news)
@@ -235,7 +240,7 @@ func (d *Driver) insertPlain(ctx context.Context, begin statement, some []*newRe
 	return mayBeDone, err
 }
 
-// setAdded returns a function that reads the result of insertJobs.
+// setAdded returns a function that reads the result of insertJobs or insertJob.
 func setAdded(some []*newRecord) func(*row) error {
 	return func(r *row) error {
 		some[r.integer()-1].isAdded = true
@@ -370,7 +375,7 @@ func (c *columns) add(n *newRecord, wanted int16, uniqueHeld bool) {
 	c.progress, c.extra, c.body = append(c.progress, blob(n.Progress)), append(c.extra, blob(n.Extra)), append(c.body, n.Body)
 }
 
-// args returns the arguments of newJobs.
+// args returns the arguments of newJobs. valuesOf returns those of newJob.
 func (c *columns) args() []any {
 	return []any{
 		c.queue, c.priority, c.created, c.waitUntil, c.dispatchBy, c.maxTime, c.modTime, c.started, c.ended, c.forgetAt, c.count, c.errorCount,
@@ -378,6 +383,35 @@ func (c *columns) args() []any {
 		c.enqueueScopes, c.edges, c.failed, c.reason, c.lastError, c.progress, c.extra, c.id, c.jobType, c.body, c.tags, c.line, c.wanted,
 		time.Now().UnixNano(),
 	}
+}
+
+// valuesOf returns the arguments of a statement for one row, from those of the same statement for many rows: of each
+// array its only value.
+func valuesOf(args []any) []any {
+	values := make([]any, len(args))
+	for i, arg := range args {
+		switch array := arg.(type) {
+		case []int16:
+			values[i] = array[0]
+		case []int32:
+			values[i] = array[0]
+		case []int64:
+			values[i] = array[0]
+		case []bool:
+			values[i] = array[0]
+		case []string:
+			values[i] = array[0]
+		case [][]byte:
+			values[i] = array[0]
+		case []pgtype.Int8:
+			values[i] = array[0]
+		case []pgtype.Text:
+			values[i] = array[0]
+		default:
+			values[i] = arg
+		}
+	}
+	return values
 }
 
 // insertAll adds records of one queue that are not plain, except refused ones.
@@ -468,7 +502,7 @@ func (c *changes) insertAt(n *newRecord, p table.Place) error {
 	columns := &columns{}
 	columns.add(n, int16(p), n.UniqueHeld)
 	c.written = c.written.and(momentsOf(n))
-	found, err := c.one(insertJobsIn, func(r *row) { n.Seq, n.Place, n.line = r.integer(), table.Place(r.integer()), r.key() }, columns.args()...)
+	found, err := c.one(insertJobIn, func(r *row) { n.Seq, n.Place, n.line = r.integer(), table.Place(r.integer()), r.key() }, valuesOf(columns.args())...)
 	if err == nil && !found {
 		err = errLineGone
 	}

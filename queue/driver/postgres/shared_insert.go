@@ -185,7 +185,7 @@ func (s *sharedInserts) insertGroup(g *insertGroup) error {
 		if momentsOf(g.members...).isEmpty() { // others are to be announced with their times
 			news, isAnnounced = s.d.signals.takeTurn()
 		}
-		mayBeDone, err = s.d.insertPlain(ctx, beginShared, g.members, news)
+		mayBeDone, err = s.d.insertPlain(ctx, beginShared, s.d.lockKey(lockOfInserts, g.members[0].queue), g.members, news)
 		for _, n := range g.members {
 			n.isAnnounced = isAnnounced && err == nil && n.isAdded
 		}

@@ -1,5 +1,7 @@
 package postgres
 
+import "strings"
+
 // statement identifies a text of the driver.
 type statement int
 
@@ -31,8 +33,9 @@ const (
 	kindOfLine
 
 	insertJobs
+	insertJob
 	insertJobsOfCaller
-	insertJobsIn
+	insertJobIn
 	insertNext
 	findByName
 	findLatest
@@ -44,6 +47,7 @@ const (
 	logLease
 	dropLease
 	endPlain
+	endOne
 	endReplaced
 	endAny
 	logEnding
@@ -178,20 +182,30 @@ const newColumns = `queue, priority, created, wait_until, dispatch_by, max_time,
 	version, attempt, format, dependency, open_edges, dependents, unique_held, owner, name, unique_key, unique_until, scopes,
 	enqueue_scopes, edges, failed, reason, last_error, progress, extra, job_id, type, body, tags`
 
-// newJobs returns a row for each inserted record. If no place is wanted (-1), the record waits for
-// its time or is ready.
-const newJobs = `SELECT nextval('{s}.arrivals') AS seq, n.*,
-		CASE WHEN wanted >= 0 THEN wanted WHEN wait_until > $38 THEN 1 ELSE 4 END AS place
-	FROM unnest($1::integer[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
+// newArgs are the arguments of the statements that insert records: an array for each column.
+const newArgs = `$1::integer[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
 		$10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::smallint[], $16::smallint[], $17::boolean[],
 		$18::boolean[], $19::boolean[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[], $25::text[], $26::text[],
 		$27::text[], $28::text[], $29::text[], $30::bytea[], $31::bytea[], $32::text[], $33::text[], $34::bytea[], $35::text[],
-		$36::integer[], $37::smallint[])
-		WITH ORDINALITY AS n (` + newColumns + `, home, wanted, ord)`
+		$36::integer[], $37::smallint[]`
 
-// insertNew begins a statement that inserts records. since is the value of that column.
-func insertNew(since string) string {
-	return `WITH n AS MATERIALIZED (` + newJobs + `), i AS (
+// rowsOf returns a table of the rows that are given as arrays.
+func rowsOf(args, name, columns string) string {
+	return `unnest(` + args + `) WITH ORDINALITY AS ` + name + ` (` + columns + `, ord)`
+}
+
+// rowOf is rowsOf for one row, whose values are given as they are. The server takes a fraction of the time for it: it
+// fills no table for each array.
+func rowOf(args, name, columns string) string {
+	return `(VALUES (` + strings.ReplaceAll(args, "[]", "") + `, 1::bigint)) AS ` + name + ` (` + columns + `, ord)`
+}
+
+// insertNew begins a statement that inserts the records of a table n. since is the value of that column. If no place is
+// wanted (-1), a record waits for its time or is ready.
+func insertNew(n, since string) string {
+	return `WITH n AS MATERIALIZED (
+	SELECT nextval('{s}.arrivals') AS seq, n.*, CASE WHEN wanted >= 0 THEN wanted WHEN wait_until > $38 THEN 1 ELSE 4 END AS place FROM ` + n + `
+), i AS (
 	INSERT INTO {s}.jobs (seq, place, line, due, expires, since, ` + newColumns + `)
 	SELECT n.seq, n.place, CASE WHEN n.place IN (4, 6, 8) THEN home ELSE -home END, CASE n.place WHEN 1 THEN n.wait_until END,
 		CASE WHEN n.place < 5 THEN n.dispatch_by END, ` + since + `, n.queue, n.priority, n.created, n.wait_until, n.dispatch_by, n.max_time, n.mod_time,
@@ -201,17 +215,31 @@ func insertNew(since string) string {
 	FROM n`
 }
 
+// newJobs and newJob are the inserted records, and the only one.
+var (
+	newJobs = rowsOf(newArgs, "n", newColumns+", home, wanted")
+	newJob  = rowOf(newArgs, "n", newColumns+", home, wanted")
+)
+
 // homes are the lines of inserted records. A failover may have lost a line that this process remembers.
 const homes = `{s}.lines h ON h.id = n.home AND h.queue = n.queue AND h.priority = n.priority`
 
-// insertPlain returns a statement that inserts records, except those that are refused: those that
+// insertPlain returns a statement that inserts the records of a table, except those that are refused: those that
 // do not meet a condition, and duplicates.
-func insertPlain(condition string) string {
-	return insertNew("NULL::bigint") + condition + ` AND NOT EXISTS (SELECT 1 FROM {s}.leftovers l WHERE l.queue = n.queue AND l.kind > 0 AND l.name = n.job_id)
+func insertPlain(n, condition, result string) string {
+	return insertNew(n, "NULL::bigint") + condition + ` AND NOT EXISTS (SELECT 1 FROM {s}.leftovers l WHERE l.queue = n.queue AND l.kind > 0 AND l.name = n.job_id)
 		ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq, queue, place),
-	t AS (INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, count(*) FROM i GROUP BY queue, place)
-		SELECT n.ord FROM n JOIN i ON i.seq = n.seq`
+	t AS (INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, ` + result
 }
+
+// manyAdded and oneAdded end a statement of insertPlain. The result has the numbers of the added records.
+const (
+	manyAdded = `count(*) FROM i GROUP BY queue, place) SELECT n.ord FROM n JOIN i ON i.seq = n.seq`
+	oneAdded  = `1 FROM i) SELECT 1::bigint FROM i`
+)
+
+// unlessDraining is the condition that the queue and the line of a record exist, and the queue takes records.
+const unlessDraining = ` JOIN {s}.queues q ON q.id = n.queue AND NOT q.draining JOIN ` + homes + ` WHERE true`
 
 // tallied returns the numbers of records that came to a place, and, negated, that left it.
 const tallied = `(SELECT queue, now AS place, n FROM {s}.tallies UNION ALL SELECT queue, was, -n FROM {s}.tallies WHERE was IS NOT NULL) t`
@@ -258,17 +286,21 @@ func extendBy(index string) string {
 	) SELECT ord FROM u`
 }
 
-// endMany returns a statement that ends jobs without scopes and dependents that are not to be
-// canceled. A body that stays the same is not written again. arg and column are a further column of
-// the arguments, and more is a further condition.
-func endMany(arg, column, replaced, more string) string {
-	return `WITH e AS (
-			SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::smallint[], $7::text[], $8::bigint[],
+// endingArgs are the arguments of the statements that end attempts, an array for each column, and endingColumns the columns.
+const (
+	endingArgs = `$1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::smallint[], $7::text[], $8::bigint[],
 				$9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[],
-				$18::text[], $19::bigint[], $20::text[], $21::bigint[], $22::smallint[], $23::smallint[], $24::bytea[], $25::bytea[], $26::bytea[], $27::bigint[]` + arg + `)
-				WITH ORDINALITY AS e (queue, job_id, name, owner, lease_count, place, new_owner, new_count, mod_time, created, started, ended,
+				$18::text[], $19::bigint[], $20::text[], $21::bigint[], $22::smallint[], $23::smallint[], $24::bytea[], $25::bytea[], $26::bytea[], $27::bigint[]`
+	endingColumns = `queue, job_id, name, owner, lease_count, place, new_owner, new_count, mod_time, created, started, ended,
 				wait_until, dispatch_by, max_time, error_count, last_error, reason, forget_at, type, version, format, dependency, progress,
-				extra, body, stamp` + column + `, ord)
+				extra, body, stamp`
+)
+
+// endAll returns a statement that ends the attempts e, of jobs without scopes and dependents that are not to be
+// canceled. A body that stays the same is not written again. more is a further condition.
+func endAll(e, replaced, more string) string {
+	return `WITH e AS (
+			SELECT * FROM ` + e + `
 		), u AS (
 			UPDATE {s}.jobs j SET place = e.place, replaced = ` + replaced + `, line = CASE WHEN e.place = 8 THEN j.line ELSE -j.line END,
 				owner = e.new_owner, lease_count = e.new_count, mod_time = e.mod_time, created = e.created, started = e.started, ended = e.ended,
@@ -342,10 +374,8 @@ var statementTexts = [statements]string{
 	// statistics, the server would read all queues for each Put.
 	beginInserts: `SELECT count(pg_advisory_xact_lock_shared(key)), set_config('enable_seqscan', 'off', true) FROM unnest($1::bigint[]) AS key`,
 
-	// For records of several calls. The limit applies to all locks: the keys are locked by the
-	// aggregation of rows of which the setting is a part.
-	beginShared: `SELECT count(pg_advisory_xact_lock_shared(key)), set_config('enable_seqscan', 'off', true)
-		FROM unnest($1::bigint[]) AS key, (SELECT set_config('lock_timeout', '100ms', true)) AS patience`,
+	// For records of several calls, which are of one queue. The limit applies to all locks.
+	beginShared: `SELECT set_config('lock_timeout', '100ms', true), set_config('enable_seqscan', 'off', true), pg_advisory_xact_lock_shared($1)::text`,
 
 	findQueue:      `SELECT id FROM {s}.queues WHERE name = $1`,
 	insertQueue:    `INSERT INTO {s}.queues (name) VALUES ($1) ON CONFLICT (name) DO NOTHING`,
@@ -375,13 +405,14 @@ var statementTexts = [statements]string{
 	insertLine: `INSERT INTO {s}.lines (queue, priority, kind, scoped) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 
 	// Refused records are not in the result.
-	insertJobs: insertPlain(` JOIN {s}.queues q ON q.id = n.queue AND NOT q.draining JOIN ` + homes + ` WHERE true`),
+	insertJobs: insertPlain(newJobs, unlessDraining, manyAdded),
+	insertJob:  insertPlain(newJob, unlessDraining, oneAdded),
 	// The snapshot of the caller's transaction may be older than the queue and the line.
-	insertJobsOfCaller: insertPlain(` WHERE NOT EXISTS (SELECT 1 FROM {s}.queues q WHERE q.id = n.queue AND q.draining)`),
-	// These records are known not to be refused.
-	insertJobsIn: insertNew("NULL::bigint") + ` JOIN ` + homes + ` ORDER BY n.ord RETURNING seq, place, line) SELECT seq, place::bigint, line FROM i`,
+	insertJobsOfCaller: insertPlain(newJobs, ` WHERE NOT EXISTS (SELECT 1 FROM {s}.queues q WHERE q.id = n.queue AND q.draining)`, manyAdded),
+	// This record is known not to be refused.
+	insertJobIn: insertNew(newJob, "NULL::bigint") + ` JOIN ` + homes + ` RETURNING seq, place, line) SELECT seq, place::bigint, line FROM i`,
 	// The next attempts of records that this transaction has ended. If a name is taken, it fails.
-	insertNext: insertNew("CASE WHEN n.wait_until IS NOT NULL THEN n.created END") + ` JOIN {s}.jobs p ON p.queue = n.queue
+	insertNext: insertNew(newJobs, "CASE WHEN n.wait_until IS NOT NULL THEN n.created END") + ` JOIN {s}.jobs p ON p.queue = n.queue
 			AND p.name = ($39::text[])[n.ord] AND p.xmin = pg_current_xact_id()::xid ORDER BY n.ord RETURNING queue, place)
 		INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, count(*) FROM i GROUP BY queue, place`,
 	findByName: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1
@@ -405,9 +436,10 @@ var statementTexts = [statements]string{
 		WHERE seq = ANY($1::bigint[]) AND place = 6`,
 	dropLease: `UPDATE {s}.jobs SET owner = '', lease_until = NULL, started = NULL, cancel = false, limited = NULL, reason = $1,
 			dispatch_by = CASE WHEN $3::boolean THEN NULL ELSE dispatch_by END WHERE seq = $2`,
-	endPlain: endMany("", "", "false", ""),
+	endPlain: endAll(rowsOf(endingArgs, "e", endingColumns), "false", ""),
+	endOne:   endAll(rowOf(endingArgs, "e", endingColumns), "false", ""),
 	// These attempts are replaced by the next, whose name must not exist. A failover may have lost its line.
-	endReplaced: endMany(", $28::text[], $29::integer[], $30::bigint[]", ", next_name, next_line, next_priority", "true", ` AND j.unique_key IS NULL
+	endReplaced: endAll(rowsOf(endingArgs+", $28::text[], $29::integer[], $30::bigint[]", "e", endingColumns+", next_name, next_line, next_priority"), "true", ` AND j.unique_key IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.jobs t WHERE t.queue = e.queue AND t.name = e.next_name)
 			AND EXISTS (SELECT 1 FROM {s}.lines h WHERE h.id = e.next_line AND h.queue = e.queue AND h.priority = e.next_priority)`),
 	endAny: `UPDATE {s}.jobs SET open_edges = false, replaced = $22, progress = coalesce($21, progress), unique_held = unique_held AND $23, ` +
