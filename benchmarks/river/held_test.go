@@ -28,7 +28,7 @@ func readClaims(ctx context.Context, tb testing.TB, conn *pgx.Conn, schema strin
 	tb.Helper()
 	check(tb, conn.QueryRow(ctx, `SELECT coalesce(sum(calls), 0)::bigint, coalesce(sum(rows), 0)::bigint,
 			coalesce(sum(shared_blks_hit + shared_blks_read), 0)::float8, coalesce(sum(total_exec_time), 0)::float8
-		FROM pg_stat_statements WHERE (query LIKE '%FOR UPDATE SKIP LOCKED) j%' OR query LIKE '%JobGetAvailable%') AND query LIKE '%'||$1||'%'`,
+		FROM pg_stat_statements WHERE (query LIKE '%LIMIT w.wanted%' OR query LIKE '%JobGetAvailable%') AND query LIKE '%'||$1||'%'`,
 		schema).Scan(&c.calls, &c.rows, &c.buffers, &c.millis))
 	return c
 }

@@ -178,7 +178,7 @@ type tracer struct {
 
 // isClaim finds the claims of both systems.
 func isClaim(text string) bool {
-	return strings.Contains(text, "FOR UPDATE SKIP LOCKED) j") || strings.Contains(text, "JobGetAvailable")
+	return strings.Contains(text, "LIMIT w.wanted") || strings.Contains(text, "JobGetAvailable")
 }
 
 type claimBegan struct{}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -71,6 +72,7 @@ type claim struct {
 	demands []driver.Demand
 	given   []*stored
 	probed  *probing // the first one, before it is used
+	found   times    // what the statement takeAloneAndLook has found
 	next    time.Time
 	waits   map[int32]time.Duration // of queues that have used up their tokens
 	leftOut bool                    // whether something was locked for long
@@ -171,9 +173,19 @@ func (cl *claim) takeAlone(ctx context.Context) (done bool, err error) {
 	if !known || p.n <= 0 {
 		return false, nil
 	}
-	taken, err := cl.take(ctx, []portion{p}, true)
+	s := takeAlone
+	if !cl.due.isKnown || !cl.expired.isKnown {
+		s = takeAloneAndLook
+	}
+	taken, err := cl.lease(ctx, s, []portion{p}, cl.aloneArgs(s, p, cl.due.from)...)
 	if err != nil || len(taken) == 0 {
 		return false, err
+	}
+	if s == takeAloneAndLook {
+		cl.found.learn(cl.now, cl.due, cl.expired)
+		cl.next = cl.found.next()
+	} else {
+		cl.next = table.Earliest(cl.due.next(), cl.expired.next())
 	}
 	cl.given = taken
 	return true, nil
@@ -198,16 +210,18 @@ type portion struct {
 	limited     bool
 }
 
+func (p portion) wanted() int32 { return int32(min(p.n, 1<<20)) } //nolint:gosec // It is below.
+
 // take leases the first ready jobs of lines, except jobs that another claim is taking.
-func (cl *claim) take(ctx context.Context, portions []portion, alone bool) (taken []*stored, err error) {
-	return cl.lease(ctx, take, portions, alone, cl.takeArgs(portions, alone, nil, cl.due.from)...)
+func (cl *claim) take(ctx context.Context, portions []portion) (taken []*stored, err error) {
+	return cl.lease(ctx, take, portions, cl.takeArgs(portions, nil)...)
 }
 
 // lease leases jobs of lines by one statement.
-func (cl *claim) lease(ctx context.Context, s statement, portions []portion, alone bool, args ...any) (taken []*stored, err error) {
+func (cl *claim) lease(ctx context.Context, s statement, portions []portion, args ...any) (taken []*stored, err error) {
 	err = cl.d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		taken = nil
-		read, finish := cl.takes(&taken, portions, alone)
+		read, finish := cl.takes(&taken, portions)
 		mayBeDone, err = cl.d.pipeline(ctx, func(b *batch) {
 			b.planClaim()
 			b.query(s, read, args...)
@@ -221,47 +235,49 @@ func (cl *claim) lease(ctx context.Context, s statement, portions []portion, alo
 	return taken, err
 }
 
-// takeArgs returns the arguments of the statement take. bucket is that of the queue, or nil. A claim from a single line
-// takes nothing if a record is due that was not due before dueFrom.
-func (cl *claim) takeArgs(portions []portion, alone bool, bucket any, dueFrom int64) []any {
+// takeArgs returns the arguments of the statement take. bucket is that of the queue, or nil.
+func (cl *claim) takeArgs(portions []portion, bucket any) []any {
 	lines, wanted := make([]int32, len(portions)), make([]int32, len(portions))
 	for i, p := range portions {
-		lines[i], wanted[i] = p.line, int32(min(p.n, 1<<20)) //nolint:gosec // It is below.
+		lines[i], wanted[i] = p.line, p.wanted()
 	}
 	var limited any
 	if portions[0].limited {
 		limited = true
 	}
-	due := cl.due.args()
-	due[0] = dueFrom
-	args := []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone, bucket}
-	return slices.Concat(args, due, cl.expired.args())
+	return []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, bucket}
 }
 
-// takes returns a function that reads the rows of the statement take, and one that must be called
+// aloneArgs returns the arguments of the statement takeAlone or takeAloneAndLook. They take nothing if a record is due
+// that was not due before dueFrom.
+func (cl *claim) aloneArgs(s statement, p portion, dueFrom int64) []any {
+	due, expired := cl.due.args(), cl.expired.args()
+	args := []any{p.line, p.wanted(), cl.now, cl.Owner, int64(cl.LeaseTime), nil, dueFrom, expired[0]}
+	if s == takeAloneAndLook {
+		args = slices.Concat(args, due[1:], expired[1:])
+	}
+	return args
+}
+
+// takes returns a function that reads the rows of a statement that takes records, and one that must be called
 // after the last row.
-func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read func(*row) error, finish func(context.Context, querier) error) {
-	passed := map[int32]int64{} // places that were skipped in each line
-	var t times
+func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) error, finish func(context.Context, querier) error) {
+	passed := map[int32]skipped{}
 	read = func(r *row) error {
-		t = times{expiredSince: r.time(), due: r.time(), expires: r.time()}
-		places := r.integer()
+		cl.found = times{expiredSince: r.time(), due: r.time(), expires: r.time()}
+		late, others := r.time(), r.time()
 		s := &stored{}
 		s.read(r)
-		passed[s.line] = places
+		passed[s.line] = passed[s.line].with(late, others)
 		cl.d.noteNewest(s.Seq)
 		*taken = append(*taken, s)
 		return nil
 	}
 	finish = func(ctx context.Context, on querier) error {
-		if alone && len(*taken) > 0 { // the claim is complete
-			t.learn(cl.now, cl.due, cl.expired)
-			cl.next = t.next()
-		}
 		for _, p := range portions {
 			if places, some := passed[p.line]; some {
 				cl.d.floors.tallied(p.queue)
-				cl.d.floors.passed(line{p.line, p.queue}, places)
+				cl.d.floors.passed(line{p.line, p.queue}, places.most())
 			}
 		}
 		slices.SortFunc(*taken, func(s, t *stored) int { return s.Compare(&t.Job) })
@@ -269,6 +285,30 @@ func (cl *claim) takes(taken *[]*stored, portions []portion, alone bool) (read f
 	}
 	return read, finish
 }
+
+// skipped is the number of places of a line that a claim has skipped: before the first late record that it has taken, and
+// before the first of the others. Each is NULL without such a record.
+type skipped struct{ late, others sql.NullInt64 }
+
+// with returns the places for one more record, which is late if late is valid.
+func (k skipped) with(late, others sql.NullInt64) skipped {
+	if late.Valid {
+		k.late = first(k.late, late)
+	} else {
+		k.others = first(k.others, others)
+	}
+	return k
+}
+
+// first returns the lower of two places. a may be NULL.
+func first(a, b sql.NullInt64) sql.NullInt64 {
+	if a.Valid && a.Int64 < b.Int64 {
+		return a
+	}
+	return b
+}
+
+func (k skipped) most() int64 { return max(k.late.Int64, k.others.Int64) }
 
 // noteNewest records the arrival number of a claimed job. Of two calls at once, one may be lost: the number need
 // not be exact.
@@ -335,7 +375,7 @@ func (cl *claim) takeReady(ctx context.Context) error {
 // queue that needs its lock in a transaction of its own.
 func (cl *claim) takePlanned(ctx context.Context, all []*work, plain []portion) (got []*stored, err error) {
 	if len(plain) > 0 {
-		got, err = cl.take(ctx, plain, false)
+		got, err = cl.take(ctx, plain)
 		if err != nil {
 			return nil, err
 		}
@@ -359,11 +399,11 @@ func (cl *claim) takeRated(ctx context.Context, p patience, w *work) (taken []*s
 	portions := w.portions(false)
 	err = cl.d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		taken = nil
-		read, finish := cl.takes(&taken, portions, false)
+		read, finish := cl.takes(&taken, portions)
 		mayBeDone, err = cl.d.pipeline(ctx, func(b *batch) {
 			b.planWithin(p)
 			b.exec(lockQueue, cl.d.lockKey(lockOfQueue, w.queue.id))
-			b.query(take, read, cl.takeArgs(portions, false, int64(w.bucket), cl.due.from)...)
+			b.query(take, read, cl.takeArgs(portions, int64(w.bucket))...)
 			b.exec(setBucket, int64(w.bucket.Take(*w.rate, w.now, w.share)), w.queue.id, int64(w.bucket))
 		})
 		if err != nil {
@@ -430,8 +470,8 @@ func (cl *claim) takeIn(c *changes, w *work) (taken []*stored, err error) {
 	if len(portions) == 0 {
 		return nil, nil
 	}
-	read, finish := cl.takes(&taken, portions, false)
-	err = c.query(take, read, cl.takeArgs(portions, false, nil, cl.due.from)...)
+	read, finish := cl.takes(&taken, portions)
+	err = c.query(take, read, cl.takeArgs(portions, nil)...)
 	if err == nil {
 		err = finish(c.ctx, c.on)
 	}

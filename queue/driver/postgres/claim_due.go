@@ -28,8 +28,7 @@ func (cl *claim) takeDue(ctx context.Context, t times) (done bool, err error) {
 	}
 	var taken []*stored
 	if cl.isReady {
-		portions := []portion{p}
-		taken, err = cl.lease(ctx, take, portions, false, cl.takeArgs(portions, true, nil, never)...)
+		taken, err = cl.lease(ctx, takeAlone, []portion{p}, cl.aloneArgs(takeAlone, p, never)...)
 		if err != nil || len(taken) == 0 {
 			return false, err
 		}
@@ -37,7 +36,7 @@ func (cl *claim) takeDue(ctx context.Context, t times) (done bool, err error) {
 		p.n -= len(taken)
 	}
 	if p.n > 0 {
-		taken, err = cl.lease(ctx, takeDue, []portion{p}, false, p.line, p.n, cl.now, cl.Owner, int64(cl.LeaseTime), nil, cl.due.from)
+		taken, err = cl.lease(ctx, takeDue, []portion{p}, p.line, p.n, cl.now, cl.Owner, int64(cl.LeaseTime), nil, cl.due.from)
 		if cl.given = append(cl.given, taken...); err != nil || len(cl.given) == 0 {
 			return false, err
 		}

@@ -55,12 +55,19 @@ type stored struct {
 	table.Content
 }
 
-// recordColumns are the columns of stored.
-const recordColumns = jobColumns + `, waiting_for, mod_time, created, started, ended, max_time, error_count, forget_at,
-	type, version, format, dependency, edges,
-	CASE WHEN open_edges THEN (SELECT json_agg(to_job)::text FROM {s}.edges WHERE from_seq = jobs.seq AND state = 1) ELSE failed END,
-	CASE WHEN open_edges THEN (SELECT count(*) FROM {s}.edges WHERE from_seq = jobs.seq AND state = 0) ELSE 0 END,
-	tags::text, reason, progress, extra, body`
+// recordColumns are the columns of stored, in the order in which read reads them.
+const recordColumns = jobColumns + columnsBeforeEdges +
+	`CASE WHEN open_edges THEN (SELECT json_agg(to_job)::text FROM {s}.edges WHERE from_seq = jobs.seq AND state = 1) ELSE failed END,
+	CASE WHEN open_edges THEN (SELECT count(*) FROM {s}.edges WHERE from_seq = jobs.seq AND state = 0) ELSE 0 END` + columnsAfterEdges
+
+// readyColumns are the same for a record that may run: no edge of it is open.
+const readyColumns = jobColumns + columnsBeforeEdges + `failed, 0::bigint` + columnsAfterEdges
+
+const (
+	columnsBeforeEdges = `, waiting_for, mod_time, created, started, ended, max_time, error_count, forget_at,
+	type, version, format, dependency, edges, `
+	columnsAfterEdges = `, tags::text, reason, progress, extra, body`
+)
 
 func (s *stored) read(r *row) {
 	s.job.read(r)

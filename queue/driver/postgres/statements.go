@@ -78,6 +78,8 @@ const (
 	nextTimes
 	probe
 	take
+	takeAlone
+	takeAloneAndLook
 	takeDue
 	firstExpired
 	findExpired
@@ -337,16 +339,45 @@ const hasEdgesLeft = `(dependents AND EXISTS (SELECT 1 FROM {s}.leftovers l WHER
 const isAlone = `NOT q.paused AND q.max_running = 0 AND q.rate IS NULL AND q.type_limits IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)`
 
-// leased leases the records p at the time of clock, as u. The rows are found by an array, which makes the server use
-// the index, whatever number of rows it expects.
+// firstReady finds the first ready records of the lines w, as p. Late records were put before the others. Expired records
+// are skipped. The limit ends both searches: no more records are locked.
+const firstReady = `p AS (
+		SELECT j.seq FROM w CROSS JOIN LATERAL (
+			SELECT * FROM (SELECT seq FROM {s}.jobs WHERE line = w.id AND late >= w.late_low AND place = 4
+				AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY late, seq FOR UPDATE SKIP LOCKED) late
+			UNION ALL SELECT * FROM (SELECT seq FROM {s}.jobs WHERE line = w.id AND seq >= w.low AND place = 4
+				AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq FOR UPDATE SKIP LOCKED) others
+			LIMIT w.wanted) j
+	)`
+
+// leased leases the records p, as u. The rows are found by an array, which makes the server use the index, whatever
+// number of rows it expects. The time is the same for all rows.
 const leased = `u AS (
 		UPDATE {s}.jobs SET place = 6, due = NULL, line = abs(line), owner = $4, lease_count = lease_count + 1, mod_time = $3, started = $3,
-			lease_time = $5, lease_until = (SELECT at FROM clock) + $5::bigint,
+			lease_time = $5, lease_until = (SELECT ` + serverNow + `) + $5::bigint,
 			expires = NULL, limited = $6::boolean, unique_held = unique_held AND unique_until IS DISTINCT FROM 'started'
 		WHERE seq = ANY(ARRAY(SELECT seq FROM p)) RETURNING *
 	), l AS (
-		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $5, at, array_agg(seq) FROM u, clock GROUP BY at
+		INSERT INTO {s}.leases (until, taken, seqs) SELECT max(lease_until), max(lease_until) - $5, array_agg(seq) FROM u HAVING count(*) > 0
 	)`
+
+// takenRows is the end of a statement that takes ready records: behind which places of their lines w they were found, and
+// the records.
+const takenRows = `jobs.late - w.late_low, jobs.seq - w.low, ` + readyColumns + ` FROM u AS jobs JOIN w ON w.id = jobs.line`
+
+// takeFromOnlyLine returns a statement that takes the first ready records of a line. It takes none unless the line is alone in
+// its queue, no time has come, and no transaction left work. times are three columns of the result.
+func takeFromOnlyLine(times string) string {
+	return `WITH w AS MATERIALIZED (
+		SELECT l.id, l.low, l.late_low, $2::integer AS wanted FROM {s}.lines l JOIN {s}.queues q ON q.id = l.queue
+		WHERE l.id = $1 AND ` + isAlone + `
+			AND (SELECT due FROM {s}.jobs WHERE due >= $7 AND due <= $3 ORDER BY due LIMIT 1) IS NULL
+			AND (SELECT expires FROM {s}.jobs WHERE queue = l.queue AND expires >= $8 AND expires < $3 ORDER BY expires LIMIT 1) IS NULL
+			AND NOT EXISTS (SELECT 1 FROM {s}.leftovers)
+	), ` + firstReady + `, ` + leased + `, t AS (
+		INSERT INTO {s}.tallies (queue, was, now, n) SELECT min(queue), 4, 6, count(*) FROM u HAVING count(*) > 0
+	) SELECT ` + times + `, ` + takenRows
+}
 
 // firstToCome returns the first time of a column in the spans of a look (see look.args). Spans are read one after the
 // other, until there is one.
@@ -355,9 +386,6 @@ func firstToCome(column, first, last, until string) string {
 			CROSS JOIN LATERAL (SELECT ` + column + ` AS at FROM {s}.jobs WHERE ` + column + ` >= s.first AND ` + column + ` <= s.last ORDER BY ` + column + ` LIMIT 1) f LIMIT 1),
 		(SELECT ` + column + ` FROM {s}.jobs WHERE ` + column + ` >= ` + until + ` ORDER BY ` + column + ` LIMIT 1))`
 }
-
-// placesPassed is the number of places that a claim skips at most before the first records p of a line.
-const placesPassed = `greatest(min(late_above), min(above))`
 
 var statementTexts = [statements]string{
 	lockQueue:         `SELECT pg_advisory_xact_lock($1)::text`,
@@ -517,36 +545,23 @@ var statementTexts = [statements]string{
 					AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted) others) s) r
 			WHERE l.queue = w.queue AND l.priority <= w.top AND l.kind <> ALL($4::text[]) AND r.seqs IS NOT NULL
 			ORDER BY l.priority DESC FETCH FIRST (CASE WHEN q.type_limits IS NULL THEN w.wanted ELSE 2147483647 END) ROWS WITH TIES) l`,
-	// Expired records are skipped. If $7 is true, no probe was made: nothing is taken unless the line is alone in its
-	// queue and no time has come. If the queue has got its first limit, which the probe did not find, nothing is taken. If
-	// $8 is given, nothing is taken unless that is still the bucket of the queue. From $9 on, the parameters are the
-	// arguments of two looks: for due and for expiring records. Late records were put before the others.
-	take: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), w AS MATERIALIZED (
+	// If the queue has got its first limit, which the probe did not find, nothing is taken. If $7 is given, nothing is
+	// taken unless that is still the bucket of the queue.
+	take: `WITH w AS MATERIALIZED (
 		SELECT l.id, l.low, l.late_low, w.wanted FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
 		JOIN {s}.lines l ON l.id = w.line
 		JOIN {s}.queues q ON q.id = l.queue
-		WHERE ($8::bigint IS NULL OR q.bucket = $8) AND ($6::boolean OR NOT ` + limitsRunning + `) AND (NOT $7::boolean OR ` + isAlone + `
-			AND (SELECT due FROM {s}.jobs WHERE due >= $9 AND due <= $3 ORDER BY due LIMIT 1) IS NULL
-			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE expires >= $13 AND expires < $3 AND queue = l.queue)
-			AND NOT EXISTS (SELECT 1 FROM {s}.leftovers))
-	), late AS MATERIALIZED (
-		SELECT id, j.seq, j.above FROM w CROSS JOIN LATERAL (SELECT seq, late - w.late_low AS above FROM {s}.jobs
-			WHERE line = w.id AND late >= w.late_low AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= $3)
-			ORDER BY late, seq LIMIT w.wanted FOR UPDATE SKIP LOCKED) j
-	), p AS (
-		SELECT id, seq, above AS late_above, NULL::bigint AS above FROM late
-		UNION ALL SELECT id, j.seq, NULL, j.above FROM w CROSS JOIN LATERAL (SELECT seq, seq - w.low AS above FROM {s}.jobs
-			WHERE line = w.id AND seq >= w.low AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= $3)
-			ORDER BY seq LIMIT w.wanted - (SELECT count(*) FROM late WHERE late.id = w.id) FOR UPDATE SKIP LOCKED) j
-	), ` + leased + `, t AS (
+		WHERE ($7::bigint IS NULL OR q.bucket = $7) AND ($6::boolean OR NOT ` + limitsRunning + `)
+	), ` + firstReady + `, ` + leased + `, t AS (
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, 4, 6, count(*) FROM u GROUP BY queue
-	) SELECT CASE WHEN $7 THEN (SELECT expires FROM {s}.jobs WHERE expires >= $13 AND expires < $3 ORDER BY expires LIMIT 1) END,
-		CASE WHEN $7 THEN ` + firstToCome("due", "$10", "$11", "$12") + ` END,
-		CASE WHEN $7 THEN ` + firstToCome("expires", "$14", "$15", "$16") + ` END,
-		CASE WHEN cardinality($1) = 1 THEN (SELECT ` + placesPassed + ` FROM p) ELSE (SELECT ` + placesPassed + ` FROM p WHERE id = jobs.line) END, ` + recordColumns + ` FROM u AS jobs`,
+	) SELECT NULL::bigint, NULL::bigint, NULL::bigint, ` + takenRows,
+	takeAlone: takeFromOnlyLine("NULL::bigint, NULL::bigint, NULL::bigint"),
+	// From $7 on, the parameters are the arguments of two looks: for due and for expiring records.
+	takeAloneAndLook: takeFromOnlyLine(`(SELECT expires FROM {s}.jobs WHERE expires >= $8 AND expires < $3 ORDER BY expires LIMIT 1), ` +
+		firstToCome("due", "$9", "$10", "$11") + `, ` + firstToCome("expires", "$12", "$13", "$14")),
 	// The first due records are taken, unless the line is no longer alone in its queue, or one of them is of another
 	// line, takes scopes, or may no longer start. No record was due before $7.
-	takeDue: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), w AS MATERIALIZED (
+	takeDue: `WITH w AS MATERIALIZED (
 		SELECT l.queue FROM {s}.lines l JOIN {s}.queues q ON q.id = l.queue WHERE l.id = $1 AND ` + isAlone + `
 	), f AS MATERIALIZED (
 		SELECT seq, place, line <> -$1::integer OR scopes IS NOT NULL OR dispatch_by < $3 AS differs FROM {s}.jobs
@@ -555,7 +570,7 @@ var statementTexts = [statements]string{
 		SELECT seq, place FROM f WHERE NOT EXISTS (SELECT 1 FROM f WHERE differs)
 	), ` + leased + `, t AS (
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT w.queue, place, 6, count(*) FROM p, w GROUP BY w.queue, place
-	) SELECT NULL::bigint, NULL::bigint, NULL::bigint, 0::bigint, ` + recordColumns + ` FROM u AS jobs`,
+	) SELECT NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, ` + readyColumns + ` FROM u AS jobs`,
 	firstExpired: `SELECT w.queue FROM unnest($2::integer[]) AS w (queue)
 		CROSS JOIN LATERAL (SELECT expires FROM {s}.jobs WHERE queue = w.queue AND expires >= $3 AND expires < $1 ORDER BY expires LIMIT 1) e
 		WHERE w.queue <> ALL($4::integer[]) ORDER BY e.expires LIMIT 1`,

@@ -47,6 +47,7 @@ type look struct {
 	coming, until int64
 	spans         spans
 	noted         spans // records that have become visible since the look began
+	isKnown       bool  // whether no time has come since the last look, as far as this driver knows
 	isPart        bool  // whether only some queues are searched from their first times on
 }
 
@@ -59,6 +60,7 @@ func (f *timeFloor) look(latest, coming int64) *look {
 		l.from = min(f.at, latest)
 		if f.since <= coming {
 			l.until, l.spans = max(f.until, coming), f.spans.since(coming)
+			l.isKnown = f.until >= coming && (len(f.spans) == 0 || f.spans[0].from >= coming)
 		}
 	}
 	if f.looks == nil {
@@ -75,6 +77,18 @@ func (l *look) args() []any {
 		first[i], last[i] = s.from, s.to
 	}
 	return []any{l.from, first, last, l.until}
+}
+
+// next returns the first time to come at which there may be a record, as far as this driver knows.
+func (l *look) next() table.Instant {
+	switch {
+	case len(l.spans) > 0:
+		return table.Instant{Int64: l.spans[0].from, Valid: true}
+	case l.until == never:
+		return table.Instant{}
+	default:
+		return table.Instant{Int64: l.until, Valid: true}
+	}
 }
 
 // found raises the floor to what a look has found: the first time that has come, which is given even if no record has
@@ -177,7 +191,7 @@ func behind(now int64) int64 { return now - int64(dueMargin) }
 func (d *Driver) lookForDue(now int64) *look {
 	l := d.due.look(behind(now), now+1)
 	if d.opts.PollOnly {
-		l.spans, l.until = nil, now+1
+		l.spans, l.until, l.isKnown = nil, now+1, false
 	}
 	return l
 }
