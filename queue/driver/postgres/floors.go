@@ -16,6 +16,10 @@ const (
 	// manyPassed is the number of places that a claim skips before the floor of its line is
 	// raised. While a snapshot is held, each raise leaves a dead row.
 	manyPassed = 256
+	// fewPassed is the number of places after which a floor is raised that was not raised for quietInterval. A claim
+	// takes less time the fewer places it skips, and a line with few jobs takes long to reach manyPassed.
+	fewPassed     = 16
+	quietInterval = time.Second
 	// raiseInterval is the minimum interval between raises of a line, and maxRaiseInterval the
 	// longest that follows raises which an insert has kept from being made: it may be part of a
 	// transaction that stays open, and each try keeps other inserts waiting.
@@ -69,14 +73,22 @@ func newFloors(d *Driver) *floors {
 	return f
 }
 
+// isDue reports whether a floor is to be raised that is so many places behind.
+func (r raises) isDue(by int64) bool {
+	if by < manyPassed {
+		return by >= fewPassed && !time.Now().Before(r.next.Add(quietInterval))
+	}
+	return !time.Now().Before(r.next)
+}
+
 // passed records how far above its floor a claim of a line began.
 func (f *floors) passed(l line, by int64) {
-	if by < manyPassed {
+	if by < fewPassed {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ctx.Err() != nil || time.Now().Before(f.raises[l.id].next) {
+	if f.ctx.Err() != nil || !f.raises[l.id].isDue(by) {
 		return
 	}
 	f.asked[l] = true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -101,4 +102,19 @@ func TestManyIdleQueuesKeptTheTalliesOfABusyOneFromBeingAddedUp(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, busy, stats.Completed)
 	assert.Equal(t, busy+1, stats.Total)
+}
+
+// A line with few jobs kept its floor for its last 256 jobs, so that each claim read half of them.
+func TestClaimsOfAQuietLineReadItsLastHundredsOfJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r raises
+		assert.True(t, r.isDue(fewPassed))
+		assert.False(t, r.isDue(fewPassed-1))
+		r = r.follow(false)
+		time.Sleep(raiseInterval)
+		assert.False(t, r.isDue(fewPassed), "each raise may leave a dead row")
+		assert.True(t, r.isDue(manyPassed))
+		time.Sleep(quietInterval)
+		assert.True(t, r.isDue(fewPassed))
+	})
 }
