@@ -50,8 +50,14 @@ func clean(text string, stays func(rune) bool) string {
 	return b.String()
 }
 
-// JSON is like Text for a JSON document. It keeps line breaks and the meaning of the document.
+// unescaped are the escapes with which package encoding/json makes text safe within HTML, and what
+// they stand for. An escaped backslash is one of them, so that what follows it is not taken for one.
+var unescaped = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&")
+
+// JSON is like Text for a JSON document. It keeps line breaks and the meaning of the document, and
+// undoes the escapes of package encoding/json for HTML.
 func JSON(document string) string {
+	document = unescaped.Replace(document)
 	var b strings.Builder
 	for _, r := range document {
 		switch {

@@ -29,6 +29,12 @@ func TestUnprintableCharactersAreEscaped(t *testing.T) {
 	assert.Equal(t, "a\nb\tc\nd\\x1b\\r", printable.Lines("a\r\nb\tc\nd\x1b\r"))
 }
 
+// Arguments with an address or markup were shown as "?a=1\u0026b=2", which cannot be copied.
+func TestJSONHadEscapesOfHTML(t *testing.T) {
+	assert.Equal(t, `{"url":"?a=1&b=<2>"}`, printable.JSON(`{"url":"?a=1\u0026b=\u003c2\u003e"}`))
+	assert.Equal(t, `"\\u0026 \\\\u0026 \\&"`, printable.JSON(`"\\u0026 \\\\u0026 \\\u0026"`), "an escaped backslash is not a part of an escape")
+}
+
 func FuzzJSONStaysTheSameDocument(f *testing.F) {
 	f.Add("a\x1b\u202e\u2028\U000E0001<>&\"\\\ufffe")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -333,6 +333,13 @@ func TestArgumentsAreIndented(t *testing.T) {
 	}
 }
 
+// An address in arguments was shown, and filled in to be edited, with "\u0026" for "&".
+func TestArgumentsWereShownWithEscapesOfHTML(t *testing.T) {
+	inspector := shows{newFake(), json.RawMessage(`{"url":"https://example.org/?a=1\u0026b=\u003c2\u003e"}`), ""}
+	page := parse(t, newSite(inspector, "").get("/queues/a/jobs/b").Body.String())
+	assert.Contains(t, page.one(t, "pre", "class", "json").text.String(), "https://example.org/?a=1&b=<2>")
+}
+
 // TestDeepArgumentsMakeNoLargePage shows a megabyte of nested arrays. Indenting all of it
 // would take a gigabyte.
 func TestDeepArgumentsMakeNoLargePage(t *testing.T) {

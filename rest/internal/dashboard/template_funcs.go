@@ -256,7 +256,7 @@ func inline(raw json.RawMessage) string {
 	if json.Compact(&compact, raw) != nil {
 		return shorten(string(raw), maxInline)
 	}
-	return shorten(compact.String(), maxInline)
+	return shorten(printable.JSON(compact.String()), maxInline)
 }
 
 // ran formats how long a job has run.

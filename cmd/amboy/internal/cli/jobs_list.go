@@ -16,6 +16,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/numbering"
+	"github.com/mongodb/amboy/internal/printable"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -136,7 +137,7 @@ func argsCut(j management.JobSummary) string {
 	if err := json.Compact(&line, j.Args); err != nil {
 		return fmt.Sprintf("not valid JSON: %v", err)
 	}
-	text := []rune(line.String())
+	text := []rune(printable.JSON(line.String()))
 	if len(text) > maxArgsCut {
 		return string(text[:maxArgsCut-1]) + "…"
 	}

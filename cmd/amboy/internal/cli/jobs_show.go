@@ -60,6 +60,12 @@ func jobHead(out *page, j management.Job) {
 		}
 	}
 	optional("detail", detail(j.JobSummary))
+	if b := j.Blocked; b != nil {
+		out.row("blocked since", moment(b.Since))
+		for _, by := range b.By {
+			out.row("blocked by", blocker(by))
+		}
+	}
 	optional("progress", j.ProgressMessage)
 	out.row("attempt", attempt(j.JobSummary))
 	out.row("priority", strconv.Itoa(j.Priority))
@@ -206,13 +212,32 @@ func stateOrGone(state amboy.JobState) string {
 	return string(state)
 }
 
+// blocker describes what a job waits for.
+func blocker(b management.Blocker) string {
+	text := stateOrGone(b.State)
+	if b.Job != nil {
+		text = nameOf(b.Job.Queue) + " " + b.Job.ID + ", " + text
+	}
+	if b.Scope != "" {
+		text += ", which holds scope " + b.Scope
+	}
+	if !b.Since.IsZero() {
+		text += " since " + moment(b.Since)
+	}
+	return text
+}
+
 func jobTimeline(out *page, timeline []management.Moment) {
 	if len(timeline) == 0 {
 		return
 	}
 	title(out, "timeline")
 	for _, m := range timeline {
-		out.row("  "+moment(m.Time), m.What, oneLine(m.Detail))
+		detail := m.Detail
+		if m.Actor != "" {
+			detail = strings.TrimSuffix("by "+m.Actor+": "+m.Detail, ": ")
+		}
+		out.row("  "+moment(m.Time), m.What, oneLine(detail))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mongodb/amboy/internal/printable"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/schedule"
 )
@@ -113,7 +114,7 @@ func (p *program) printSchedule(s management.StoredSchedule) error {
 		case s.ArgsHidden != "":
 			out.row("args", "hidden: "+s.ArgsHidden)
 		case len(s.Args) > 0:
-			out.row("args", string(s.Args))
+			out.row("args", printable.JSON(string(s.Args)))
 		}
 		out.row("catch-up", string(s.CatchUp))
 		out.row("state", scheduleState(s))
