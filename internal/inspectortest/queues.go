@@ -19,7 +19,7 @@ func Page(queues []management.Queue, filter management.QueueFilter, page managem
 		return management.QueuePage{}, fmt.Errorf("invalid cursor: %w", err)
 	}
 	selected := slices.DeleteFunc(slices.Clone(queues), func(q management.Queue) bool {
-		return !strings.Contains(q.Name, filter.Name) || (len(filter.Queues) > 0 && !slices.Contains(filter.Queues, q.Name))
+		return !strings.Contains(strings.ToLower(q.Name), strings.ToLower(filter.Name)) || (len(filter.Queues) > 0 && !slices.Contains(filter.Queues, q.Name))
 	})
 	selected = selected[min(from, len(selected)):]
 	if page.Limit > 0 && page.Limit < len(selected) {

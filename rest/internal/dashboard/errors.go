@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 
@@ -11,8 +12,9 @@ import (
 // errorsData is the data of the page of errors.
 type errorsData struct {
 	management.ErrorGroups
-	Queue, Type, Error string // of the filter
-	Shown              []errorRow
+	Queues      []string // of the filter
+	Type, Error string
+	Shown       []errorRow
 	// All leads to the jobs of all groups.
 	All         errorRow
 	MayRetry    bool
@@ -35,7 +37,7 @@ func failedJobs(query url.Values) (management.JobFilter, error) {
 
 func (d *Dashboard) errors(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := refuseUnknown(query, "queue", "type", "error", "cursor")
+	err := refuseUnknown(query, "queue", queuePart, "type", "type_part", "error", "cursor")
 	if err != nil {
 		return err
 	}
@@ -47,7 +49,7 @@ func (d *Dashboard) errors(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	data := errorsData{ErrorGroups: groups, Queue: query.Get("queue"), Type: query.Get("type"), Error: filter.Error}
+	data := errorsData{ErrorGroups: groups, Queues: filter.Queues, Type: cmp.Or(filter.TypePart, query.Get("type")), Error: filter.Error}
 	data.All = errorRow{Jobs: "jobs?" + filterValues(filter).Encode(), Fields: filterList(filter)}
 	for _, group := range groups.Groups {
 		filter.ErrorGroup = group.Message

@@ -71,7 +71,7 @@ type stateChoice struct {
 
 func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := refuseUnknown(query, append(slices.Concat(filterFields, noticeFields), "order", "limit", "cursor")...)
+	err := refuseUnknown(query, append(slices.Concat(filterFields, noticeFields), queuePart, "order", "limit", "cursor")...)
 	if err != nil {
 		return err
 	}

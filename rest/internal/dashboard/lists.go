@@ -77,23 +77,24 @@ func (d *Dashboard) diagnosis(w http.ResponseWriter, r *http.Request) error {
 
 // scopesData is the data of the page of scopes.
 type scopesData struct {
-	Name, Queue string // of the filter
+	Name        string // of the filter
+	Queues      []string
 	Scopes      []management.Scope
 	First, Next string
 }
 
 func (d *Dashboard) scopes(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := refuseUnknown(query, "queue", "name", "cursor")
+	err := refuseUnknown(query, "queue", queuePart, "name", "cursor")
 	if err != nil {
 		return err
 	}
-	data := scopesData{Name: query.Get("name"), Queue: query.Get("queue")}
-	filter := management.ScopeFilter{Name: data.Name}
-	filter.Queues, err = queuesOf(query)
+	data := scopesData{Name: query.Get("name")}
+	data.Queues, err = queuesOf(query)
 	if err != nil {
 		return err
 	}
+	filter := management.ScopeFilter{Name: data.Name, Queues: data.Queues}
 	page, err := d.options.Inspector(r).Scopes(r.Context(), filter, management.PageRequest{Cursor: query.Get("cursor")})
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@ package dashboard
 import (
 	"net/http"
 	"net/url"
+
+	"github.com/mongodb/amboy/management"
 )
 
 // A request that may not read all queues, but some, gets the pages of these: lists without a queue
@@ -27,9 +29,30 @@ func withQueues(queues []string) string {
 
 // list serves a list that may be of some queues. If the request may read only some, and names none,
 // it redirects to the list of these.
+//
+// It also redirects from a part of the names of queues to the list of the queues that have it.
 func (d *Dashboard) list(do answer) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if !r.URL.Query().Has("queue") {
+		query := r.URL.Query()
+		part, err := single(query, queuePart)
+		if err != nil {
+			return err
+		}
+		if part != "" {
+			var found []string
+			found, err = d.queuesWith(r, part)
+			if err != nil {
+				return err
+			}
+			query.Del(queuePart)
+			query.Del("cursor")
+			for _, name := range found {
+				query.Add("queue", encodeQueue(name))
+			}
+			redirect(w, r, r.URL.EscapedPath()[1:]+"?"+query.Encode())
+			return nil
+		}
+		if !query.Has("queue") {
 			if own := d.ownQueues(r); len(own) > 0 {
 				query := r.URL.RawQuery
 				if query != "" {
@@ -40,6 +63,35 @@ func (d *Dashboard) list(do answer) answer {
 			}
 		}
 		return do(w, r)
+	}
+}
+
+// queuePart is the field for a part of the names of queues.
+const queuePart = "queue_part"
+
+// queuesWith returns the queues whose names have a part, or an error if there is none, or more than
+// a list can be of.
+func (d *Dashboard) queuesWith(r *http.Request, part string) ([]string, error) {
+	inspector := d.options.Inspector(r)
+	filter := management.QueueFilter{Name: part, Queues: d.ownQueues(r)}
+	var found []string
+	for cursor := ""; ; {
+		page, err := inspector.FindQueues(r.Context(), filter, management.PageRequest{Limit: management.MaxFilterValues, Cursor: cursor})
+		if err != nil {
+			return nil, err
+		}
+		for _, queue := range page.Queues {
+			found = append(found, queue.Name)
+		}
+		cursor = page.Next
+		switch {
+		case len(found) > management.MaxFilterValues, len(found) == management.MaxFilterValues && cursor != "":
+			return nil, invalid(queuePart, part, "is in the names of more than 100 queues: give a longer part")
+		case cursor == "" && len(found) == 0:
+			return nil, invalid(queuePart, part, "is in the name of no queue")
+		case cursor == "":
+			return found, nil
+		}
 	}
 }
 

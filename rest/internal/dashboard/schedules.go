@@ -19,7 +19,7 @@ import (
 func (d *Dashboard) scheduleRoutes() []Route {
 	const one = "/queues/{queue}/schedules/{name}"
 	return []Route{
-		{"GET", "/schedules", []string{"read"}, "stored schedules, and those that processes run", d.page(d.schedules)},
+		{"GET", "/schedules", []string{"read"}, "stored schedules, and those that processes run", d.page(d.list(d.schedules))},
 		{"GET", "/schedules/new", []string{"read"}, "form for a schedule", d.page(d.newSchedule)},
 		{"POST", "/schedules", []string{"read", "schedule"}, "store a schedule", d.form(d.createSchedule)},
 		{"GET", one, []string{"read"}, "one stored schedule", d.page(d.schedule)},
@@ -38,8 +38,9 @@ func (d *Dashboard) schedulesOf(r *http.Request) (management.ScheduleManager, er
 
 // schedulesData is the data of the page of schedules.
 type schedulesData struct {
-	Name, Queue string // of the filter
-	Stored      []management.StoredSchedule
+	Name   string // of the filter
+	Queues []string
+	Stored []management.StoredSchedule
 	// Running are those that processes run. They are on the first page only, and not filtered.
 	Running     []management.Schedule
 	First, Next string
@@ -47,20 +48,16 @@ type schedulesData struct {
 
 func (d *Dashboard) schedules(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := refuseUnknown(query, append(slices.Clone(noticeFields), "queue", "name", "cursor")...)
+	err := refuseUnknown(query, append(slices.Clone(noticeFields), "queue", queuePart, "name", "cursor")...)
 	if err != nil {
 		return err
 	}
-	data := schedulesData{Name: query.Get("name"), Queue: query.Get("queue")}
-	filter := management.ScheduleFilter{Name: data.Name}
-	if data.Queue != "" {
-		var queue string
-		queue, err = decodeQueue(data.Queue)
-		if err != nil {
-			return err
-		}
-		filter.Queues = []string{queue}
+	data := schedulesData{Name: query.Get("name")}
+	data.Queues, err = queuesOf(query)
+	if err != nil {
+		return err
 	}
+	filter := management.ScheduleFilter{Name: data.Name, Queues: data.Queues}
 	manager, err := d.schedulesOf(r)
 	if err != nil {
 		return err
@@ -70,7 +67,7 @@ func (d *Dashboard) schedules(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	data.Stored = page.Schedules
-	if data.Name == "" && data.Queue == "" && query.Get("cursor") == "" {
+	if data.Name == "" && len(data.Queues) == 0 && query.Get("cursor") == "" {
 		data.Running, err = d.options.Inspector(r).Schedules(r.Context())
 		if err != nil {
 			return err

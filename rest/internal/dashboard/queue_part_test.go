@@ -1,0 +1,40 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A part of the name of a queue in the box of a list found nothing: it had to be the whole name.
+func TestPartOfTheNameOfAQueueFoundNothing(t *testing.T) {
+	s := newSite(newFake(), "/ops")
+	for address, want := range map[string]string{
+		"/jobs?queue_part=BILL&state=failed": "./jobs?queue=billing&state=failed",
+		"/jobs?queue_part=nant-1":            "./jobs?queue=tenant-10&queue=tenant-11",
+		"/errors?queue_part=mail&error=x":    "./errors?error=x&queue=mail",
+		"/scopes?queue_part=repo&name=":      "./scopes?name=&queue=reports",
+		"/schedules?queue_part=nant-1":       "./schedules?queue=tenant-10&queue=tenant-11",
+	} {
+		w := s.get(address)
+		assert.Equal(t, http.StatusSeeOther, w.Code, address)
+		assert.Equal(t, want, w.Header().Get("Location"), address)
+		assert.Equal(t, http.StatusOK, s.get("/"+w.Header().Get("Location")[2:]).Code, address)
+	}
+	for _, address := range []string{"/jobs", "/errors", "/scopes", "/schedules"} {
+		assert.Equal(t, http.StatusOK, s.get(address+"?queue_part=").Code, "a form that was not filled in")
+		box := parse(t, s.get(address).Body.String()).one(t, "input", "name", "queue_part")
+		assert.Equal(t, "search", box.attrs["type"], address)
+		w := s.get(address + "?queue_part=nobody")
+		assert.Equal(t, http.StatusBadRequest, w.Code, address)
+		assert.Contains(t, w.Body.String(), "no queue")
+	}
+}
+
+func TestTypeOfErrorsHadToBeWhole(t *testing.T) {
+	f := newFake()
+	page := parse(t, newSite(f, "").get("/errors?type_part=invo").Body.String())
+	assert.Equal(t, "invo", page.all("input", "name", "type_part")[0].attrs["value"])
+	assert.Equal(t, "invo", f.filters[len(f.filters)-1].TypePart)
+}
