@@ -41,6 +41,7 @@ type fake struct {
 	created  []management.NewJob
 	filters  []management.JobFilter
 	pages    []management.PageRequest
+	audits   []management.AuditFilter
 	asking   sync.Mutex
 	asked    int // the number of calls that Share can answer
 	changes  chan struct{}
@@ -502,7 +503,8 @@ func (f *fake) Schedules(context.Context) ([]management.Schedule, error) {
 	}, nil
 }
 
-func (f *fake) Audit(context.Context, management.AuditFilter, management.PageRequest) (management.AuditPage, error) {
+func (f *fake) Audit(_ context.Context, filter management.AuditFilter, _ management.PageRequest) (management.AuditPage, error) {
+	f.audits = append(f.audits, filter)
 	if f.err != nil || f.empty {
 		return management.AuditPage{}, f.err
 	}

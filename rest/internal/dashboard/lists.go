@@ -106,27 +106,48 @@ func (d *Dashboard) scopes(w http.ResponseWriter, r *http.Request) error {
 
 // auditData is the data of the page of the audit list.
 type auditData struct {
-	Entries     []management.AuditEntry
-	First, Next string
+	Queues           []string // of the filter
+	Actor, What, Job string
+	Whats            []string // the actions that can be chosen
+	Entries          []management.AuditEntry
+	First, Next      string
 }
 
 func (d *Dashboard) audit(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := refuseUnknown(query, "cursor", "queue")
+	err := refuseUnknown(query, "cursor", "queue", queuePart, "actor", "what", "job")
 	if err != nil {
 		return err
 	}
-	queues, err := queuesOf(query)
+	filter := management.AuditFilter{Actors: given(query, "actor"), What: given(query, "what"), JobID: query.Get("job")}
+	filter.Queues, err = queuesOf(query)
 	if err != nil {
 		return err
 	}
-	page, err := d.options.Inspector(r).Audit(r.Context(), management.AuditFilter{Queues: queues}, management.PageRequest{Cursor: query.Get("cursor")})
+	page, err := d.options.Inspector(r).Audit(r.Context(), filter, management.PageRequest{Cursor: query.Get("cursor")})
 	if err != nil {
 		return err
 	}
-	data := auditData{Entries: page.Entries}
+	data := auditData{
+		Queues: filter.Queues, Actor: query.Get("actor"), What: query.Get("what"), Job: filter.JobID, Whats: auditedActions(),
+		Entries: page.Entries,
+	}
 	data.First, data.Next = pageLinks("audit", query, page.Next)
 	return d.show(w, http.StatusOK, "audit", d.view(r, "audit", "Audit", data))
+}
+
+// auditedActions lists what an entry of the audit list may be about.
+func auditedActions() []string {
+	names := []string{
+		"create", string(management.Edit), "control", management.WhatRefused,
+		management.WhatCreateSchedule, management.WhatChangeSchedule, management.WhatPauseSchedule, management.WhatResumeSchedule,
+		management.WhatDeleteSchedule, management.WhatTriggerSchedule,
+	}
+	for _, kind := range management.ActionKinds() {
+		names = append(names, string(kind))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // queuesOf returns the queues that a query names.

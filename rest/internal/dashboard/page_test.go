@@ -32,7 +32,7 @@ var addresses = []string{
 	"/queues/billing", "/queues/mail?did=control&told=x", "/queues/billing/create", "/queues/billing/jobs/close-month/edit",
 	"/queues/billing/jobs/failed", "/queues/billing/jobs/running?did=retry&done=1&skipped=0", "/queues/billing/jobs/close-month?distance=5",
 	"/queues/_/jobs/a%2Fb%20c%3Fd%23e", "/queues/billing/jobs/_..", "/queues/billing/jobs/bare",
-	"/workers", "/schedules", "/schedules?name=a&queue=b&cursor=c", "/schedules/new", "/schedules/new?queue=mail", "/queues/billing/schedules/a%2Fb", "/diagnosis", "/scopes", "/scopes?name=a&queue=b&cursor=c", "/audit", "/audit?cursor=c",
+	"/workers", "/schedules", "/schedules?name=a&queue=b&cursor=c", "/schedules/new", "/schedules/new?queue=mail", "/queues/billing/schedules/a%2Fb", "/diagnosis", "/scopes", "/scopes?name=a&queue=b&cursor=c", "/audit", "/audit?cursor=c&queue=b&actor=a&what=retry&job=x",
 }
 
 func TestPages(t *testing.T) {

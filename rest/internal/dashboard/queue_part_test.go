@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/mongodb/amboy/management"
 )
 
 // A part of the name of a queue in the box of a list found nothing: it had to be the whole name.
@@ -30,6 +32,23 @@ func TestPartOfTheNameOfAQueueFoundNothing(t *testing.T) {
 		assert.Equal(t, http.StatusBadRequest, w.Code, address)
 		assert.Contains(t, w.Body.String(), "no queue")
 	}
+}
+
+// The page of the audit list could not be filtered, although the API and the command line can.
+func TestAuditListHadToBeReadInFull(t *testing.T) {
+	f := newFake()
+	s := newSite(f, "/ops")
+	page := parse(t, s.get("/audit?queue=billing&actor=ana@example.com&what=control&job=x").Body.String())
+	assert.Equal(t, []management.AuditFilter{{Queues: []string{"billing"}, Actors: []string{"ana@example.com"}, What: []string{"control"}, JobID: "x"}}, f.audits)
+	assert.Equal(t, "billing", page.one(t, "input", "name", "queue").attrs["value"])
+	assert.Equal(t, "ana@example.com", page.one(t, "input", "name", "actor").attrs["value"])
+	assert.Equal(t, "x", page.one(t, "input", "name", "job").attrs["value"])
+	assert.Contains(t, page.one(t, "option", "value", "control").attrs, "selected")
+	assert.NotEmpty(t, page.all("a", "href", "./audit?actor=ana%40example.com"), "an actor leads to what it did")
+	assert.Equal(t, "./audit?queue=mail", s.get("/audit?queue_part=mail").Header().Get("Location"))
+
+	f.empty = true
+	assert.Contains(t, s.get("/audit?what=retry").Body.String(), "No such action")
 }
 
 func TestTypeOfErrorsHadToBeWhole(t *testing.T) {

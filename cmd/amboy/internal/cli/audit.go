@@ -19,7 +19,7 @@ func (p *program) audit() *cobra.Command {
 	var filter management.AuditFilter
 	cmd.Flags().StringArrayVar(&filter.Queues, "queue", nil, "only actions on this queue (repeat for more)")
 	cmd.Flags().StringArrayVar(&filter.Actors, "actor", nil, "only actions of this actor (repeat for more)")
-	cmd.Flags().StringArrayVar(&filter.What, "what", nil, "only this action, or create, control or refused (repeat for more)")
+	cmd.Flags().StringArrayVar(&filter.What, "what", nil, "only this action, or create, control, refused or schedule.pause and the like (repeat for more)")
 	cmd.Flags().StringVar(&filter.JobID, "job", "", "only actions on the job with this ID")
 	cmd.Flags().Var(&timeFlag{at: &filter.Time.From}, "after", "only actions at this time or later")
 	cmd.Flags().Var(&timeFlag{at: &filter.Time.To}, "before", "only actions before this time")
@@ -49,7 +49,11 @@ func (p *program) audit() *cobra.Command {
 
 // auditedActions lists what an entry may be about.
 func auditedActions() []string {
-	names := []string{"create", "control", management.WhatRefused}
+	names := []string{
+		"create", string(management.Edit), "control", management.WhatRefused,
+		management.WhatCreateSchedule, management.WhatChangeSchedule, management.WhatPauseSchedule, management.WhatResumeSchedule,
+		management.WhatDeleteSchedule, management.WhatTriggerSchedule,
+	}
 	for _, kind := range management.ActionKinds() {
 		names = append(names, string(kind))
 	}
