@@ -60,6 +60,9 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	if err == nil {
 		err = b.insert(ctx)
 	}
+	if errors.Is(err, mongo.ErrWrongClient) {
+		err = fmt.Errorf("%w: it must be one of the client of the queue: %w", driver.ErrForeignTransaction, err)
+	}
 	if err != nil {
 		err = fmt.Errorf("inserting %d records: %w", len(records), err)
 		if !slices.ContainsFunc(b.docs, func(n *newDocument) bool { return n.stored }) {

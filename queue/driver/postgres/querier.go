@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
 
 // querier runs statements on a connection or in a transaction.
@@ -109,6 +111,16 @@ func readRows(rows pgx.Rows, each func(*row) error) error {
 
 // sqlQuerier uses a transaction of database/sql, on a handle of pgx's package stdlib.
 type sqlQuerier struct{ tx *sql.Tx }
+
+// isOfAnotherDriver reports whether a statement failed because the transaction is not one of PostgreSQL, which
+// takes no more statements after one has failed.
+func (q sqlQuerier) isOfAnotherDriver(ctx context.Context, failure error) bool {
+	if pgconnect.CodeOf(failure) != "" {
+		return false
+	}
+	_, err := q.exec(ctx, "SELECT 1")
+	return err == nil
+}
 
 func (q sqlQuerier) exec(ctx context.Context, text string, args ...any) (int64, error) {
 	result, err := q.tx.ExecContext(ctx, text, args...)

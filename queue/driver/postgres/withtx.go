@@ -56,6 +56,9 @@ func (d *Driver) callersTransaction(ctx context.Context) (querier, error) {
 	}
 	theirs, isolation, err := d.identity(ctx, on)
 	if err != nil {
+		if usesSQL, ok := on.(sqlQuerier); ok && usesSQL.isOfAnotherDriver(ctx, err) {
+			return nil, fmt.Errorf("%w: it must be one of github.com/jackc/pgx/v5/stdlib: %w", driver.ErrForeignTransaction, err)
+		}
 		return nil, fmt.Errorf("asking for its database: %w", err)
 	}
 	ours, err := d.ownIdentity(ctx, theirs)

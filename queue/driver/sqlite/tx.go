@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 
+	"modernc.org/sqlite"
+
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -79,8 +81,13 @@ func (d *Driver) checkTransaction(ctx context.Context, tx *sql.Tx) error {
 	var path string
 	var schema int
 	err := tx.QueryRowContext(ctx, "SELECT file, (SELECT user_version FROM pragma_user_version) FROM pragma_database_list WHERE name = 'main'").Scan(&path, &schema)
-	if err != nil {
+	var ours *sqlite.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &ours) || errors.Is(err, sql.ErrTxDone) || ctx.Err() != nil:
 		return fmt.Errorf("querying its file: %w", err)
+	default:
+		return fmt.Errorf("it must be on the file %q, opened with the driver \"sqlite\": %w: %w", d.path, driver.ErrForeignTransaction, err)
 	}
 	theirs, err := os.Stat(path)
 	if err != nil {
