@@ -348,7 +348,7 @@ func (d *Driver) failed(ctx context.Context, err error, mayBeDone bool) error {
 		if pgconnect.CodeOf(err) == pgconnect.CodeReadOnly {
 			d.failover.Leave(d.pool)
 		}
-		return explain(err)
+		return d.explain(err)
 	}
 }
 
@@ -380,12 +380,17 @@ func isUnsent(err error) bool {
 }
 
 // explain adds to an error what an operator can do about it.
-func explain(err error) error {
+func (d *Driver) explain(err error) error {
 	switch pgconnect.CodeOf(err) {
 	case pgconnect.CodeReadOnly:
 		return fmt.Errorf("the server takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary (target_session_attrs=read-write): %w", err)
 	case pgconnect.CodeNoPrivilege:
+		if d.opts.SkipMigrations {
+			return fmt.Errorf("the role lacks a privilege; grant it USAGE on the schema, %s: %w", neededPrivileges, err)
+		}
 		return fmt.Errorf("the role lacks a privilege; grant it CREATE on the database, or make the schema and grant it USAGE and CREATE on that, and all on its tables and sequences, or connect as their owner: %w", err)
+	case pgconnect.CodeNoStatement, pgconnect.CodeStatementExists:
+		return fmt.Errorf("%s: %w", pgconnect.HowToPool, err)
 	case pgconnect.CodeUndefinedTable:
 		return fmt.Errorf("a table of the schema is missing; run its migrations: %w", err)
 	case pgconnect.CodeDiskFull:

@@ -53,6 +53,7 @@ func Migrate(ctx context.Context, opts Options, dryRun bool) ([]Migration, error
 	if err != nil {
 		return nil, err
 	}
+	opts.SkipMigrations = false
 	d := newDriver(opts)
 	if err = d.connect(ctx); err != nil {
 		return nil, fmt.Errorf("migrating schema %q: %w", opts.Schema, err)
@@ -64,7 +65,7 @@ func Migrate(ctx context.Context, opts Options, dryRun bool) ([]Migration, error
 		steps, err = d.migrate(ctx, dryRun)
 	}
 	if err != nil {
-		return steps, fmt.Errorf("migrating schema %q: %w", opts.Schema, explain(err))
+		return steps, fmt.Errorf("migrating schema %q: %w", opts.Schema, d.explain(err))
 	}
 	return steps, nil
 }
@@ -184,6 +185,9 @@ func (d *Driver) takeStep(ctx context.Context) (taken *Migration, err error) {
 	return taken, err
 }
 
+// neededPrivileges are those of a role that does not migrate.
+const neededPrivileges = "SELECT, INSERT, UPDATE and DELETE on all tables, and USAGE and SELECT on the sequences"
+
 // checkVersion returns an error unless the schema has the current version and the role may use its
 // tables.
 func (d *Driver) checkVersion(ctx context.Context) error {
@@ -208,8 +212,8 @@ func (d *Driver) checkVersion(ctx context.Context) error {
 			return nil
 		}, d.opts.Schema)
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("the role lacks privileges on tables and sequences of the schema: %s; grant it SELECT, INSERT, UPDATE and DELETE on all tables, and USAGE and SELECT on the sequences",
-			strings.Join(missing, ", "))
+		err = fmt.Errorf("the role lacks privileges on tables and sequences of the schema: %s; grant it %s",
+			strings.Join(missing, ", "), neededPrivileges)
 	}
 	return err
 }

@@ -181,7 +181,7 @@ func (d *Driver) prepare(ctx context.Context) error {
 		_, err = d.readIdentity(ctx)
 	}
 	if err != nil {
-		return explain(err)
+		return d.explain(err)
 	}
 	d.floors, d.promoter = newFloors(d), newPromoter(d)
 	d.signals, err = startSignals(ctx, d)

@@ -162,6 +162,12 @@ func TestMissingPrivilegesAreNamed(t *testing.T) {
 
 	_, err = postgres.Migrate(t.Context(), postgres.Options{URL: server, Schema: schema}, false)
 	require.NoError(t, err)
+	// The error asked for CREATE on the database, which a service that does not migrate does without.
+	_, err = postgres.Open(t.Context(), postgres.Options{URL: url, Schema: schema, SkipMigrations: true})
+	require.ErrorContains(t, err, "the role lacks a privilege; grant it USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on all tables")
+	_, err = postgres.Migrate(t.Context(), postgres.Options{URL: url, Schema: schema, SkipMigrations: true}, false)
+	require.ErrorContains(t, err, "grant it CREATE on the database")
+
 	execute(t, conn, "GRANT USAGE ON SCHEMA "+schema+" TO "+role+"; GRANT SELECT ON ALL TABLES IN SCHEMA "+schema+" TO "+role)
 	_, err = postgres.Open(t.Context(), postgres.Options{URL: url, Schema: schema})
 	require.ErrorContains(t, err, "the role lacks privileges on tables and sequences of the schema: arrivals (SELECT), arrivals (USAGE), duties (DELETE)")
@@ -280,6 +286,23 @@ func TestOpenTransactionOfACallerKeepsNoOneWaiting(t *testing.T) {
 	require.NoError(t, errors.Join(append(errs, err)...))
 	require.NoError(t, tx.Commit(t.Context()))
 	assert.Equal(t, []string{"in it", "beside it"}, idsOf(claim(t, d, 10)))
+}
+
+// The error of the server names neither the pooler nor the option.
+func TestAPreparedStatementThatAPoolerMixesUpNamesPollOnly(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	open(t, opts)
+	config, err := pgxpool.ParseConfig(opts.URL)
+	require.NoError(t, err)
+	config.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		_, failure := conn.Exec(ctx, "DEALLOCATE ALL", pgx.QueryExecModeSimpleProtocol) // as with another server connection
+		return true, failure
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	_, err = postgres.Open(t.Context(), postgres.Options{Pool: pool, Schema: opts.Schema})
+	require.ErrorContains(t, err, "set PollOnly")
 }
 
 func TestPollOnlyKeepsNoPreparedStatementsAndDoesNotListen(t *testing.T) {

@@ -38,6 +38,8 @@ func explain(err error) error {
 		return fmt.Errorf("the server takes no writes; connect to the primary (target_session_attrs=read-write): %w", err)
 	case pgconnect.CodeNoPrivilege:
 		return fmt.Errorf("the role lacks a privilege; grant it USAGE on River's schema, SELECT, UPDATE and DELETE on river_job, and SELECT, INSERT and UPDATE on river_queue: %w", err)
+	case pgconnect.CodeNoStatement, pgconnect.CodeStatementExists:
+		return fmt.Errorf("%s: %w", pgconnect.HowToPool, err)
 	case pgconnect.CodeUndefinedTable:
 		return fmt.Errorf("a table of River is missing; run River's migrations (river migrate-up): %w", err)
 	default:

@@ -13,9 +13,11 @@ const (
 	CodeUniqueViolation      = "23505"
 	CodeReadOnly             = "25006"
 	CodeSuspended            = "25P03" // idle_in_transaction_session_timeout
+	CodeNoStatement          = "26000" // no such prepared statement
 	CodeSerializationFailure = "40001"
 	CodeDeadlock             = "40P01"
 	CodeNoPrivilege          = "42501"
+	CodeStatementExists      = "42P05" // there is a prepared statement of that name
 	CodeUndefinedTable       = "42P01"
 	CodeDiskFull             = "53100"
 	CodeTooLarge             = "54000"
@@ -26,6 +28,9 @@ const (
 	ClassDataException = "22"
 	classConnection    = "08"
 )
+
+// HowToPool says what to do if the server has other prepared statements than a connection has made.
+const HowToPool = "the connection is not always to the same session of the server; set PollOnly behind a pooler in transaction mode"
 
 // CodeOf returns the code of a server error, or an empty string for any other error.
 func CodeOf(err error) string {
