@@ -161,8 +161,21 @@ func (w *worker) settleByJob(a *attempt) error {
 			a.job.AddRetryableError(fmt.Errorf("job was interrupted: %w", context.Cause(w.hard)))
 		}
 	}
+	if w.transacts != nil && w.transacts.MayEndInTransaction(a.job) {
+		// The queue finds out whether the job has succeeded, whatever it reports. It has then no error.
+		err := w.complete(a.job, a.aborted)
+		w.logFailure(a)
+		return err
+	}
 	w.logFailure(a)
 	return w.complete(a.job, a.aborted)
+}
+
+// transactionReporter is implemented by queues whose jobs may end in transactions of their own.
+type transactionReporter interface {
+	// MayEndInTransaction reports whether a job that runs has written its end in a transaction, which may have been
+	// committed.
+	MayEndInTransaction(j amboy.Job) bool
 }
 
 // isComplete reports whether a job marked itself as complete and has no error. It decides

@@ -72,6 +72,7 @@ type workers struct {
 	contexter amboy.JobContexter
 	completer amboy.JobCompleter
 	snoozer   amboy.JobSnoozer
+	transacts transactionReporter
 	runJob    amboy.RunFunc
 
 	soft context.Context // workers take jobs until it ends
@@ -124,6 +125,7 @@ func (w *workers) prepare(ctx context.Context) (first bool, err error) {
 	w.contexter, _ = w.queue.(amboy.JobContexter)
 	w.completer, _ = w.queue.(amboy.JobCompleter)
 	w.snoozer, _ = w.queue.(amboy.JobSnoozer)
+	w.transacts, _ = w.queue.(transactionReporter)
 	w.runJob = amboy.RunFuncOf(w.queue)
 	labeled := pprof.WithLabels(ctx, pprof.Labels(queueLabel, w.queue.ID()))
 	w.hard, w.kill = context.WithCancelCause(amboy.ContextWithQueue(labeled, w.queue))

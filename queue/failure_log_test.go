@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
@@ -224,4 +226,31 @@ func TestAStoreThatWasGoneFilledTheLog(t *testing.T) {
 		}
 		assert.InDelta(t, 2*(7+28), claims, 6, "after pauses of 1, 2, 4, 8, 16 and 32 s, and then each minute")
 	})
+}
+
+// The log said that a job failed which had succeeded in its transaction, and nothing of one whose transaction was not
+// committed.
+func TestLogOfAJobThatEndsInATransaction(t *testing.T) {
+	for name, test := range map[string]struct {
+		run  func(ctx context.Context, tx *sql.Tx) (string, error)
+		want []string
+	}{
+		"reported an error after the commit": {
+			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+				return "", errors.Join(job.CompleteIn(ctx), tx.Commit(), errors.New("too late"))
+			},
+			want: []string{"warning|a job reported an error after it ended in a committed transaction|<nil>"},
+		},
+		"did not commit": {
+			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+				return "", errors.Join(job.CompleteIn(ctx), tx.Rollback())
+			},
+			want: []string{"warning|job failed and will be retried|retrying", "error|job failed|failed"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := logged(t, func() { _, _ = runTransactional(t, &transactor{run: test.run}) }, "message", "outcome")
+			assert.Equal(t, test.want, lines)
+		})
+	}
 }

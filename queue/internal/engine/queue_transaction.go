@@ -100,6 +100,10 @@ func (e *Engine) isTransacted(j amboy.Job) bool {
 	return run != nil && run.Transacted()
 }
 
+// MayEndInTransaction reports whether a transaction may have ended a job that runs in this queue. If so, Complete and
+// CompleteLater return when that is known.
+func (q *Queue) MayEndInTransaction(j amboy.Job) bool { return q.Engine.isTransacted(j) }
+
 // firstReread and lastReread are the shortest and the longest wait before a job is read
 // again to find out whether a transaction has ended it.
 const (
