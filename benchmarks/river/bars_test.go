@@ -54,10 +54,18 @@ func TestLatency(t *testing.T) {
 	}
 }
 
+// keepFor sets for how long jobs that succeeded are kept, until the test ends.
+func keepFor(t *testing.T, d time.Duration) {
+	t.Helper()
+	before := *keep
+	t.Cleanup(func() { *keep = before })
+	*keep = d
+}
+
 // TestWAL measures the bytes of the write-ahead log per job of 100 bytes, from Put to removal.
 func TestWAL(t *testing.T) {
 	const put = 10_000
-	*keep = time.Second
+	keepFor(t, time.Second)
 	for _, s := range systems {
 		t.Run(s.name, func(t *testing.T) {
 			ctx := t.Context()
@@ -95,7 +103,7 @@ func TestWAL(t *testing.T) {
 func TestBacklog(t *testing.T) {
 	const passing, rounds = 1000, 11
 	ctx := t.Context()
-	*keep = 24 * time.Hour
+	keepFor(t, 24*time.Hour)
 	full := newOurs(ctx, t, 8).(*ours)
 	check(t, full.start(ctx))
 	for range *backlog / 1000 {
@@ -181,6 +189,7 @@ func TestSteadyLoad(t *testing.T) {
 	conn := connect(ctx, t)
 	check(t, it.start(ctx))
 	drainNow := func() float64 {
+		await(ctx, t, it.isDrained) // of what was put before
 		it.latencies()
 		check(t, amboy.Pause(ctx, it.queue))
 		for range *jobs / 1000 {
@@ -189,6 +198,7 @@ func TestSteadyLoad(t *testing.T) {
 		began := time.Now()
 		check(t, amboy.Resume(ctx, it.queue))
 		await(ctx, t, func() (bool, error) { return it.runs() >= *jobs, nil })
+		await(ctx, t, it.isDrained)
 		return float64(*jobs) / time.Since(began).Seconds()
 	}
 	before := drainNow()

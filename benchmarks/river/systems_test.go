@@ -29,12 +29,14 @@ import (
 
 var keep = flag.Duration("keep", 0, "how long jobs that succeeded are kept; 0 for the default of each system")
 
+const serverVariable = "AMBOY_TEST_POSTGRES_URL"
+
 // server is the connection string of the server; the benchmarks are skipped without it.
 func server(tb testing.TB) string {
 	tb.Helper()
-	url := os.Getenv("AMBOY_TEST_POSTGRES_URL")
+	url := os.Getenv(serverVariable)
 	if url == "" {
-		tb.Skip("AMBOY_TEST_POSTGRES_URL is not set")
+		tb.Skip(serverVariable + " is not set")
 	}
 	return url
 }
@@ -310,6 +312,12 @@ func (o *ours) start(ctx context.Context) error { return o.queue.Start(ctx) }
 
 func (o *ours) ended(ctx context.Context) (int, error) {
 	return o.count(ctx, "SELECT count(*) FROM jobs WHERE place >= 8 AND NOT replaced")
+}
+
+// isDrained reports whether the end of each job is committed.
+func (o *ours) isDrained() (bool, error) {
+	left, err := o.count(context.Background(), "SELECT count(*) FROM (SELECT FROM jobs WHERE place < 8 LIMIT 1) left_over")
+	return left == 0, err
 }
 
 func (o *ours) beside(ctx context.Context, tb testing.TB) system {
