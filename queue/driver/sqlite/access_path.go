@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
@@ -112,19 +113,36 @@ func (p *accessPath) limitPage(from textQuerier, at *table.Span, most int) (numb
 	return nil, nil
 }
 
-// statement selects the rows of a span along the chosen access path.
-func (s *selection) statement(columns string, at *table.Span, numbers []int64, limit int) (text string, args []any) {
+// along returns the condition on the rows of a span along the access path.
+func (p *accessPath) along(at *table.Span, numbers []int64) table.Condition {
 	where := table.Condition{}
-	if s.path.merged {
+	if p.merged {
 		where.Add("jobs.seq IN (SELECT value FROM json_each(?))", numberList(numbers))
 	} else {
-		where.Add(s.path.where.String(), s.path.where.Args...)
+		where.Add(p.where.String(), p.where.Args...)
 	}
-	bounds := at.Bounds(s.path.seq)
+	bounds := at.Bounds(p.seq)
 	where.Add(bounds.String(), bounds.Args...)
+	return where
+}
+
+// statement selects the rows of a span along the chosen access path.
+func (s *selection) statement(columns string, at *table.Span, numbers []int64, limit int) (text string, args []any) {
+	where := s.path.along(at, numbers)
 	where.Add(s.String(), s.Args...)
 	text = fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT ? + 0", columns, s.path.table, &where, at.Order(s.path.seq))
 	return text, append(where.Args, limit)
+}
+
+// bodiesStatement returns the bodies of a span along the chosen access path. The body is NULL if the
+// row is not selected, or the body too long to be searched: SQLite does not read it to know its length.
+// So the rows are counted as they are scanned, and no other statement has to find the end of the page
+// before, which reads the same pages of the file.
+func (s *selection) bodiesStatement(at *table.Span, numbers []int64, limit int) (text string, args []any) {
+	where := s.path.along(at, numbers)
+	text = fmt.Sprintf("SELECT jobs.seq, format, CASE WHEN %s AND length(body) <= %d THEN body END FROM %s WHERE %s ORDER BY %s LIMIT ? + 0",
+		&s.Condition, driver.MaxSearchedBody, s.path.table, &where, at.Order(s.path.seq))
+	return text, append(slices.Concat(s.Args, where.Args), limit)
 }
 
 // numberList encodes numbers for json_each.

@@ -1,15 +1,9 @@
 package sqlite
 
 import (
-	"fmt"
-
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
-
-// shortBody is the body of a record that is not longer than may be searched. SQLite does not read a
-// longer one to know its length.
-var shortBody = fmt.Sprintf("CASE WHEN length(body) <= %d THEN body END", driver.MaxSearchedBody)
 
 // textQuerier runs statements that are not kept prepared.
 type textQuerier interface {
@@ -23,12 +17,13 @@ func (s *selection) page(from textQuerier, columns string, at *table.Span, limit
 		return "", err
 	}
 	s.short = s.short && !s.path.all // a scan of all records decides whether choose takes another path
-	numbers, err := s.path.limitPage(from, at, s.path.maxPerScan(limit, s.short))
+	most := s.path.maxPerScan(limit, s.short)
+	if s.bodies != nil {
+		return s.pageOfBodies(from, columns, at, limit, most, each)
+	}
+	numbers, err := s.path.limitPage(from, at, most)
 	if err != nil {
 		return "", err
-	}
-	if s.bodies != nil {
-		return s.pageOfBodies(from, columns, at, numbers, limit, each)
 	}
 	text, args := s.statement("jobs.seq, "+columns, at, numbers, limit+1)
 	n, more, last := 0, false, at.After
@@ -47,10 +42,10 @@ func (s *selection) page(from textQuerier, columns string, at *table.Span, limit
 	return cursorAfter(at, last, more), nil
 }
 
-// pageOfBodies is page for a selection by bodies. It reads the bodies up to the end of the page, and
-// then the rows of the selected ones.
-func (s *selection) pageOfBodies(from textQuerier, columns string, at *table.Span, numbers []int64, limit int, each func(*row) error) (driver.Cursor, error) {
-	found, last, more, err := s.searchBodies(at, numbers, limit)
+// pageOfBodies is page for a selection by bodies. It reads the bodies of at most most rows of each scan,
+// and then the rows of the selected ones.
+func (s *selection) pageOfBodies(from textQuerier, columns string, at *table.Span, limit, most int, each func(*row) error) (driver.Cursor, error) {
+	found, last, more, err := s.searchBodies(from, at, limit, most)
 	if err == nil && len(found) > 0 {
 		selected := *s
 		selected.path = &accessPath{table: "jobs", seq: "jobs.seq", merged: true}
@@ -67,21 +62,33 @@ func (s *selection) pageOfBodies(from textQuerier, columns string, at *table.Spa
 }
 
 // searchBodies finds up to limit of the selected rows. It returns their sequence numbers, and that of
-// the last row that it read. more is false if it read all rows of the page.
-func (s *selection) searchBodies(at *table.Span, numbers []int64, limit int) (found []int64, last int64, more bool, err error) {
-	text, args := s.statement("jobs.seq, format, "+shortBody, at, numbers, -1) // its rows are limited by the access path
+// the last row that it read. more is true if it left rows of the page.
+func (s *selection) searchBodies(from textQuerier, at *table.Span, limit, most int) (found []int64, last int64, more bool, err error) {
+	var numbers []int64
+	if s.path.merged || len(s.path.scans) != 1 {
+		numbers, err = s.path.limitPage(from, at, most)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		most = -1
+	} else {
+		at.Until = table.Instant{}
+	}
+	text, args := s.bodiesStatement(at, numbers, most)
+	read := 0
 	err = s.bodies.queryText(text, func(r *row) error {
 		if len(found) == limit {
 			more = true
 			return nil
 		}
+		read++
 		last = r.integer()
 		if s.bodies.Wants(table.BodyOf(r.int(), r.borrow())) {
 			found = append(found, last)
 		}
 		return nil
 	}, args...)
-	return found, last, more, err
+	return found, last, more || read == most, err
 }
 
 // cursorAfter returns the cursor of the page after a row, if there are more rows on this one, or else

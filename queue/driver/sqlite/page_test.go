@@ -12,7 +12,10 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
+	"github.com/mongodb/amboy/registry"
 )
+
+func anyBody(registry.Body) bool { return true }
 
 // Records that an index finds are all on the first page.
 func TestPagesAreInOrder(t *testing.T) {
@@ -47,12 +50,15 @@ func TestPagesAreInOrder(t *testing.T) {
 	most := []amboy.JobState{amboy.StateScheduled, amboy.StatePending, amboy.StateExpired, amboy.StateFailed}
 	for _, states := range [][]amboy.JobState{nil, {amboy.StatePending}, most} {
 		for _, newest := range []bool{false, true} {
-			found := allPages(t, d, driver.Query{States: states}, driver.PageRequest{Limit: 4999, Newest: newest})
-			assert.Len(t, slices.Compact(slices.Clone(found)), 12_000, "in states %v, newest %t", states, newest)
-			if newest {
-				slices.Reverse(found)
+			for _, page := range []driver.PageRequest{{Limit: 4999}, {Limit: 4999, Brief: true, Body: anyBody}, {Limit: 5000, Brief: true, Body: anyBody}} {
+				page.Newest = newest
+				found := allPages(t, d, driver.Query{States: states}, page)
+				assert.Len(t, slices.Compact(slices.Clone(found)), 12_000, "in states %v, newest %t, limit %d", states, newest, page.Limit)
+				if newest {
+					slices.Reverse(found)
+				}
+				assert.True(t, slices.IsSorted(found), "in states %v, newest %t, limit %d", states, newest, page.Limit)
 			}
-			assert.True(t, slices.IsSorted(found), "in states %v, newest %t", states, newest)
 		}
 	}
 }
