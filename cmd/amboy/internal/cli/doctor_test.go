@@ -36,7 +36,7 @@ func TestDoctorExitsWithTheResult(t *testing.T) {
 	assert.Empty(t, ill.errOut)
 	var diagnosis management.Diagnosis
 	require.NoError(t, json.Unmarshal([]byte(ill.out), &diagnosis))
-	require.Len(t, diagnosis.Findings, 2)
+	require.Len(t, diagnosis.Findings, 1)
 	assert.Equal(t, management.ExpiredLease, diagnosis.Findings[0].Kind)
 
 	for err, code := range map[error]int{

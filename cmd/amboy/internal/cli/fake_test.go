@@ -375,7 +375,7 @@ func (f *fake) Audit(_ context.Context, filter management.AuditFilter, _ managem
 	}}, f.err
 }
 
-// Diagnose finds a queue that is paused and a lease that ran out. It makes no diagnosis if the
+// Diagnose finds a lease that ran out. It makes no diagnosis if the
 // fake fails, and finds nothing if there are no jobs.
 func (f *fake) Diagnose(context.Context) (management.Diagnosis, error) {
 	diagnosis := management.Diagnosis{Time: start, Queues: 2, Findings: []management.Finding{}}
@@ -391,14 +391,6 @@ func (f *fake) Diagnose(context.Context) (management.Diagnosis, error) {
 			Remedy:  "Start a process that runs the queue: it takes the jobs back within one and a half times their leases. To let one run at once, abandon its run.",
 			Command: "amboy jobs abandon mail digest",
 			Docs:    "docs/guides/diagnose-a-store.md#leases",
-		},
-		{
-			Kind: management.PausedQueue, Severity: management.Critical, Subject: management.Subject{InQueue: true, Queue: ""},
-			Detail:  "The queue is paused since 2h by ada; its oldest job has waited for 2h.",
-			Why:     "No job of the queue starts until it is resumed.",
-			Remedy:  "Resume the queue if the reason for the pause is gone.",
-			Command: "amboy queues resume ''",
-			Docs:    "docs/guides/pause-and-limit-queues.md",
 		},
 	}
 	return diagnosis, nil
