@@ -130,6 +130,43 @@ func TestPlansOfASmallTableReadAllJobsAfterABurst(t *testing.T) {
 	assert.Less(t, perCycle, *others/4, "the first claim after the burst reads them")
 }
 
+// A server without statistics joined the line of the next attempt before the job itself, and then looked for that by the
+// queue alone, once for each retry.
+func TestEachRetryReadAllJobsOfItsQueue(t *testing.T) {
+	const jobs, calls, each = 5000, 8, 20
+	for _, analyzed := range []bool{false, true} {
+		t.Run(fmt.Sprint("analyzed ", analyzed), func(t *testing.T) {
+			conn := connect(t, pgtest.URL(t))
+			schema := pgtest.Schema(t)
+			d := open(t, postgres.Options{URL: pgtest.URL(t) + "&pool_max_conns=1&application_name=" + schema, Schema: schema})
+			execute(t, conn, "ALTER TABLE "+schema+".jobs SET (autovacuum_enabled = off)")
+			for part := range jobs / 1000 {
+				records := make([]*driver.Record, 1000)
+				for i := range records {
+					records[i] = attemptOf(fmt.Sprintf("job %d", 1000*part+i), 0)
+				}
+				insert(t.Context(), t, d, records...)
+			}
+			if analyzed {
+				execute(t, conn, "ANALYZE "+schema+".jobs")
+			}
+			for range calls {
+				var completions []driver.Completion
+				for _, r := range claim(t, d, each) {
+					r.Status.Completed, r.RetryInfo.NeedsRetry = true, true
+					completions = append(completions, driver.Completion{Lease: driver.LeaseOf(r), Record: r, Next: attemptOf(r.RetryInfo.BaseJobID, 1)})
+				}
+				require.Len(t, completions, each)
+				errs, err := d.Complete(t.Context(), completions)
+				require.NoError(t, errors.Join(append(errs, err)...))
+			}
+			perRetry := tuplesRead(t, conn, d, schema, "jobs") / calls / each
+			t.Logf("%d rows and index entries read a retry", perRetry)
+			assert.Less(t, perRetry, 100)
+		})
+	}
+}
+
 // A group asks for the queues with work after each change, and read all queues that there ever were.
 func TestWorkReadAllIdleQueues(t *testing.T) {
 	const queues, calls = 10_000, 10

@@ -466,10 +466,11 @@ var statementTexts = [statements]string{
 			dispatch_by = CASE WHEN $3::boolean THEN NULL ELSE dispatch_by END WHERE seq = $2`,
 	endPlain: endAll(rowsOf(endingArgs, "e", endingColumns), "false", ""),
 	endOne:   endAll(rowOf(endingArgs, "e", endingColumns), "false", ""),
-	// These attempts are replaced by the next, whose name must not exist. A failover may have lost its line.
+	// These attempts are replaced by the next, whose name must not exist. A failover may have lost its line, which is read
+	// in a subquery with a single value: a join would let the server find the attempts by the queue of the line alone.
 	endReplaced: endAll(rowsOf(endingArgs+", $28::text[], $29::integer[], $30::bigint[]", "e", endingColumns+", next_name, next_line, next_priority"), "true", ` AND j.unique_key IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.jobs t WHERE t.queue = e.queue AND t.name = e.next_name)
-			AND EXISTS (SELECT 1 FROM {s}.lines h WHERE h.id = e.next_line AND h.queue = e.queue AND h.priority = e.next_priority)`),
+			AND (SELECT h.queue = e.queue AND h.priority = e.next_priority FROM {s}.lines h WHERE h.id = e.next_line)`),
 	endAny: `UPDATE {s}.jobs SET open_edges = false, replaced = $22, progress = coalesce($21, progress), unique_held = unique_held AND $23, ` +
 		endColumns + ` WHERE seq = $1`,
 	logEnding:    `INSERT INTO {s}.endings (forget_at, seqs) SELECT forget_at, ARRAY[seq] FROM {s}.jobs WHERE seq = $1 AND place >= 8 AND forget_at IS NOT NULL`,
