@@ -31,7 +31,7 @@ func TestUnprintableCharactersAreEscaped(t *testing.T) {
 
 // Arguments with an address or markup were shown as "?a=1\u0026b=2", which cannot be copied.
 func TestJSONHadEscapesOfHTML(t *testing.T) {
-	assert.Equal(t, `{"url":"?a=1&b=<2>"}`, printable.JSON(`{"url":"?a=1\u0026b=\u003c2\u003e"}`))
+	assert.Equal(t, `"?a=1&b=<2>"`, printable.JSON(`"?a=1\u0026b=\u003c2\u003e"`))
 	assert.Equal(t, `"\\u0026 \\\\u0026 \\&"`, printable.JSON(`"\\u0026 \\\\u0026 \\\u0026"`), "an escaped backslash is not a part of an escape")
 }
 
