@@ -24,9 +24,17 @@ import (
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, opts := range []workq.Options{
-		{MaxConnections: -1}, {MaxConnectionsPerClient: -1}, {MaxNames: -1}, {MaxBuffered: 1}, {MaxBuffered: -1},
-		{IdleTimeout: -1}, {ReadTimeout: -1}, {WriteTimeout: -1},
-		{Prefix: "\xff:"}, {Prefix: "\x00:"}, {Prefix: strings.Repeat("p", 1000) + ":"},
+		{MaxConnections: -1},
+		{MaxConnectionsPerClient: -1},
+		{MaxNames: -1},
+		{MaxBuffered: 1},
+		{MaxBuffered: -1},
+		{IdleTimeout: -1},
+		{ReadTimeout: -1},
+		{WriteTimeout: -1},
+		{Prefix: "\xff:"},
+		{Prefix: "\x00:"},
+		{Prefix: strings.Repeat("p", 1000) + ":"},
 	} {
 		require.Error(t, opts.Validate(), "%+v", opts)
 	}
