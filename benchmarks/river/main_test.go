@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 //go:embed go.mod
 var modules string
 
-var riverVersion = regexp.MustCompile(`github.com/riverqueue/river (\S+)`)
+var riverVersion = regexp.MustCompile(`riverqueue/river (\S+)`)
 
 // describe returns what a figure depends on: the versions, and the settings of the server by which a commit is safe.
 func describe(ctx context.Context, url string) (text string, err error) {
