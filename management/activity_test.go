@@ -230,6 +230,78 @@ func TestPagesOfScopesDoNotSplitAJob(t *testing.T) {
 	})
 }
 
+// The box of the page of scopes asked for the whole name, in its case.
+func TestPartOfTheNameOfAScopeFoundNothing(t *testing.T) {
+	inspectEach(t, []view{ofQueue}, func(f *inspected) {
+		put := func(id string, scopes ...string) {
+			j := newTask(id, "alpha")
+			j.SetScopes(scopes)
+			j.SetEnqueueAllScopes(true)
+			j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: inAnHour()})
+			f.put(j)
+		}
+		put("one", "Customer 1", "ledger")
+		put("two", "disk")
+		put("three", "customer 2", "customer 3")
+		put("four", "customer 4")
+		for part, want := range map[string][]string{
+			"CUST": {"Customer 1", "customer 2", "customer 3", "customer 4"},
+			"edge": {"ledger"},
+			"":     {"Customer 1", "customer 2", "customer 3", "customer 4", "disk", "ledger"},
+			"none": nil,
+		} {
+			for limit := range 4 {
+				var got []string
+				page := management.PageRequest{Limit: limit}
+				for {
+					found, err := f.Scopes(f.ctx, management.ScopeFilter{Part: part}, page)
+					require.NoError(f, err)
+					for _, s := range found.Scopes {
+						got = append(got, s.Name)
+					}
+					if found.Next == "" {
+						break
+					}
+					page.Cursor = found.Next
+				}
+				slices.Sort(got)
+				assert.Equal(f, want, got, "%q, %d a page", part, limit)
+			}
+		}
+	})
+}
+
+// A page reads a bounded number of jobs, however rare the part is.
+func TestPageOfScopesWithARarePartIsBounded(t *testing.T) {
+	const jobs = 10_001
+	all := make([]amboy.Job, jobs)
+	for i := range all {
+		j := newTask(fmt.Sprintf("job %05d", i), "alpha")
+		j.SetScopes([]string{fmt.Sprintf("disk %d", i)})
+		j.SetEnqueueAllScopes(true)
+		j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: inAnHour()})
+		all[i] = j
+	}
+	all[jobs-1].SetScopes([]string{"rare"})
+	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
+	require.NoError(t, err)
+	require.NoError(t, q.Start(t.Context()))
+	defer q.Close(t.Context())
+	require.NoError(t, q.PutMany(t.Context(), all))
+	inspector, err := management.NewInspector(q)
+	require.NoError(t, err)
+	filter := management.ScopeFilter{Part: "RAR"}
+	first, err := inspector.Scopes(t.Context(), filter, management.PageRequest{})
+	require.NoError(t, err)
+	require.Empty(t, first.Scopes)
+	require.NotEmpty(t, first.Next)
+	second, err := inspector.Scopes(t.Context(), filter, management.PageRequest{Cursor: first.Next})
+	require.NoError(t, err)
+	require.Len(t, second.Scopes, 1)
+	assert.Equal(t, "rare", second.Scopes[0].Name)
+	assert.Empty(t, second.Next)
+}
+
 // The average over the chosen period showed 0.2 jobs per minute while 100 ran.
 func TestCurrentThroughputIsThatOfTheLastMinute(t *testing.T) {
 	now := time.Now().UTC()

@@ -172,6 +172,10 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 				_, err := f.Scopes(f.ctx, management.ScopeFilter{Name: tooLong}, management.PageRequest{})
 				return err
 			}},
+			{"part", func() error {
+				_, err := f.Scopes(f.ctx, management.ScopeFilter{Part: tooLong}, management.PageRequest{})
+				return err
+			}},
 			{"cursor", func() error {
 				_, err := f.Scopes(f.ctx, management.ScopeFilter{}, management.PageRequest{Cursor: "x"})
 				return err

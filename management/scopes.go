@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -15,6 +16,18 @@ type ScopeFilter struct {
 	Queues []string `json:"queues,omitempty"`
 	// Name is the name of a scope; empty for all.
 	Name string `json:"name,omitempty"`
+	// Part is a part of the name. The case of the letters A to Z does not matter.
+	Part string `json:"part,omitempty"`
+}
+
+// has reports whether the filter selects a scope of one of its queues.
+func (f ScopeFilter) has(name string) bool {
+	return (f.Name == "" || name == f.Name) && driver.HasPart(name, f.Part)
+}
+
+// heldBy returns the selected scopes that a job holds.
+func (f ScopeFilter) heldBy(r *driver.Record) []string {
+	return slices.DeleteFunc(slices.Clone(r.Scopes), func(name string) bool { return !f.has(name) })
 }
 
 // Scope is a scope that is held, and one of its holders: a limited scope (see
@@ -31,7 +44,8 @@ type Scope struct {
 	Waiting Count `json:"waiting"`
 }
 
-// ScopePage is a page of scopes.
+// ScopePage is a page of scopes. With a Part it may have fewer than the limit, or none, although others
+// follow: a page is of at most 10,000 jobs that hold scopes.
 type ScopePage struct {
 	// Scopes are the scopes of the page with their holders.
 	Scopes []Scope `json:"scopes"`
@@ -40,7 +54,7 @@ type ScopePage struct {
 
 // Validate returns an *InvalidArgumentError for each field that is not valid, joined.
 func (f ScopeFilter) Validate() error {
-	return errors.Join(validateValues("queues", f.Queues, true), validateText("name", f.Name))
+	return errors.Join(validateValues("queues", f.Queues, true), validateText("name", f.Name), validateText("part", f.Part))
 }
 
 func (i *inspector) Scopes(ctx context.Context, filter ScopeFilter, page PageRequest) (ScopePage, error) {
@@ -69,7 +83,7 @@ func (i *inspector) scopes(ctx context.Context, filter ScopeFilter, page PageReq
 	if err != nil {
 		return ScopePage{}, err
 	}
-	holders, err := i.holders(ctx, filter.Name, driver.Query{
+	holders, err := i.holders(ctx, filter, driver.Query{
 		Queues: queues, Scope: filter.Name, Holding: true, Latest: true,
 	}, driver.PageRequest{After: driver.Cursor(after), Limit: limit, Newest: page.Newest})
 	if err != nil {
@@ -79,15 +93,15 @@ func (i *inspector) scopes(ctx context.Context, filter ScopeFilter, page PageReq
 	if err != nil {
 		return ScopePage{}, err
 	}
-	scopes, err := i.describeScopes(ctx, holders.Records, filter.Name)
+	scopes, err := i.describeScopes(ctx, holders.Records, filter)
 	return ScopePage{Scopes: scopes, Next: next}, err
 }
 
-// describeScopes describes the scopes that jobs hold, or only the named one.
-func (i *inspector) describeScopes(ctx context.Context, holders []*driver.Record, name string) ([]Scope, error) {
+// describeScopes describes the selected scopes that jobs hold.
+func (i *inspector) describeScopes(ctx context.Context, holders []*driver.Record, filter ScopeFilter) ([]Scope, error) {
 	scopes := []Scope{}
 	for _, r := range holders {
-		for _, held := range heldScopes(r, name) {
+		for _, held := range filter.heldBy(r) {
 			scope, err := i.scope(ctx, r, held)
 			if err != nil {
 				return nil, err
@@ -98,37 +112,50 @@ func (i *inspector) describeScopes(ctx context.Context, holders []*driver.Record
 	return scopes, nil
 }
 
-// holders returns a page of jobs that together hold at most as many scopes as the limit of
-// the page. A single job may hold more.
-func (i *inspector) holders(ctx context.Context, name string, query driver.Query, page driver.PageRequest) (driver.Page, error) {
-	found, err := i.store.Admin().Find(ctx, query, page)
-	if err != nil {
-		return driver.Page{}, err
-	}
-	fit, scopes := 0, 0
-	for _, r := range found.Records {
-		scopes += len(heldScopes(r, name))
-		if fit > 0 && scopes > page.Limit {
+// maxHolderPages is how many pages of jobs, of MaxLimit each, are read for a page of scopes.
+const maxHolderPages = 10
+
+// holders returns a page of jobs that together hold at most as many selected scopes as the limit
+// of the page. A single job may hold more.
+func (i *inspector) holders(ctx context.Context, filter ScopeFilter, query driver.Query, page driver.PageRequest) (driver.Page, error) {
+	var found driver.Page
+	limit, scopes := page.Limit, 0
+	for range maxHolderPages {
+		if filter.Part != "" {
+			page.Limit = MaxLimit // many hold no such scope
+		}
+		next, err := i.store.Admin().Find(ctx, query, page)
+		if err != nil {
+			return driver.Page{}, err
+		}
+		fit := 0
+		for _, r := range next.Records {
+			held := len(filter.heldBy(r))
+			if scopes > 0 && scopes+held > limit {
+				break
+			}
+			scopes += held
+			fit++
+		}
+		isFull := fit < len(next.Records)
+		switch {
+		case isFull && fit == 0: // the cursor of the page before points after the last that fits
+			return found, nil
+		case isFull:
+			page.Limit = fit // so that the cursor points after these
+			next, err = i.store.Admin().Find(ctx, query, page)
+			if err != nil {
+				return driver.Page{}, err
+			}
+		}
+		matching := slices.DeleteFunc(next.Records, func(r *driver.Record) bool { return len(filter.heldBy(r)) == 0 })
+		found.Records, found.Next = append(found.Records, matching...), next.Next
+		if isFull || found.Next == "" || filter.Part == "" {
 			break
 		}
-		fit++
+		page.After = found.Next
 	}
-	if fit == len(found.Records) {
-		return found, nil
-	}
-	page.Limit = fit // so that the cursor points after these
-	return i.store.Admin().Find(ctx, query, page)
-}
-
-// heldScopes returns the scopes that a job holds, or only the named one.
-func heldScopes(r *driver.Record, name string) []string {
-	var held []string
-	for _, scope := range r.Scopes {
-		if name == "" || scope == name {
-			held = append(held, scope)
-		}
-	}
-	return held
+	return found, nil
 }
 
 // scope describes a scope that a job holds.

@@ -330,6 +330,7 @@ func (c *Client) Scopes(ctx context.Context, filter management.ScopeFilter, page
 	q := query{}
 	q.texts("queues", filter.Queues)
 	q.text("name", filter.Name)
+	q.text("part", filter.Part)
 	q.page(page)
 	return get[management.ScopePage](ctx, c, q.on("/v2/scopes"))
 }

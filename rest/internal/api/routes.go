@@ -176,6 +176,7 @@ type queuesInput struct {
 type scopesInput struct {
 	Queue []string `query:"queues" maxItems:"100" description:"Any of these queues"`
 	Name  string   `query:"name" description:"The name of the scope"`
+	Part  string   `query:"part" description:"A part of the name"`
 	pageInput
 }
 
@@ -413,7 +414,7 @@ func listScopes(c *call) (answer, error) {
 	if err := c.input(&in, nil); err != nil {
 		return answer{}, err
 	}
-	found, err := c.Scopes(c.r.Context(), management.ScopeFilter{Queues: in.Queue, Name: in.Name}, in.page())
+	found, err := c.Scopes(c.r.Context(), management.ScopeFilter{Queues: in.Queue, Name: in.Name, Part: in.Part}, in.page())
 	found.Scopes = notNil(found.Scopes)
 	return page(found, found.Next), err
 }

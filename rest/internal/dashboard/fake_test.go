@@ -42,6 +42,7 @@ type fake struct {
 	filters  []management.JobFilter
 	pages    []management.PageRequest
 	audits   []management.AuditFilter
+	scopes   []management.ScopeFilter
 	asking   sync.Mutex
 	asked    int // the number of calls that Share can answer
 	changes  chan struct{}
@@ -402,7 +403,8 @@ func (f *fake) Act(_ context.Context, req management.ActRequest) (management.Act
 	return acted, nil
 }
 
-func (f *fake) Scopes(context.Context, management.ScopeFilter, management.PageRequest) (management.ScopePage, error) {
+func (f *fake) Scopes(_ context.Context, filter management.ScopeFilter, _ management.PageRequest) (management.ScopePage, error) {
+	f.scopes = append(f.scopes, filter)
 	if f.err != nil || f.empty {
 		return management.ScopePage{}, f.err
 	}

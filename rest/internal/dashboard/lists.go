@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -77,7 +78,7 @@ func (d *Dashboard) diagnosis(w http.ResponseWriter, r *http.Request) error {
 
 // scopesData is the data of the page of scopes.
 type scopesData struct {
-	Name        string // of the filter
+	Part        string // of the filter
 	Queues      []string
 	Scopes      []management.Scope
 	First, Next string
@@ -85,16 +86,17 @@ type scopesData struct {
 
 func (d *Dashboard) scopes(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := refuseUnknown(query, "queue", queuePart, "name", "cursor")
+	err := refuseUnknown(query, "queue", queuePart, "name", "part", "cursor")
 	if err != nil {
 		return err
 	}
-	data := scopesData{Name: query.Get("name")}
+	filter := management.ScopeFilter{Name: query.Get("name"), Part: query.Get("part")}
+	data := scopesData{Part: cmp.Or(filter.Part, filter.Name)}
 	data.Queues, err = queuesOf(query)
 	if err != nil {
 		return err
 	}
-	filter := management.ScopeFilter{Name: data.Name, Queues: data.Queues}
+	filter.Queues = data.Queues
 	page, err := d.options.Inspector(r).Scopes(r.Context(), filter, management.PageRequest{Cursor: query.Get("cursor")})
 	if err != nil {
 		return err

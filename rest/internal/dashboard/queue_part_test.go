@@ -51,6 +51,20 @@ func TestAuditListHadToBeReadInFull(t *testing.T) {
 	assert.Contains(t, s.get("/audit?what=retry").Body.String(), "No such action")
 }
 
+func TestNameOfAScopeHadToBeWhole(t *testing.T) {
+	f := newFake()
+	s := newSite(f, "")
+	page := parse(t, s.get("/scopes?part=CUSTOM").Body.String())
+	assert.Equal(t, "CUSTOM", page.one(t, "input", "name", "part").attrs["value"])
+	assert.Equal(t, []management.ScopeFilter{{Part: "CUSTOM"}}, f.scopes)
+	next := page.all("a", "href", "./scopes?cursor=c2&part=CUSTOM")
+	assert.Len(t, next, 1)
+
+	page = parse(t, s.get("/scopes?name=ledger").Body.String())
+	assert.Equal(t, "ledger", page.one(t, "input", "name", "part").attrs["value"], "a link to one scope")
+	assert.Equal(t, management.ScopeFilter{Name: "ledger"}, f.scopes[1])
+}
+
 func TestTypeOfErrorsHadToBeWhole(t *testing.T) {
 	f := newFake()
 	page := parse(t, newSite(f, "").get("/errors?type_part=invo").Body.String())

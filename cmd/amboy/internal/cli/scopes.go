@@ -18,6 +18,7 @@ func (p *program) scopes() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&filter.Queues, "queue", nil, "only scopes of this queue (repeat for more)")
 	cmd.Flags().StringVar(&filter.Name, "name", "", "only this scope")
+	cmd.Flags().StringVar(&filter.Part, "part", "", "only scopes whose names have this part")
 	complete(cmd, "queue", p.completeQueues)
 	paging := addPageFlags(cmd)
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
