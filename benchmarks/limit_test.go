@@ -3,7 +3,6 @@
 package benchmarks
 
 import (
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"testing"
@@ -12,13 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/internal/mongotest"
-	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/queue/driver"
-	memorydriver "github.com/mongodb/amboy/queue/driver/memory"
-	"github.com/mongodb/amboy/queue/driver/mongodb"
-	"github.com/mongodb/amboy/queue/driver/postgres"
-	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
 // besideLimits are limits that let one job of a queue run.
@@ -46,34 +39,7 @@ var besideLimits = map[string]func(b *testing.B, q amboy.Queue, tasks []amboy.Jo
 // while 1,000 jobs of another tenant wait for a limit, and the ratio to the rate if none wait. In
 // both, one worker runs the job that the limit lets run.
 func BenchmarkLimitBeside(b *testing.B) {
-	for name, open := range map[string]func(*testing.B) driver.Driver{
-		"memory": func(b *testing.B) driver.Driver {
-			store, err := memorydriver.New(memorydriver.Options{KeepFinished: 1000})
-			require.NoError(b, err)
-			return store
-		},
-		"sqlite": func(b *testing.B) driver.Driver {
-			store, err := sqlite.Open(b.Context(), sqlite.Options{Path: filepath.Join(b.TempDir(), "jobs.db")})
-			require.NoError(b, err)
-			return store
-		},
-		"postgres": func(b *testing.B) driver.Driver {
-			server, err := pgtest.Start(pgtest.Options{})
-			if err != nil {
-				b.Skip(err)
-			}
-			b.Cleanup(func() { require.NoError(b, server.Stop()) })
-			store, err := postgres.Open(b.Context(), postgres.Options{URL: server.URL()})
-			require.NoError(b, err)
-			return store
-		},
-		"mongodb": func(b *testing.B) driver.Driver {
-			d := mongotest.Open(b)
-			store, err := mongodb.Open(b.Context(), mongodb.Options{URI: d.URI(), DB: d.Database(), Collection: "benchmark", Grouped: true})
-			require.NoError(b, err)
-			return store
-		},
-	} {
+	for name, open := range storesFor("") {
 		for kind, limit := range besideLimits {
 			b.Run(name+"/"+kind, func(b *testing.B) { drainBesideLimit(b, open, limit) })
 		}

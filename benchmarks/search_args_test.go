@@ -7,22 +7,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/internal/mongotest"
-	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue/driver"
-	memorydriver "github.com/mongodb/amboy/queue/driver/memory"
-	"github.com/mongodb/amboy/queue/driver/mongodb"
-	"github.com/mongodb/amboy/queue/driver/postgres"
-	"github.com/mongodb/amboy/queue/driver/sqlite"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -52,38 +45,7 @@ var sendLetter = job.Define("benchmarks-letter", 1, func(context.Context, letter
 // reports the time until the first job was found and that of all pages, and processor time.
 // -jobs-searched=1000000 takes some minutes to prepare.
 func BenchmarkSearchArgs(b *testing.B) {
-	for name, open := range map[string]func(b *testing.B) driver.Driver{
-		"memory": func(b *testing.B) driver.Driver {
-			d, err := memorydriver.New(memorydriver.Options{KeepFinished: 1000})
-			require.NoError(b, err)
-			return d
-		},
-		"sqlite": func(b *testing.B) driver.Driver {
-			path := *searchedFile
-			if path == "" {
-				path = filepath.Join(b.TempDir(), "jobs.db")
-			}
-			d, err := sqlite.Open(b.Context(), sqlite.Options{Path: path})
-			require.NoError(b, err)
-			return d
-		},
-		"postgres": func(b *testing.B) driver.Driver {
-			server, err := pgtest.Start(pgtest.Options{})
-			if err != nil {
-				b.Skip(err)
-			}
-			b.Cleanup(func() { require.NoError(b, server.Stop()) })
-			d, err := postgres.Open(b.Context(), postgres.Options{URL: server.URL()})
-			require.NoError(b, err)
-			return d
-		},
-		"mongodb": func(b *testing.B) driver.Driver {
-			d := mongotest.Open(b)
-			opened, err := mongodb.Open(b.Context(), mongodb.Options{URI: d.URI(), DB: d.Database(), Collection: "benchmark", Grouped: true})
-			require.NoError(b, err)
-			return opened
-		},
-	} {
+	for name, open := range storesFor(*searchedFile) {
 		b.Run(name, func(b *testing.B) {
 			d := open(b)
 			defer func() { require.NoError(b, d.Close(b.Context())) }()
