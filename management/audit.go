@@ -2,6 +2,7 @@ package management
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -45,6 +46,19 @@ type AuditEntry struct {
 	Refused int `json:"refused,omitempty"`
 	// Error is why the action failed; empty if it did not. It omits what a store reports.
 	Error string `json:"error,omitempty"`
+}
+
+// AuditedActions returns the values that the What of an AuditEntry may have, sorted.
+func AuditedActions() []string {
+	names := []string{
+		"create", string(Edit), "control", WhatRefused,
+		WhatCreateSchedule, WhatChangeSchedule, WhatPauseSchedule, WhatResumeSchedule, WhatDeleteSchedule, WhatTriggerSchedule,
+	}
+	for _, kind := range ActionKinds() {
+		names = append(names, string(kind))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // AuditFilter selects entries of the audit list. Empty fields match everything; non-empty fields

@@ -131,25 +131,11 @@ func (d *Dashboard) audit(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	data := auditData{
-		Queues: filter.Queues, Actor: query.Get("actor"), What: query.Get("what"), Job: filter.JobID, Whats: auditedActions(),
+		Queues: filter.Queues, Actor: query.Get("actor"), What: query.Get("what"), Job: filter.JobID, Whats: management.AuditedActions(),
 		Entries: page.Entries,
 	}
 	data.First, data.Next = pageLinks("audit", query, page.Next)
 	return d.show(w, http.StatusOK, "audit", d.view(r, "audit", "Audit", data))
-}
-
-// auditedActions lists what an entry of the audit list may be about.
-func auditedActions() []string {
-	names := []string{
-		"create", string(management.Edit), "control", management.WhatRefused,
-		management.WhatCreateSchedule, management.WhatChangeSchedule, management.WhatPauseSchedule, management.WhatResumeSchedule,
-		management.WhatDeleteSchedule, management.WhatTriggerSchedule,
-	}
-	for _, kind := range management.ActionKinds() {
-		names = append(names, string(kind))
-	}
-	slices.Sort(names)
-	return names
 }
 
 // queuesOf returns the queues that a query names.

@@ -24,7 +24,7 @@ func (p *program) audit() *cobra.Command {
 	cmd.Flags().Var(&timeFlag{at: &filter.Time.From}, "after", "only actions at this time or later")
 	cmd.Flags().Var(&timeFlag{at: &filter.Time.To}, "before", "only actions before this time")
 	complete(cmd, "queue", p.completeQueues)
-	complete(cmd, "what", fixed(auditedActions()...))
+	complete(cmd, "what", fixed(management.AuditedActions()...))
 	paging := addPageFlags(cmd)
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
 		entries, next, err := collect(paging, false, func(page management.PageRequest) ([]management.AuditEntry, string, error) {
@@ -45,19 +45,6 @@ func (p *program) audit() *cobra.Command {
 		return err
 	})
 	return cmd
-}
-
-// auditedActions lists what an entry may be about.
-func auditedActions() []string {
-	names := []string{
-		"create", string(management.Edit), "control", management.WhatRefused,
-		management.WhatCreateSchedule, management.WhatChangeSchedule, management.WhatPauseSchedule, management.WhatResumeSchedule,
-		management.WhatDeleteSchedule, management.WhatTriggerSchedule,
-	}
-	for _, kind := range management.ActionKinds() {
-		names = append(names, string(kind))
-	}
-	return names
 }
 
 func auditDetail(e management.AuditEntry) string {
