@@ -40,9 +40,9 @@ type address struct {
 
 var sendLetter = job.Define("benchmarks-letter", 1, func(context.Context, letter) error { return nil })
 
-// BenchmarkSearchArgs searches the arguments of jobs for a part that one has, the middle one, for a
-// part that none has, and for one that all have. It reads on until there are 50 jobs or no more, and
-// reports the time until the first job was found and that of all pages, and processor time.
+// BenchmarkSearchArgs searches the arguments of jobs for three parts: one that only the job in the middle
+// has, one that no job has, and one that all have. It reads pages until it has found 50 jobs or there are no
+// more. It reports when the first job was found, how long all pages took, and the processor time.
 // -jobs-searched=1000000 takes some minutes to prepare.
 func BenchmarkSearchArgs(b *testing.B) {
 	for name, open := range storesFor(*searchedFile) {

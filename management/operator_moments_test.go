@@ -67,11 +67,12 @@ func TestTimelineAfterARetryLostTheFirstStart(t *testing.T) {
 	assert.Equal(t, map[string]string{"ada": "", "bob": "with 2 jobs that a filter selected"}, retries)
 }
 
-func TestBlockedSinceAndByWhat(t *testing.T) {
-	q := openSQLite(t)
-	i, err := management.NewInspector(q)
-	require.NoError(t, err)
-	began, end := make(chan struct{}), make(chan struct{})
+// blocking makes the job "holder" hold a scope, until the returned channel is closed, for which the job
+// "waits" waits.
+func blocking(t *testing.T, q amboy.Queue) (end chan struct{}) {
+	t.Helper()
+	began := make(chan struct{})
+	end = make(chan struct{})
 	holder := doing(t, "holder", "alpha", func(context.Context, *task) { close(began); <-end })
 	holder.SetScopes([]string{"printer"})
 	require.NoError(t, q.Put(t.Context(), holder))
@@ -79,6 +80,14 @@ func TestBlockedSinceAndByWhat(t *testing.T) {
 	waits := newTask("waits", "alpha")
 	waits.SetScopes([]string{"printer"})
 	require.NoError(t, q.Put(t.Context(), waits))
+	return end
+}
+
+func TestBlockedSinceAndByWhat(t *testing.T) {
+	q := openSQLite(t)
+	i, err := management.NewInspector(q)
+	require.NoError(t, err)
+	end := blocking(t, q)
 	after := newTask("after", "alpha")
 	require.NoError(t, after.Dependency().AddEdge("waits"))
 	require.NoError(t, q.Put(t.Context(), after))
@@ -108,15 +117,7 @@ func TestTimelineSaidThatAJobIsBlockedOnlyNow(t *testing.T) {
 	q := openSQLite(t)
 	i, err := management.NewInspector(q)
 	require.NoError(t, err)
-	began, end := make(chan struct{}), make(chan struct{})
-	holder := doing(t, "holder", "alpha", func(context.Context, *task) { close(began); <-end })
-	holder.SetScopes([]string{"printer"})
-	require.NoError(t, q.Put(t.Context(), holder))
-	<-began
-	defer close(end)
-	waits := newTask("waits", "alpha")
-	waits.SetScopes([]string{"printer"})
-	require.NoError(t, q.Put(t.Context(), waits))
+	defer close(blocking(t, q))
 
 	j, err := i.Job(t.Context(), "", "waits")
 	require.NoError(t, err)

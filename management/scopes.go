@@ -150,7 +150,7 @@ func (i *inspector) holders(ctx context.Context, filter ScopeFilter, query drive
 		}
 		matching := slices.DeleteFunc(next.Records, func(r *driver.Record) bool { return len(filter.heldBy(r)) == 0 })
 		found.Records, found.Next = append(found.Records, matching...), next.Next
-		if isFull || found.Next == "" || filter.Part == "" {
+		if isFull || scopes >= limit || found.Next == "" || filter.Part == "" {
 			break
 		}
 		page.After = found.Next

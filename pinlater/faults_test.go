@@ -14,8 +14,8 @@ import (
 	"github.com/mongodb/amboy/pinlater/wire"
 )
 
-// The tests of this file are faults of PinLater that this server does not have, besides those that the tests of the
-// checklist show: docs/reference/pinlater.md lists them.
+// Each test shows that this server does not have a fault of PinLater. docs/reference/pinlater.md lists the faults;
+// the tests of the checklist show the others.
 
 func TestFaultARetriedJobKeepsTheClaimOfItsLastAttempt(t *testing.T) {
 	onEach(t, noOptions, func(f *fixture) {

@@ -1,5 +1,5 @@
-// Package heap has a binary heap whose elements know their positions, so that one that changes or
-// leaves is found at once.
+// Package heap has a binary heap whose elements know their positions. An element in the middle can change
+// or leave without a search for it.
 package heap
 
 // Heap holds elements, and gives the least of them. An operation takes a time that is logarithmic in their

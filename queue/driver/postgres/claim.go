@@ -259,8 +259,8 @@ func (cl *claim) aloneArgs(s statement, p portion, dueFrom int64) []any {
 	return args
 }
 
-// takes returns a function that reads the rows of a statement that takes records, and one that must be called
-// after the last row.
+// takes returns two functions for the result of a statement that takes records: read is for each row, and finish must
+// be called after the last.
 func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) error, finish func(context.Context, querier) error) {
 	passed := map[int32]skipped{}
 	read = func(r *row) error {

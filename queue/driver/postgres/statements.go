@@ -226,8 +226,8 @@ var (
 // homes are the lines of inserted records. A failover may have lost a line that this process remembers.
 const homes = `{s}.lines h ON h.id = n.home AND h.queue = n.queue AND h.priority = n.priority`
 
-// insertPlain returns a statement that inserts the records of a table, except those that are refused: those that
-// do not meet a condition, and duplicates.
+// insertPlain returns a statement that inserts the records of a table. It refuses duplicates, and records that do not
+// meet the condition.
 func insertPlain(n, condition, result string) string {
 	return insertNew(n, "NULL::bigint") + condition + ` AND NOT EXISTS (SELECT 1 FROM {s}.leftovers l WHERE l.queue = n.queue AND l.kind > 0 AND l.name = n.job_id)
 		ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq, queue, place),

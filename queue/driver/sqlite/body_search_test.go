@@ -73,7 +73,7 @@ func TestASearchOfBodiesDoesNotHoldUpWriters(t *testing.T) {
 	assert.Len(t, page.Records, 50)
 }
 
-// The buffer for the bodies is reused, also after one that is as long as is searched.
+// All bodies are read into one buffer, so a short one after a long one must not end with a rest of that.
 func TestASearchOfBodiesSeesEachBodyAsItIsStored(t *testing.T) {
 	d := open(t, sqlite.Options{Path: newPath(t)})
 	var all []*driver.Record

@@ -309,9 +309,9 @@ func (q *Queue) endTaken(ctx context.Context, j amboy.Job, run *core.Run) error 
 	return q.endAndWait(ctx, j, run)
 }
 
-// leaseElsewhere returns the lease of a job that does not run here, or is a copy of one that does. If
-// the job's status names this engine as owner, the job may have run here and lost its lease. It must
-// not be ended under another lease.
+// leaseElsewhere returns the stored lease of a job that Next has not returned: it runs elsewhere, or is
+// a copy of one that runs here. If the job's status names this engine as owner, it may also have run
+// here and lost its lease. Then it must not be ended under the lease of a later run.
 func (q *Queue) leaseElsewhere(ctx context.Context, j amboy.Job) (driver.Lease, error) {
 	isOwn := j.Status().Owner == q.Engine.ID
 	r, err := q.rereadUntil(ctx, j.ID())
