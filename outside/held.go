@@ -42,7 +42,8 @@ type heldLease struct {
 	ends time.Time
 	// overAt is when the time to run is over, by the clock of this process; zero for never.
 	overAt time.Time
-	// endAt is when this process ends the attempt: at overAt, or later if the store failed then.
+	// endAt is when this process ends the attempt: at overAt, or later if the store failed then; zero
+	// for never.
 	endAt time.Time
 }
 
@@ -166,6 +167,11 @@ func (h *held) due() (over, lost []lease, mayRecover bool) {
 		h.recoverAt = time.Time{}
 	}
 	for key, l := range h.leases {
+		if isOver(l.endAt, now) && l.ends.Before(l.overAt) {
+			// The run was interrupted before its time was over. If another process has renewed the
+			// lease, that process ends the attempt.
+			l.endAt, mayRecover = time.Time{}, true
+		}
 		switch {
 		case isOver(l.endAt, now):
 			over = append(over, l.lease)

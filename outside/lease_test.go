@@ -455,6 +455,34 @@ func TestTimeToRunIsAFailedAttempt(t *testing.T) {
 	}
 }
 
+// A worker died, and its time to run was over before anybody noticed that its lease had run out. The attempt
+// failed, although the job had only been interrupted.
+func TestALeaseThatRanOutShortlyBeforeTheTimeToRunWasAFailedAttempt(t *testing.T) {
+	for _, serverDies := range []bool{false, true} {
+		t.Run(fmt.Sprintf("server dies %t", serverDies), func(t *testing.T) {
+			inMemory(t, outside.Options{}, func(f *fixture) {
+				f.put("a", `1`, job.MaxAttempts(2), job.Timeout(13*time.Second), job.RetryPolicy(retry.Fixed{}))
+				req := request()
+				req.Lease = 12 * time.Second
+				_, err := f.dispatcher.Lease(f.ctx, req)
+				require.NoError(f, err)
+				if serverDies {
+					other := f.another()
+					f.close()
+					defer other.close()
+					f = other
+				}
+				req.Wait = 2 * time.Minute
+				again, err := f.dispatcher.Lease(f.ctx, req)
+				require.NoError(f, err)
+				require.Len(f, again, 1)
+				assert.Equal(f, 0, again[0].Attempt)
+				assert.Equal(f, 1, f.record("a").Status.Interruptions.Total())
+			})
+		})
+	}
+}
+
 func TestTimeToRunEndsTheAttemptAlthoughTheServerDied(t *testing.T) {
 	inMemory(t, outside.Options{}, func(f *fixture) {
 		f.put("a", `1`, job.MaxAttempts(2), job.Timeout(time.Minute), job.RetryPolicy(retry.Fixed{}))

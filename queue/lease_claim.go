@@ -154,11 +154,18 @@ func (l *Leases) leave(q *engine.Queue, run *core.Run) {
 	q.Engine.HandBack(run, engine.HandBackNow)
 }
 
-// hasRunTooLong reports whether the maximum time of the last run was over when its lease
-// was found to have run out. The server that gave the lease would otherwise have ended it.
+// hasRunTooLong reports whether the maximum time of the last run was over before its lease was. The
+// server that gave the lease would otherwise have ended the run.
 func hasRunTooLong(r *driver.Record) bool {
 	last, ok := lastInterruption(r)
-	return ok && r.TimeInfo.MaxTime > 0 && strings.HasPrefix(last.Owner, OutsideOwner) && !last.At.Before(last.Start.Add(r.TimeInfo.MaxTime))
+	if !ok || r.TimeInfo.MaxTime == 0 || !strings.HasPrefix(last.Owner, OutsideOwner) {
+		return false
+	}
+	ended := last.LeaseEnded
+	if ended.IsZero() {
+		ended = last.At
+	}
+	return !ended.Before(last.Start.Add(r.TimeInfo.MaxTime))
 }
 
 // hasLostAttempt reports whether a record does not run because the lease of an AttemptOwner

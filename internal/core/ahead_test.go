@@ -259,7 +259,7 @@ func TestRunsThatWaitForAWorkerAreHandedBackInTime(t *testing.T) {
 func newSuspect(queue string) *driver.Record {
 	r := &driver.Record{Name: "suspect", Group: queue}
 	for range 3 {
-		driver.Interrupt(r, begin)
+		driver.Interrupt(r, begin, begin)
 	}
 	return r
 }
@@ -366,7 +366,7 @@ func TestNothingIsClaimedAheadBesideAnInterruptedJob(t *testing.T) {
 	f.runShort()
 	claim := f.starve()
 	interrupted := &driver.Record{Name: "interrupted", Group: "q"}
-	driver.Interrupt(interrupted, begin)
+	driver.Interrupt(interrupted, begin, begin)
 	f.do(core.Claimed{Call: claim.Call, Records: []*driver.Record{interrupted, {Name: "other", Group: "q"}}})
 	f.pass(2 * claimTime)
 	assert.Equal(t, 1, f.backOf(f.line), "the other job")

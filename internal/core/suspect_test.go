@@ -44,7 +44,7 @@ func TestAWaitingSuspectDoesNotStartUnderALeaseInDoubt(t *testing.T) {
 	claim := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
 	suspect := &driver.Record{Name: "suspect", Group: "q"}
 	for range 3 {
-		driver.Interrupt(suspect, begin)
+		driver.Interrupt(suspect, begin, begin)
 	}
 	assert.Empty(t, all[core.Start](s.tell(core.Claimed{Call: claim.Call, Records: []*driver.Record{suspect}})))
 

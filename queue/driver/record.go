@@ -35,11 +35,11 @@ func StateOf(r *Record, now time.Time) amboy.JobState {
 	return amboy.StateOf(amboy.JobInfo{Status: r.Status, Time: r.TimeInfo, Retry: r.RetryInfo}, now)
 }
 
-// Interrupt records an interruption of a running record whose lease has run out.
-// RecoverStale calls it before it hands the lease back.
-func Interrupt(r *Record, now time.Time) {
+// Interrupt records an interruption of a running record whose lease was given until leaseEnded;
+// zero if that is not known. RecoverStale calls it before it hands the lease back.
+func Interrupt(r *Record, leaseEnded, now time.Time) {
 	r.Status.Interruptions = r.Status.Interruptions.With(amboy.Interruption{
-		Owner: r.Status.Owner, Start: r.TimeInfo.Start, At: now,
+		Owner: r.Status.Owner, Start: r.TimeInfo.Start, LeaseEnded: leaseEnded, At: now,
 	})
 }
 

@@ -42,6 +42,7 @@ func interruptCounts(f *fixture) {
 		assert.Equal(f, owner, one.Owner)
 		assert.WithinDuration(f, claimed.TimeInfo.Start, one.Start, time.Millisecond)
 		assert.False(f, one.At.IsZero())
+		assert.False(f, one.LeaseEnded.IsZero())
 	}
 	require.Equal(f, 1, f.recoverEnded())
 	assert.Equal(f, 2, f.get("job").Status.Interruptions.Count)

@@ -152,7 +152,8 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 		}
 	}
 	for _, e := range stale {
-		driver.Interrupt(&e.Job.record, d.opts.Now())
+		wallNow := d.opts.Now()
+		driver.Interrupt(&e.Job.record, wallNow.Add(e.Job.leaseEnds-now), wallNow)
 		d.handBack(e, driver.HandBack{})
 	}
 	moved := d.shortenWaits()

@@ -241,7 +241,7 @@ func (d *Driver) recovery(doc *document, now time.Time) *change {
 			if !doc.runs() || doc.seenLease() != seen {
 				return errMoved
 			}
-			driver.Interrupt(&doc.Record, now)
+			driver.Interrupt(&doc.Record, doc.leaseEnds(d.opts.LockTimeout), now)
 			doc.handBack(driver.HandBack{}, now)
 			return nil
 		},

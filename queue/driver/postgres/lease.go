@@ -255,6 +255,7 @@ func (d *Driver) shorten(ctx context.Context) (some bool, err error) {
 type staleJob struct {
 	seq   int64
 	queue int32
+	until table.Instant
 }
 
 // recoverSome recovers the leases of the first rows of the log of leases.
@@ -271,7 +272,7 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 	last := rows - 1
 	var stale []staleJob
 	err = d.readPlanned(ctx, staleJobs, func(r *row) error {
-		stale = append(stale, staleJob{r.integer(), r.key()})
+		stale = append(stale, staleJob{r.integer(), r.key(), r.time()})
 		return nil
 	}, until[last], ids[last])
 	if err != nil {
@@ -320,7 +321,7 @@ func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.
 				kept = append(kept, s.seq)
 				continue
 			}
-			failure = c.interrupt(j)
+			failure = c.interrupt(j, s.until)
 			if failure != nil {
 				return failure
 			}
@@ -341,8 +342,8 @@ func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.
 }
 
 // interrupt hands back a lease that is over.
-func (c *changes) interrupt(j *job) error {
-	err := c.changeInterruptions(j, func(r *driver.Record) { driver.Interrupt(r, time.Unix(0, c.now)) })
+func (c *changes) interrupt(j *job, until table.Instant) error {
+	err := c.changeInterruptions(j, func(r *driver.Record) { driver.Interrupt(r, table.TimeOf(until), time.Unix(0, c.now)) })
 	if err != nil {
 		return err
 	}

@@ -492,7 +492,7 @@ var statementTexts = [statements]string{
 	// Leases are recovered in the order of their ends. The time is the same for all rows, so that the index finds
 	// them.
 	staleLeases: `SELECT until, id FROM {s}.leases WHERE until < (SELECT ` + serverNow + `) ORDER BY until, id LIMIT $1`,
-	staleJobs: `SELECT seq, queue FROM {s}.jobs WHERE place = 6 AND lease_until < ` + serverNow + `
+	staleJobs: `SELECT seq, queue, lease_until FROM {s}.jobs WHERE place = 6 AND lease_until < ` + serverNow + `
 		AND seq IN (SELECT unnest(seqs) FROM {s}.leases WHERE (until, id) <= ($1, $2)) ORDER BY queue, seq`,
 	findStale: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 AND place = 6 AND lease_until < ` + serverNow + ` FOR UPDATE SKIP LOCKED`,
 	keepLeases: `INSERT INTO {s}.leases (until, taken, seqs) SELECT $1, min(lease_until - lease_time), array_agg(seq) FROM {s}.jobs

@@ -279,7 +279,7 @@ func (d *Driver) recover(ctx context.Context, over []lease, keep []driver.Lease)
 				continue
 			}
 			if l.damage == "" {
-				failure = c.interrupt(j)
+				failure = c.interrupt(j, l.until)
 			} else {
 				failure = c.parkDamaged(j, errors.New(l.damage))
 			}
@@ -317,8 +317,8 @@ func (c *changes) findLease(l lease) (*job, error) {
 }
 
 // interrupt hands back a lease that is over.
-func (c *changes) interrupt(j *job) error {
-	err := c.changeInterruptions(j, func(r *driver.Record) { driver.Interrupt(r, time.Now()) })
+func (c *changes) interrupt(j *job, until table.Instant) error {
+	err := c.changeInterruptions(j, func(r *driver.Record) { driver.Interrupt(r, table.TimeOf(until), time.Now()) })
 	if err != nil {
 		return err
 	}
