@@ -2,43 +2,73 @@ package serve
 
 import (
 	"crypto/rand"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 
-	"github.com/mongodb/amboy/internal/bearer"
 	"github.com/mongodb/amboy/rest"
 )
 
-// access grants everything to clients with the token of the token file, or with a session of
-// a link that was used once. It grants nothing to others, not even on this machine.
+// access grants everything to clients with the token of the token file, to clients with another token what the
+// file of tokens says, and the same to browsers with a session of a link that was used once. It grants nothing to
+// others, not even on this machine.
 type access struct {
-	login atomic.Pointer[rest.Login]
-	token atomic.Pointer[string]
+	grants atomic.Pointer[grants]
 	// scheme and host are those of the server's URL on this machine.
 	scheme, host string
 }
 
-// minToken is the minimum length of a token.
-const minToken = 16
+func newAccess() *access {
+	a := &access{}
+	a.grants.Store(&grants{})
+	return a
+}
 
-// setToken sets the token to the content of a file. Another token ends the sessions of all links,
-// because any holder of the old token could make them.
-func (a *access) setToken(content []byte, file string) error {
-	token := strings.TrimSpace(string(content))
-	if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
-		return fmt.Errorf("the token file %s must contain one word of at least %d characters", file, minToken)
-	}
-	if old := a.token.Swap(&token); old == nil || *old != token {
-		a.login.Store(rest.NewLogin(""))
+// main returns the grant of the token file; nil before it was read.
+func (a *access) main() *grant {
+	if all := a.grants.Load().all; len(all) > 0 {
+		return all[0]
 	}
 	return nil
+}
+
+// setToken sets the token to the content of a file.
+func (a *access) setToken(content []byte) error {
+	token := strings.TrimSpace(string(content))
+	if err := checkToken(token); err != nil {
+		return err
+	}
+	var others []*grant
+	if main := a.main(); main != nil {
+		if main.Token == token {
+			return nil
+		}
+		others = a.grants.Load().all[1:]
+	}
+	return a.set(&grant{Token: token, May: []string{everything}}, others)
+}
+
+// setOthers sets the other tokens to the content of a file.
+func (a *access) setOthers(content []byte) error {
+	others, err := parseGrants(content)
+	if err != nil {
+		return err
+	}
+	return a.set(a.main(), others)
+}
+
+func (a *access) set(main *grant, others []*grant) error {
+	now, err := newGrants(append([]*grant{main}, others...), a.grants.Load())
+	if err == nil {
+		a.grants.Store(now)
+	}
+	return err
 }
 
 // makeToken makes a file with a new token that only this user can read, unless the file
@@ -61,21 +91,24 @@ func makeToken(file string) error {
 	return nil
 }
 
-func (a *access) hasToken(r *http.Request) bool {
-	given, ok := bearer.Token(r)
-	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(*a.token.Load())) == 1
-}
-
-// withToken refuses requests without the token.
-func (a *access) withToken(h http.Handler) http.Handler {
+// forMetrics refuses requests without a token that allows to read all queues.
+func (a *access) forMetrics(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.hasToken(r) {
-			rest.RefuseUnauthenticated(w, r, "This needs the token of the server.")
+		g := a.grants.Load().withToken(r)
+		if g == nil {
+			rest.RefuseUnauthenticated(w, r, needsToken)
+			return
+		}
+		if err := g.allows(rest.Access{Action: rest.ActionRead, AllQueues: true}); err != nil {
+			http.Error(w, "The metrics need a token that may read all queues.", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
+
+// needsToken is the answer to requests without a token.
+const needsToken = "This needs a token of the server."
 
 // maxStrangerBody is the maximum size of the body of a request that nothing is granted to.
 const maxStrangerBody = 16 << 10
@@ -84,9 +117,9 @@ const maxStrangerBody = 16 << 10
 // body before it knows what the request needs.
 func (a *access) limitStrangers(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 && a.authorize(r, rest.Access{}) != nil {
+		if r.ContentLength != 0 && a.grants.Load().of(r) == nil {
 			if r.ContentLength > maxStrangerBody {
-				rest.RefuseUnauthenticated(w, r, "This needs the token of the server.")
+				rest.RefuseUnauthenticated(w, r, needsToken)
 				return
 			}
 			r.Body = http.MaxBytesReader(w, r.Body, maxStrangerBody)
@@ -97,25 +130,52 @@ func (a *access) limitStrangers(h http.Handler) http.Handler {
 
 // authorize is for rest.Authorize.
 func (a *access) authorize(r *http.Request, what rest.Access) error {
-	if a.hasToken(r) {
-		return nil
+	g := a.grants.Load().of(r)
+	if g == nil {
+		return fmt.Errorf("%w: the request contains neither a token of the server nor a session of a link", rest.ErrUnauthenticated)
 	}
-	return a.login.Load().Authorize(r, what)
+	return g.allows(what)
+}
+
+// actor is for rest.Actor. Holders of the token of the token file have no name.
+func (a *access) actor(r *http.Request) string {
+	if g := a.grants.Load().of(r); g != nil {
+		return g.name
+	}
+	return ""
 }
 
 // url returns the URL of the server on this machine.
 func (a *access) url() string { return a.scheme + "://" + a.host }
 
-// link returns a link to the dashboard, on a host, that works once.
-func (a *access) link(host string) string {
-	return a.scheme + "://" + host + "/login?ticket=" + a.login.Load().Ticket()
+// link returns a link to the dashboard, on a host, that works once and grants what a token does.
+func (a *access) link(host string, g *grant) string {
+	query := url.Values{"ticket": {g.login.Ticket()}}
+	if g.name != "" {
+		query.Set("as", g.name)
+	}
+	return a.scheme + "://" + host + "/login?" + query.Encode()
 }
 
 // serveLogin redeems a link.
-func (a *access) serveLogin(w http.ResponseWriter, r *http.Request) { a.login.Load().ServeHTTP(w, r) }
+func (a *access) serveLogin(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Query().Get("as")
+	for _, g := range a.grants.Load().all {
+		if g.name == name {
+			g.login.ServeHTTP(w, r)
+			return
+		}
+	}
+	rest.RefuseUnauthenticated(w, r, "The token of this link is not valid any more.")
+}
 
-// serveLink answers a request by a new link, on the host by which the client has reached the server.
+// serveLink answers a request with a token by a new link, on the host by which the client has reached the server.
 func (a *access) serveLink(w http.ResponseWriter, r *http.Request) {
+	g := a.grants.Load().withToken(r)
+	if g == nil {
+		rest.RefuseUnauthenticated(w, r, needsToken)
+		return
+	}
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = fmt.Fprintln(w, a.link(r.Host)) // the client may have gone
+	_, _ = fmt.Fprintln(w, a.link(r.Host, g)) // the client may have gone
 }

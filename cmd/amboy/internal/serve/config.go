@@ -50,6 +50,9 @@ type Config struct {
 	// not exist, it is made with a new token. Default: the file token in the folder amboy of
 	// the user's configuration.
 	TokenFile string `json:"token_file"`
+	// Tokens is a JSON file with other tokens, by their names, that grant less. It is read again
+	// when it changes; empty for none.
+	Tokens string `json:"tokens"`
 	// Workq is the address of the server for clients of workq; empty for none.
 	Workq string `json:"workq"`
 	// WorkqRemote allows a Workq that other machines can reach. Their clients need no token.
@@ -100,6 +103,7 @@ func (c *Config) fill(from Config) {
 		{&c.Database, from.Database},
 		{&c.Listen, from.Listen},
 		{&c.TokenFile, from.TokenFile},
+		{&c.Tokens, from.Tokens},
 		{&c.TLSCert, from.TLSCert},
 		{&c.TLSKey, from.TLSKey},
 		{&c.Workq, from.Workq},

@@ -62,13 +62,8 @@ func (c queueConfig) changes() (all []driver.ControlChange) {
 
 // parseConfig parses a configuration file.
 func parseConfig(content []byte) (c fileConfig, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.DisallowUnknownFields()
-	if err = decoder.Decode(&c); err != nil {
+	if err = parseJSON(content, &c); err != nil {
 		return c, fmt.Errorf("decoding the configuration: %w", err)
-	}
-	if _, err = decoder.Token(); !errors.Is(err, io.EOF) {
-		return c, errors.New("the configuration must be a single JSON object")
 	}
 	for name, q := range c.Queues {
 		if q.MaxRunning != nil && *q.MaxRunning < 0 {
@@ -85,6 +80,19 @@ func parseConfig(content []byte) (c fileConfig, err error) {
 		}
 	}
 	return c, nil
+}
+
+// parseJSON parses the only value of a file, and refuses unknown fields.
+func parseJSON(content []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("the file must be a single JSON object")
+	}
+	return nil
 }
 
 // reloading reads the files of the server again when they have changed.
@@ -107,7 +115,10 @@ func (s *server) newReloading(ctx context.Context, out io.Writer) (*reloading, e
 	add := func(apply func(contents [][]byte) error, paths ...string) {
 		r.files = append(r.files, &filewatch.Files{Paths: paths, Apply: apply})
 	}
-	add(func(contents [][]byte) error { return s.access.setToken(contents[0], s.TokenFile) }, s.TokenFile)
+	add(func(contents [][]byte) error { return s.access.setToken(contents[0]) }, s.TokenFile)
+	if s.Tokens != "" {
+		add(func(contents [][]byte) error { return s.access.setOthers(contents[0]) }, s.Tokens)
+	}
 	if s.TLSCert != "" {
 		add(func(contents [][]byte) error {
 			pair, err := tls.X509KeyPair(contents[0], contents[1])

@@ -140,7 +140,7 @@ func (s *server) start(ctx context.Context, out io.Writer) (r *reloading, err er
 	if err != nil {
 		return nil, err
 	}
-	s.access = &access{}
+	s.access = newAccess()
 	if s.Pinlater != "" {
 		s.pinlater, err = pinlater.New(s.group, s.dispatcher, pinlater.Options{ //nolint:contextcheck // Close ends its goroutines.
 			AllowRemote: isSet(s.PinlaterRemote), QueueConfigFile: s.PinlaterQueues, ServerSetFile: s.PinlaterServers,
@@ -242,11 +242,11 @@ func (s *server) startHTTP() error {
 	mux := http.NewServeMux()
 	mux.Handle("/live", health)
 	mux.Handle("/ready", health)
-	mux.Handle("/metrics", s.access.withToken(metrics))
+	mux.Handle("/metrics", s.access.forMetrics(metrics))
 	mux.HandleFunc("/login", s.access.serveLogin)
-	mux.Handle("POST /login/link", s.access.withToken(http.HandlerFunc(s.access.serveLink)))
+	mux.HandleFunc("POST /login/link", s.access.serveLink)
 	mux.Handle("/", s.access.limitStrangers(rest.Handler(inspector,
-		rest.Workers(s.dispatcher), rest.WaitingOfClient(maxOfClient), rest.CreateOutside(), rest.Authorize(s.access.authorize))))
+		rest.Workers(s.dispatcher), rest.WaitingOfClient(maxOfClient), rest.CreateOutside(), rest.Authorize(s.access.authorize), rest.Actor(s.access.actor))))
 	web := &http.Server{
 		Handler: mux, MaxHeaderBytes: 64 << 10,
 		ReadHeaderTimeout: min(10*time.Second, s.ClientTime), ReadTimeout: s.ClientTime, WriteTimeout: s.ClientTime, IdleTimeout: 2 * time.Minute,
@@ -339,6 +339,6 @@ In another terminal:
   curl -H "Authorization: Bearer $AMBOY_TOKEN" -X POST "$AMBOY_URL/login/link"   # another link to the dashboard
 
 Press Ctrl-C to stop.
-`, s.storeName, s.access.link(s.access.host), s.access.url(), s.TokenFile, ports.String())
+`, s.storeName, s.access.link(s.access.host, s.access.main()), s.access.url(), s.TokenFile, ports.String())
 	return err
 }
