@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -46,6 +47,10 @@ func (p *program) serve() *cobra.Command {
 	flags.StringVar(&config.PinlaterQueues, "pinlater-queues", "", "a JSON file with the rate limits of PinLater's queues; it is read again when it changes")
 	flags.StringVar(&config.PinlaterServers, "pinlater-servers", "", "a file with the servers that share these limits, as host:port, one a line; it is read again when it changes; without it the limits apply to each server")
 	flags.StringVar(&config.PinlaterAdminPasswordHash, "pinlater-admin-password-hash", "", "the hash of the password of PinLater's deleteQueue (docs/reference/pinlater.md); without it the call is refused")
+	flags.DurationVar((*time.Duration)(&config.PinlaterClaimTimeout), "pinlater-claim-timeout", 0, "how long a client of PinLater may have a job before its attempt has failed (default 10m)")
+	flags.DurationVar((*time.Duration)(&config.PinlaterKeepSucceeded), "pinlater-keep-succeeded", 0, "how long PinLater's jobs are kept that have succeeded (default 24h)")
+	flags.DurationVar((*time.Duration)(&config.PinlaterKeepFailed), "pinlater-keep-failed", 0, "how long PinLater's jobs are kept that have failed (default 168h)")
+	flags.IntVar(&config.PinlaterPriorityLevels, "pinlater-priority-levels", 0, "the number of PinLater's priorities, from 1 to 127 (default 3)")
 	return cmd
 }
 

@@ -77,6 +77,22 @@ type Config struct {
 	PinlaterServers string `json:"pinlater_servers"`
 	// PinlaterAdminPasswordHash is pinlater.Options.AdminPasswordHash.
 	PinlaterAdminPasswordHash string `json:"pinlater_admin_password_hash"`
+	// PinlaterClaimTimeout, PinlaterKeepSucceeded, PinlaterKeepFailed and PinlaterPriorityLevels are those of
+	// pinlater.Options.
+	PinlaterClaimTimeout   Duration `json:"pinlater_claim_timeout"`
+	PinlaterKeepSucceeded  Duration `json:"pinlater_keep_succeeded"`
+	PinlaterKeepFailed     Duration `json:"pinlater_keep_failed"`
+	PinlaterPriorityLevels int      `json:"pinlater_priority_levels"`
+}
+
+// Duration is a time.Duration that is a text in JSON, such as "10m".
+type Duration time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
 }
 
 // readFile returns the settings of the configuration file.
@@ -114,6 +130,17 @@ func (c *Config) fill(from Config) {
 	} {
 		*text.to = cmp.Or(*text.to, text.from)
 	}
+	for _, duration := range []struct {
+		to   *Duration
+		from Duration
+	}{
+		{&c.PinlaterClaimTimeout, from.PinlaterClaimTimeout},
+		{&c.PinlaterKeepSucceeded, from.PinlaterKeepSucceeded},
+		{&c.PinlaterKeepFailed, from.PinlaterKeepFailed},
+	} {
+		*duration.to = cmp.Or(*duration.to, duration.from)
+	}
+	c.PinlaterPriorityLevels = cmp.Or(c.PinlaterPriorityLevels, from.PinlaterPriorityLevels)
 	c.WorkqRemote = cmp.Or(c.WorkqRemote, from.WorkqRemote)
 	c.WorkqRetryFails = cmp.Or(c.WorkqRetryFails, from.WorkqRetryFails)
 	c.PinlaterRemote = cmp.Or(c.PinlaterRemote, from.PinlaterRemote)

@@ -4,6 +4,7 @@ package serve_test
 
 import (
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,5 +64,30 @@ func TestServersOfPinLaterDidNotShareTheirRates(t *testing.T) {
 	for range 500 { // they take longer than 10 ms
 		_, err = client.DequeueJobs(t.Context(), by, request)
 		r.requireCode(err, wire.ErrorCode_DEQUEUE_RATE_LIMITED)
+	}
+}
+
+func TestSettingsOfPinLaterAreThoseOfTheFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "amboy.json")
+	settings := fmt.Sprintf(`{"store": "memory", "token_file": %q, "listen": "127.0.0.1:0", "pinlater": "127.0.0.1:0"`, filepath.Join(dir, "token"))
+	write(t, file, settings+`, "pinlater_priority_levels": 1, "pinlater_claim_timeout": "1h"}`)
+	r := startedWith(t, serve.Config{File: file})
+	client, by := r.pinlaterClient(), wire.NewRequestContext()
+	require.NoError(t, client.CreateQueue(t.Context(), by, "images"))
+	job := wire.NewPinLaterJob()
+	job.Priority = 2
+	_, err := client.EnqueueJobs(t.Context(), by, &wire.PinLaterEnqueueRequest{QueueName: "images", Jobs: []*wire.PinLaterJob{job}})
+	r.requireCode(err, wire.ErrorCode_PRIORITY_NOT_SUPPORTED)
+	job.Priority = 1
+	_, err = client.EnqueueJobs(t.Context(), by, &wire.PinLaterEnqueueRequest{QueueName: "images", Jobs: []*wire.PinLaterJob{job}})
+	require.NoError(t, err)
+
+	for setting, why := range map[string]string{
+		`"pinlater_claim_timeout": "soon"`: `invalid duration \"soon\"`,
+		`"pinlater_claim_timeout": "1ms"`:  "ClaimTimeout must be from",
+	} {
+		write(t, file, settings+`, `+setting+`}`)
+		require.ErrorContains(t, serve.Run(t.Context(), serve.Config{File: file}, io.Discard), strings.ReplaceAll(why, `\"`, `"`))
 	}
 }

@@ -144,7 +144,9 @@ func (s *server) start(ctx context.Context, out io.Writer) (r *reloading, err er
 	if s.Pinlater != "" {
 		s.pinlater, err = pinlater.New(s.group, s.dispatcher, pinlater.Options{ //nolint:contextcheck // Close ends its goroutines.
 			AllowRemote: isSet(s.PinlaterRemote), QueueConfigFile: s.PinlaterQueues, ServerSetFile: s.PinlaterServers,
-			AdminPasswordHash: s.PinlaterAdminPasswordHash,
+			AdminPasswordHash: s.PinlaterAdminPasswordHash, PriorityLevels: s.PinlaterPriorityLevels,
+			ClaimTimeout:  time.Duration(s.PinlaterClaimTimeout),
+			KeepSucceeded: time.Duration(s.PinlaterKeepSucceeded), KeepFailed: time.Duration(s.PinlaterKeepFailed),
 		})
 		if err != nil {
 			return nil, err
