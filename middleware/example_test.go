@@ -11,6 +11,7 @@ import (
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/middleware"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
 var deliver = job.Define("middleware-example.deliver", 1, func(_ context.Context, address string) error {
@@ -32,19 +33,27 @@ func withoutTimes(_ []string, a slog.Attr) slog.Attr {
 func ExampleLog() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTimes}))
 	ctx := context.Background()
-	q, err := queue.NewLocal(queue.LocalOptions{
-		NumWorkers: 1,
-		Middleware: []amboy.Middleware{middleware.Log(logger)},
+	store, err := memory.New(memory.Options{KeepFinished: 10})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
+		Driver:      store,
+		CloseDriver: true,
+		Name:        "mail",
+		NumWorkers:  1,
+		Middleware:  []amboy.Middleware{middleware.Log(logger)},
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	defer q.Close(ctx)
 	if err = q.Start(ctx); err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer q.Close(ctx)
 	for id, address := range map[string]string{"a": "", "b": "Main St"} {
 		if _, err = deliver.Put(ctx, q, address, job.ID(id)); err != nil {
 			fmt.Println(err)
@@ -52,8 +61,8 @@ func ExampleLog() {
 		amboy.Wait(ctx, q)
 	}
 	// Unordered output:
-	// level=ERROR msg="job ended" job_id=a job_type=middleware-example.deliver attempt=0 outcome=failed error="nowhere to go"
-	// level=INFO msg="job ended" job_id=b job_type=middleware-example.deliver attempt=0 outcome=succeeded
+	// level=ERROR msg="job ended" queue=mail job_id=a job_type=middleware-example.deliver attempt=0 outcome=failed error="nowhere to go"
+	// level=INFO msg="job ended" queue=mail job_id=b job_type=middleware-example.deliver attempt=0 outcome=succeeded
 }
 
 type mailerKey struct{}

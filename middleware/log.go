@@ -10,9 +10,10 @@ import (
 
 // Log returns middleware that writes to a logger, or to slog.Default if logger is nil:
 //
-//   - "job ended" for each attempt, with job_id, job_type, attempt, outcome and
-//     duration, and with error if there is one. The level is Error if the job failed,
-//     Warn if it is retried or was interrupted, and Info otherwise.
+//   - "job ended" for each attempt, with queue, job_id, job_type, attempt, outcome and
+//     duration, and with error if there is one. There is no queue if the job runs without
+//     one. The level is Error if the job failed, Warn if it is retried or was interrupted,
+//     and Info otherwise.
 //   - "jobs put" for each Put and PutMany, with the number of jobs, and with job_id if
 //     it is one job. The level is Debug, or Warn, with error, if any job was not added.
 //
@@ -43,13 +44,17 @@ func (l jobLogger) run(next amboy.RunFunc) amboy.RunFunc {
 		if !logger.Enabled(ctx, level) {
 			return err
 		}
-		attrs := []slog.Attr{
+		var attrs []slog.Attr
+		if q := amboy.QueueFromContext(ctx); q != nil {
+			attrs = append(attrs, slog.String("queue", amboy.NameOf(q)))
+		}
+		attrs = append(attrs,
 			slog.String("job_id", j.ID()),
 			slog.String("job_type", j.Type().Name),
 			slog.Int("attempt", attempt),
 			slog.String("outcome", string(outcome)),
 			slog.Duration("duration", time.Since(begin)),
-		}
+		)
 		if err != nil {
 			attrs = append(attrs, slog.String("error", err.Error()))
 		}

@@ -13,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/middleware"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
 // logTo returns a logger, and a function that returns the records written to it.
@@ -28,6 +30,7 @@ func logTo(level slog.Level) (*slog.Logger, func(*testing.T) []map[string]any) {
 			require.NoError(t, json.Unmarshal([]byte(line), &record))
 			delete(record, "time")
 			delete(record, "duration")
+			delete(record, "queue") // see TestLogDidNotNameTheQueue
 			records = append(records, record)
 		}
 		return records
@@ -63,6 +66,25 @@ func TestLogOfARefusedPut(t *testing.T) {
 	assert.Equal(t, []map[string]any{
 		{"level": "WARN", "msg": "jobs put", "jobs": 1.0, "job_id": "j", "error": `putting job "j": job "j" is in the queue already`},
 	}, records(t))
+}
+
+var note = job.Define("middleware-test.note", 1, func(context.Context, string) error { return nil })
+
+// In a group each tenant has a queue, and the record of a run did not say whose job it was.
+func TestLogDidNotNameTheQueue(t *testing.T) {
+	var out bytes.Buffer
+	store, err := memory.New(memory.Options{KeepFinished: 10})
+	require.NoError(t, err)
+	group, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{DefaultQueue: queue.DriverQueueOptions{
+		Driver: store, CloseDriver: true, NumWorkers: 1,
+		Middleware: []amboy.Middleware{middleware.Log(slog.New(slog.NewTextHandler(&out, nil)))},
+	}})
+	require.NoError(t, err)
+	q, err := group.Get(t.Context(), "acme")
+	require.NoError(t, err)
+	require.NoError(t, note.PutAndWait(t.Context(), q, "welcome"))
+	require.NoError(t, group.Close(context.Background()))
+	assert.Contains(t, out.String(), `msg="job ended" queue=acme job_id=`)
 }
 
 func TestLogBelowItsLevel(t *testing.T) {
