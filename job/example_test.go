@@ -646,6 +646,25 @@ func ExampleResultDefinition_Result() {
 	// 64 <nil>
 }
 
+// A job reads the result of the job that it waited for.
+func ExampleResultDefinition_Result_ofADependency() {
+	ctx := context.Background()
+	q := inline()
+	defer q.Close(ctx)
+	announce := job.Define("announce", 1, func(ctx context.Context, measured string) error {
+		size, err := measureImage.Result(ctx, amboy.QueueFromContext(ctx), measured)
+		fmt.Println("the image has a size of", size)
+		return err
+	})
+
+	cat, err := measureImage.Put(ctx, q, image{Path: "cat.png", Width: 8})
+	must(err)
+	_, err = announce.Put(ctx, q, cat, job.After(cat))
+	must(err)
+	q.RunAll(ctx)
+	// Output: the image has a size of 64
+}
+
 // The error of a job without a result has the state of the job.
 func ExampleNoResultError() {
 	ctx := context.Background()
