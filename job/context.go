@@ -125,9 +125,9 @@ func Checkpoint[A any](ctx context.Context, args A) error {
 // error that wraps amboy.ErrNotCommitted, and is retried if the job may be. A job of DefineResult
 // leaves no result; see CompleteWithResultIn.
 //
-// The error wraps ErrNoJob if there is no job, errors.ErrUnsupported if the queue is no
-// amboy.TransactionalCompleter, and otherwise is that of the queue. Without a queue, as in amboy.RunJob, it does nothing. It
-// blocks as a statement of the transaction does.
+// The error wraps ErrNoJob if there is no job, and errors.ErrUnsupported if the queue is not an
+// amboy.TransactionalCompleter; otherwise it is the queue's. Without a queue, as in amboy.RunJob,
+// CompleteIn does nothing. It blocks as a statement of the transaction does.
 func CompleteIn(ctx context.Context) error {
 	j, ok := FromContext(ctx)
 	if !ok {

@@ -35,7 +35,7 @@ func (s *unreadable) Get(ctx context.Context, queue, id string) (*driver.Record,
 
 // The attempt went on until its lease of an hour ran out.
 func TestAnAttemptDidNotEndWithItsTimeToRunAfterTheStoreHadFailed(t *testing.T) {
-	for name, tellStore := range map[string]func(f *fixture, store *unreadable, j outside.Job){
+	for name, failStore := range map[string]func(f *fixture, store *unreadable, j outside.Job){
 		"when it was acknowledged": func(f *fixture, store *unreadable, j outside.Job) {
 			store.failing.Store(true)
 			require.ErrorIs(f, f.complete(j, ""), errUnread)
@@ -57,7 +57,7 @@ func TestAnAttemptDidNotEndWithItsTimeToRunAfterTheStoreHadFailed(t *testing.T) 
 				jobs, err := other.dispatcher.Lease(f.ctx, req)
 				require.NoError(f, err)
 				require.Len(f, jobs, 1)
-				tellStore(other, store, jobs[0])
+				failStore(other, store, jobs[0])
 				time.Sleep(2 * time.Minute)
 				f.hasState("a", amboy.StateFailed)
 				other.close()
@@ -66,7 +66,8 @@ func TestAnAttemptDidNotEndWithItsTimeToRunAfterTheStoreHadFailed(t *testing.T) 
 	}
 }
 
-// That the attempt is to be ended again later gave its worker as long to end it as if its time to run were not over.
+// The store failed when the attempt was to be ended. Until that was tried again the worker could still complete it,
+// after its time to run.
 func TestAWorkerEndedAnAttemptAfterItsTimeToRunBecauseTheStoreHadFailed(t *testing.T) {
 	inMemory(t, noOptions, func(f *fixture) {
 		store := &unreadable{Driver: f.driver}

@@ -162,7 +162,8 @@ func (w *worker) settleByJob(a *attempt) error {
 		}
 	}
 	if w.transacts != nil && w.transacts.MayEndInTransaction(a.job) {
-		// The queue finds out whether the job has succeeded, whatever it reports. It has then no error.
+		// If the transaction was committed, the job has succeeded, whatever its function returned: Complete
+		// finds that out, and removes its errors.
 		err := w.complete(a.job, a.aborted)
 		w.logFailure(a)
 		return err

@@ -29,7 +29,7 @@ func (s *Scheduler) putDue(ctx context.Context, e *entry, now time.Time) error {
 		defer s.mu.Unlock()
 		e.isBusy = false
 	}()
-	err := contain.Alone(func() error { return s.advance(ctx, e, &p, now) }) // the scheduler must not end with a JobFunc
+	err := contain.Alone(func() error { return s.advance(ctx, e, &p, now) }) // a JobFunc may end its goroutine
 	if err != nil {
 		err = fmt.Errorf("schedule %q of queue %q: %w", e.name, s.target.name(), err)
 	}

@@ -68,8 +68,8 @@ type change struct {
 	tries   []*try
 	refusal *refusal // by which the last try was rejected
 	blocked bool     // the last try took too long on its own
-	alone   bool     // a statement for several changes was rejected
-	shown   error    // what the step said of a document that shows the change already
+	alone   bool     // send it alone, since a statement for several changes was rejected
+	shown   error    // the step's error for a document that already shows the change
 	written bool     // the change was stored
 	size    int      // of the document that was sent, as far as known
 }
@@ -177,6 +177,7 @@ func (c *change) try(next *document, rev int64) {
 	c.state = sent
 }
 
+// run computes the change of a document: by the step or, after a unique index has refused that, by refused.
 func (c *change) run(next *document) error {
 	if c.refusal == nil {
 		return c.step(next)
@@ -200,7 +201,7 @@ func (c *change) reject(e mongo.WriteError) {
 	case isConflict(e):
 		c.state = known
 	case isTransient(e):
-		// A server that steps down refuses each statement so that it has accepted and not begun.
+		// A server that steps down rejects the statements that it has accepted but not begun.
 		c.state = unread
 	default:
 		c.end(fmt.Errorf("writing record %q: %w", c.name, e))

@@ -36,15 +36,15 @@ const fewRivals = 100
 // of earlier changes.
 const maxArrangements = 1000
 
-// scopeSet is a set of scopes by queue, with the number of documents that are known to hold
-// each no longer. Limited scopes are in it by key (see slots.go).
+// scopeSet is a set of scopes by queue, with the number of documents that are known to have
+// released each. Limited scopes are in it by key (see slots.go).
 type scopeSet map[string]map[string]int
 
 func (s scopeSet) add(queue string, scopes ...string) {
 	s.free(queue, 0, scopes...)
 }
 
-// free adds scopes that a number of documents hold no longer.
+// free adds scopes that a number of documents have released.
 func (s scopeSet) free(queue string, holders int, scopes ...string) {
 	if len(scopes) == 0 {
 		return
@@ -101,8 +101,8 @@ func (d *Driver) arrange(ctx context.Context, scopes scopeSet) (readied bool, er
 
 func (d *Driver) arrangeIn(ctx context.Context, queue string, set map[string]int) (readied bool, err error) {
 	left := slices.Sorted(maps.Keys(set))
-	// windows are the numbers of waiters to read for the limited scopes. The one after those that
-	// have room shows that no others have.
+	// windows are the numbers of waiters to read for the limited scopes: one more than the released
+	// places, which shows that the others behind it have no room either.
 	windows := map[string]int{}
 	for scope, freed := range set {
 		if isLimited(scope) {
@@ -159,8 +159,8 @@ type arrangement struct {
 	avoided map[key]bool
 }
 
-// readScopes queries scopes of a queue with one command. It takes a second one if a first waiter
-// wants other scopes too, and one if there are many rivals.
+// readScopes queries scopes of a queue with one command. It takes another one if a first waiter
+// wants other scopes too, and another if there are many rivals.
 func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string, windows map[string]int) (*arrangement, error) {
 	a := &arrangement{
 		Driver: d, queue: queue, windows: windows, holders: map[string][]string{}, limits: map[string]int{},
@@ -198,7 +198,7 @@ func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string, 
 // window returns the number of waiters to read for a scope.
 func (a *arrangement) window(scope string) int { return max(1, a.windows[scope]) }
 
-// readRivals reads the first rivals for the scopes that need them, in addition to any few. While a
+// readRivals reads the first rivals for the scopes that need them, and keeps those that were read. While a
 // scope has room and nothing waits for it, its rivals stay as they are, however many they are.
 // A rival with a smaller limit than the holders may so be missed; it waits once a claim meets it.
 func (a *arrangement) readRivals(ctx context.Context, scopes []string) error {

@@ -24,8 +24,8 @@ var others = flag.Int("postgres.others", 20_000, "the number of scheduled and of
 func TestTheCostOfAJobDoesNotDependOnScheduledAndFinishedJobs(t *testing.T) {
 	for _, analyzed := range []bool{false, true} {
 		t.Run(fmt.Sprint("analyzed ", analyzed), func(t *testing.T) {
-			// 17 with statistics, and 58 to 96 without, by whether the server analyzes the table
-			// meanwhile. A claim, of some 25 jobs, that read the others would read 800 a job.
+			// It was 17 with statistics, and 58 to 96 without, depending on whether the server analyzed
+			// the table meanwhile. If each claim, of some 25 jobs, read the others, it would be 800.
 			const jobs, most = 1000, 200
 			conn := connect(t, pgtest.URL(t))
 			schema := pgtest.Schema(t)
@@ -130,8 +130,8 @@ func TestPlansOfASmallTableReadAllJobsAfterABurst(t *testing.T) {
 	assert.Less(t, perCycle, *others/4, "the first claim after the burst reads them")
 }
 
-// A server without statistics joined the line of the next attempt before the job itself, and then looked for that by the
-// queue alone, once for each retry.
+// Without statistics, the server joined the line of the next attempt before the job itself, and then searched for the job
+// by its queue alone, once for each retry.
 func TestEachRetryReadAllJobsOfItsQueue(t *testing.T) {
 	const jobs, calls, each = 5000, 8, 20
 	for _, analyzed := range []bool{false, true} {

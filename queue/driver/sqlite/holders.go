@@ -101,7 +101,7 @@ func (h *holders) fail(ctx context.Context, err error) {
 	})
 }
 
-// wrote notes that a row was written, if there is one.
+// wrote records that a row was written, if there is one.
 func (h *holders) wrote(row *holder) {
 	if row == nil {
 		return
@@ -111,8 +111,8 @@ func (h *holders) wrote(row *holder) {
 	row.written = true
 }
 
-// sort finds the rows whose owners are dead, and those that prove nothing.
-func (h *holders) sort(ctx context.Context, rows []holder) (dead, void []holder) {
+// classify finds the rows whose owners are dead, and those that prove nothing.
+func (h *holders) classify(ctx context.Context, rows []holder) (dead, void []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.failed {
@@ -167,7 +167,7 @@ func (d *Driver) leasesOfDead(ctx context.Context) (over []lease, outdated []hol
 	if err != nil {
 		return nil, nil, err
 	}
-	dead, void := d.holders.sort(ctx, rows)
+	dead, void := d.holders.classify(ctx, rows)
 	for i := range dead {
 		err = d.reads.query(ctx, readLeasesOf, func(r *row) error {
 			l := readLease(r)
@@ -223,7 +223,7 @@ func (c *changes) addHolder(h *holder) error {
 	return err
 }
 
-// hasHolder reports whether a row is still there. If its owner has begun a new life, it is not.
+// hasHolder reports whether a row still exists. It does not if its owner has written another since.
 func (c *changes) hasHolder(h *holder) (found bool, err error) {
 	err = c.query(findHolder, func(*row) error {
 		found = true
