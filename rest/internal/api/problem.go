@@ -39,7 +39,17 @@ type Problem struct {
 // RefusedAction is a management.ActionKind or management.Edit.
 type RefusedAction string
 
-// ProblemKind is the type of a Problem: Blank, or TypePrefix and a web.Kind.
+// ProblemKind is the type of a Problem. After urn:amboy:problem: it is, with status 400,
+// invalid-argument (errors list field, value and rule), invalid-job, invalid-token or
+// dependency-cycle; with 401 unauthenticated (WWW-Authenticate says whether the token is missing,
+// wrong or expired); with 403 denied; with 404 unknown-queue, job-not-found or unknown-schedule;
+// with 409 state, duplicate-job, duplicate-scope, schedule-exists, schedule-changed,
+// queue-draining, unsupported, lease-lost or time-to-run; with 500 not-recorded (the action was
+// done, but is not in the audit list); with 503 queue-closed or queue-not-started; with 507
+// store-full (the disk of SQLite or PostgreSQL is full, and nothing was written). It is about:blank
+// with 400 for an unreadable body, 403 for a page of another site, 404 for a path, 421 for a host
+// that the service does not accept, 429 and a Retry-After header if a client watches or waits too
+// often, and 503 if too many watch.
 type ProblemKind string
 
 // TypePrefix is the prefix of the type of a Problem that has a web.Kind. All others are Blank.

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -66,6 +67,15 @@ func parse(t *testing.T, text []byte) any {
 
 // TestBoundsMatchPackageManagement compares the bounds in the tags of parameters with those
 // of package management.
+// A client reads in the description which types of problems come with which status.
+func TestTypesOfProblemsAreDescribed(t *testing.T) {
+	schemas := parse(t, api.Description).(map[string]any)["components"].(map[string]any)["schemas"].(map[string]any)
+	description := schemas["ProblemKind"].(map[string]any)["description"].(string)
+	for _, kind := range api.ProblemTypes() {
+		assert.Contains(t, description, strings.TrimPrefix(string(kind), api.TypePrefix))
+	}
+}
+
 func TestBoundsMatchPackageManagement(t *testing.T) {
 	var description struct {
 		Paths map[string]map[string]struct {
