@@ -41,7 +41,7 @@ type RefusedAction string
 
 // ProblemKind is the type of a Problem. After urn:amboy:problem: it is, with status 400,
 // invalid-argument (errors list field, value and rule), invalid-job, invalid-token or
-// dependency-cycle; with 401 unauthenticated (WWW-Authenticate says whether the token is missing,
+// dependency-cycle; with 401 unauthenticated (WWW-Authenticate tells why: the token is missing,
 // wrong or expired); with 403 denied; with 404 unknown-queue, job-not-found or unknown-schedule;
 // with 409 state, duplicate-job, duplicate-scope, schedule-exists, schedule-changed,
 // queue-draining, unsupported, lease-lost or time-to-run; with 500 not-recorded (the action was
