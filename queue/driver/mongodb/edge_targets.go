@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/queue/internal/nameset"
 )
 
 // target is the state of a job that an edge names.
@@ -81,7 +83,7 @@ func (doc *document) link(targets map[key]target, now time.Time) {
 		}
 	}
 	doc.fail(failed)
-	doc.enter(without(open, nil), now)
+	doc.enter(nameset.Without(open, nil), now)
 }
 
 // markTargets marks existing jobs of a queue as having dependents, so that a process that

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/nameset"
 )
 
 // newDocument is a document to insert.
@@ -105,7 +106,7 @@ func (b *batch) newDocument(r *driver.Record) *document {
 		// committed.
 		doc.Rev = b.revs.nextForeign()
 	}
-	doc.Scopes = without(r.EnqueueScopes, nil)
+	doc.Scopes = nameset.Without(r.EnqueueScopes, nil)
 	switch driver.InsertedState(r) {
 	case amboy.StatePending, amboy.StateRetrying:
 	case amboy.StateRunning:

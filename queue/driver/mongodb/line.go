@@ -1,10 +1,10 @@
 package mongodb
 
 import (
-	"slices"
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/nameset"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
@@ -96,7 +96,7 @@ func (doc *document) kind() string { return driver.KindOf(&doc.Record).Key() }
 
 // wants returns the keys of the scopes that the document needs and does not hold, each once.
 func (doc *document) wants() []string {
-	return without(keysOfHeld(doc.RequiredScopes), keysOfHeld(doc.Scopes))
+	return nameset.Without(keysOfHeld(doc.RequiredScopes), keysOfHeld(doc.Scopes))
 }
 
 // block makes a document that is ready wait for a scope.
@@ -127,15 +127,4 @@ func ceilMillisecond(t time.Time) time.Time {
 		return t
 	}
 	return floor.Add(time.Millisecond)
-}
-
-// without returns the names that are not among the others, each once.
-func without(names, others []string) []string {
-	var left []string
-	for _, name := range names {
-		if !slices.Contains(others, name) && !slices.Contains(left, name) {
-			left = append(left, name)
-		}
-	}
-	return left
 }

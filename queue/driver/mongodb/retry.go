@@ -16,6 +16,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/nameset"
 )
 
 // EndRetry implements driver.Driver.
@@ -103,7 +104,7 @@ func (d *Driver) successor(old *document, next *driver.Record, taken map[string]
 	}
 	doc.JobID, doc.UniqueLock, doc.Dependents = old.jobID(), old.UniqueLock, old.Dependents
 	doc.UniqueKey, doc.UniqueUntil = old.UniqueKey, old.UniqueUntil
-	doc.Scopes = without(next.EnqueueScopes, nil)
+	doc.Scopes = nameset.Without(next.EnqueueScopes, nil)
 	if doc.Dependency != nil && len(doc.Dependency.Failed) > 0 {
 		dependency := *doc.Dependency
 		dependency.Failed = nil
@@ -331,14 +332,14 @@ func (d *Driver) completeAnother(ctx context.Context, ended *driver.Record, next
 // checkNewScopes refuses the next attempt if another job holds a scope that the attempt
 // before does not have.
 func (d *Driver) checkNewScopes(ctx context.Context, old, doc *document) error {
-	added := without(doc.Scopes, old.Scopes)
+	added := nameset.Without(doc.Scopes, old.Scopes)
 	if len(added) == 0 {
 		return nil
 	}
 	var refused error
 	err := d.each(ctx, d.inQueue(doc.Group, bson.E{Key: "scopes", Value: field("$in", added)}), withoutBodies(), func(holder *document) error {
 		for _, scope := range added {
-			if len(without([]string{scope}, holder.Scopes)) == 0 {
+			if slices.Contains(holder.Scopes, scope) {
 				refused = (&refusal{index: byScope, value: scope}).errorOf(doc)
 			}
 		}
@@ -641,7 +642,7 @@ func (doc *document) takePlace(dependents bool) error {
 	doc.JobID = doc.jobID()
 	doc.UniqueLock = doc.Handover.UniqueLock
 	doc.Dependents = doc.Dependents || dependents
-	doc.Scopes = without(doc.EnqueueScopes, nil)
+	doc.Scopes = nameset.Without(doc.EnqueueScopes, nil)
 	doc.Handover = nil
 	doc.Line.Since = ceilMillisecond(doc.TimeInfo.Created)
 	doc.enter(nil, time.Now())

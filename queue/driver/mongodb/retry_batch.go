@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/nameset"
 )
 
 // Concurrent calls of Retry share commands: a call that begins while another one is under way
@@ -338,7 +339,7 @@ func (d *Driver) findPairs(ctx context.Context, calls []*retryCall) (together, a
 		k := key{c.ended.Group, c.ended.Name}
 		c.old = found[k]
 		isTaken := taken[c.next.Name] || found[key{c.next.Group, c.next.Name}] != nil
-		if c.old == nil || !c.old.awaits(c.ended) || seen[k] || isTaken || len(without(c.next.EnqueueScopes, c.old.Scopes)) > 0 ||
+		if c.old == nil || !c.old.awaits(c.ended) || seen[k] || isTaken || len(nameset.Without(c.next.EnqueueScopes, c.old.Scopes)) > 0 ||
 			!d.isReplica && (c.old.holdsMore() || c.old.JobID == "") { // so that the time between the statements is shorter
 			alone = append(alone, c)
 			continue

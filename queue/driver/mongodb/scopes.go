@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/queue/internal/nameset"
 )
 
 // A document holds the scopes in its scopes field; a unique index ensures that each scope
@@ -64,8 +66,8 @@ func (s scopeSet) touch(before, after *document) {
 	if before != nil {
 		was = *before
 	}
-	s.free(after.Group, 1, keysOfHeld(without(was.Scopes, after.Scopes))...)
-	s.add(after.Group, keysOfHeld(without(after.Scopes, was.Scopes))...)
+	s.free(after.Group, 1, keysOfHeld(nameset.Without(was.Scopes, after.Scopes))...)
+	s.add(after.Group, keysOfHeld(nameset.Without(after.Scopes, was.Scopes))...)
 	if was.competes() != after.competes() || was.Line.Priority != after.Line.Priority || was.Line.Scope != after.Line.Scope {
 		s.add(after.Group, was.competing()...)
 		s.add(after.Group, after.competing()...)
@@ -127,7 +129,7 @@ func (d *Driver) arrangeIn(ctx context.Context, queue string, set map[string]int
 				readied = true
 				d.announcer.add(c.after)
 			}
-			left = append(left, without(a.recheck(c), left)...)
+			left = append(left, nameset.Without(a.recheck(c), left)...)
 		}
 		for scope := range a.more {
 			windows[scope] = min(4*a.window(scope), waitersBatch)
@@ -277,7 +279,7 @@ func (a *arrangement) findOtherHolders(ctx context.Context, scopes []string) err
 	var others []string
 	for _, waiters := range a.waiters {
 		for _, doc := range waiters {
-			others = append(others, without(without(doc.Line.Wants, scopes), others)...)
+			others = append(others, nameset.Without(nameset.Without(doc.Line.Wants, scopes), others)...)
 		}
 	}
 	if len(others) == 0 {

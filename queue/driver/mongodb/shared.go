@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/queue/internal/nameset"
 )
 
 // One statement claims all candidates of a claim that are alike, one makes due jobs ready, one ends all
@@ -55,7 +57,7 @@ func (w *writing) shared(models []*model) [][]*model {
 // sharedKey returns what changes that one statement may make have in common.
 func (m *model) sharedKey() (key string, shares bool) {
 	c, u := m.change, m.update
-	if !c.shares || c.alone || c.before.Rev == 0 || len(without(m.next.Scopes, c.before.Scopes)) > 0 {
+	if !c.shares || c.alone || c.before.Rev == 0 || len(nameset.Without(m.next.Scopes, c.before.Scopes)) > 0 {
 		return "", false // a unique index may refuse scopes
 	}
 	guard, err := bson.Marshal(c.before.guard[1:])

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/nameset"
 )
 
 // inExpired is the place of a document that was claimed because it expired while it
@@ -191,7 +192,7 @@ func (doc *document) fail(edges []string) {
 		return
 	}
 	dependency := *doc.Dependency
-	dependency.Failed = append(slices.Clone(dependency.Failed), without(edges, dependency.Failed)...)
+	dependency.Failed = append(slices.Clone(dependency.Failed), nameset.Without(edges, dependency.Failed)...)
 	doc.Dependency = &dependency
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/queue/internal/nameset"
 )
 
 // awaitingRetry returns the row of a record that awaits its retry.
@@ -106,7 +107,7 @@ func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error 
 	if len(next.Edges) > 0 {
 		c.exec(insertEnded, next.queue, next.Seq, next.Edges)
 	}
-	err = c.free(j, table.Without(held, next.EnqueueScopes))
+	err = c.free(j, nameset.Without(held, next.EnqueueScopes))
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/queue/internal/nameset"
 )
 
 // ending is a completion.
@@ -309,7 +310,7 @@ func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error 
 			return err
 		}
 	}
-	if err := c.free(j, table.Without(held, next.EnqueueScopes)); err != nil {
+	if err := c.free(j, nameset.Without(held, next.EnqueueScopes)); err != nil {
 		return err
 	}
 	return c.wait(&next.job, time.Now().UnixNano())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/nameset"
 	"github.com/mongodb/amboy/queue/internal/scope"
 )
 
@@ -424,7 +425,7 @@ func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 	s.byID[e.ID] = next
 	s.tallyIn(next, Waiting)
 	s.watchDeadline(next)
-	s.free(e, without(e.Scopes.Names(), next.Scopes.AtPut()))
+	s.free(e, nameset.Without(e.Scopes.Names(), next.Scopes.AtPut()))
 	if !next.open() {
 		s.wait(next, now)
 	}

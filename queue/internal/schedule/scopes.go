@@ -1,6 +1,6 @@
 package schedule
 
-import "slices"
+import "github.com/mongodb/amboy/queue/internal/nameset"
 
 // Scopes are the scopes that a job must hold to run; nil for none. They don't change.
 type Scopes struct {
@@ -17,7 +17,7 @@ func NewScopes(names, atPut []string) *Scopes {
 	case len(names) == 1 && len(atPut) == 0:
 		return &Scopes{names: names, atStart: names}
 	default:
-		return &Scopes{names: names, atPut: atPut, atStart: without(names, atPut)}
+		return &Scopes{names: names, atPut: atPut, atStart: nameset.Without(names, atPut)}
 	}
 }
 
@@ -43,15 +43,4 @@ func (s *Scopes) AtStart() []string {
 		return nil
 	}
 	return s.atStart
-}
-
-// without returns the names that are not in others, each once.
-func without(names, others []string) []string {
-	var left []string
-	for _, name := range names {
-		if !slices.Contains(others, name) && !slices.Contains(left, name) {
-			left = append(left, name)
-		}
-	}
-	return left
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/nameset"
 )
 
 // Job contains the columns that decide the place of a record.
@@ -54,9 +55,9 @@ func newJob(r *driver.Record) Job {
 // AllScopes returns the scopes that the job needs, each once.
 func (j *Job) AllScopes() []string {
 	if len(j.EnqueueScopes) == 0 {
-		return Without(j.Scopes, nil)
+		return nameset.Without(j.Scopes, nil)
 	}
-	return append(Without(j.Scopes, nil), Without(j.EnqueueScopes, j.Scopes)...)
+	return append(nameset.Without(j.Scopes, nil), nameset.Without(j.EnqueueScopes, j.Scopes)...)
 }
 
 // DispatchScopes returns the scopes that are taken when the job starts, each once.
@@ -64,7 +65,7 @@ func (j *Job) DispatchScopes() []string {
 	if len(j.Scopes) == 0 {
 		return nil
 	}
-	return Without(j.Scopes, j.EnqueueScopes)
+	return nameset.Without(j.Scopes, j.EnqueueScopes)
 }
 
 // Compare sorts jobs in the order in which they run.

@@ -5,7 +5,6 @@ import (
 	sqldriver "database/sql/driver"
 	"encoding/json"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -71,15 +70,4 @@ func DecodeNames(text string) (Names, error) {
 	var list Names
 	err := json.Unmarshal([]byte(text), &list)
 	return list, err
-}
-
-// Without returns the names in list that are not in others, each once.
-func Without(list, others []string) []string {
-	var left []string
-	for _, name := range list {
-		if !slices.Contains(others, name) && !slices.Contains(left, name) {
-			left = append(left, name)
-		}
-	}
-	return left
 }
