@@ -133,3 +133,11 @@ func (s *Server) Serve(listener net.Listener) error {
 // being served are answered. When ctx ends, it cuts their connections, and returns an error
 // that wraps that of ctx. Closing a closed Server only waits.
 func (s *Server) Close(ctx context.Context) error { return s.conns.Close(ctx) }
+
+// admit waits until a call may read the bodies of jobs. leave must be called at its end.
+func admit(ctx context.Context, to *semaphore.Weighted) (leave func(), err error) {
+	if err = to.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("waiting for other calls: %w", err)
+	}
+	return func() { to.Release(1) }, nil
+}

@@ -10,3 +10,9 @@
 // A group ([NewLocalQueueGroup], [NewDriverGroup]) provides one queue per name, and
 // creates each queue when it is first used.
 package queue
+
+import (
+	// A process that runs the jobs of a store must know the job that ends a batch, even
+	// if other processes put the batches.
+	_ "github.com/mongodb/amboy/internal/batchend"
+)

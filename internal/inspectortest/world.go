@@ -3,6 +3,7 @@ package inspectortest
 import (
 	"context"
 	"errors"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -88,4 +89,18 @@ func populate(t testing.TB, group amboy.QueueGroup, inspector management.Inspect
 var OddIDs = []string{
 	"a.b", "a/b", "/a", "a/", "//", "a b", "a+b", "ü", "日本", ".", "..", "...", "%2F", "%", "a?b#c", "{}", "{name}", "a\nb", "\x00", "a;b,c", "create", "status", "wait", `"`, "<script>",
 	strings.Repeat("é", amboy.MaxIDLength/2),
+}
+
+// Endless records the first part of an answer that does not end, and calls End after it.
+type Endless struct {
+	*httptest.ResponseRecorder
+	End func()
+}
+
+// Flush implements http.Flusher.
+func (e *Endless) Flush() {
+	e.ResponseRecorder.Flush()
+	if e.Body.Len() > 0 {
+		e.End()
+	}
 }

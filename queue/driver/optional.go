@@ -116,3 +116,11 @@ type Defect struct {
 	// Command is a command for a client of the store that does it; empty if there is none.
 	Command string
 }
+
+// SchemaChecker is implemented by a Driver that stops writing when another process changes the
+// schema of the store.
+type SchemaChecker interface {
+	// CheckSchema returns an error unless the schema is still that with which the driver was
+	// opened. It reads a number of the store.
+	CheckSchema(ctx context.Context) error
+}

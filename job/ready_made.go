@@ -2,6 +2,7 @@ package job
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/registry"
@@ -16,3 +17,9 @@ var registerDefaultJobs = sync.OnceFunc(func() {
 // it, queues that store jobs refuse them. Only the first call has an effect. It is safe for
 // concurrent use.
 func RegisterDefaultJobs() { registerDefaultJobs() }
+
+var lastNumber atomic.Int64
+
+// GetNumber returns 1 for the first call in this process, and one more for each later
+// call. It serves to make job IDs unique. It is safe for concurrent use.
+func GetNumber() int { return int(lastNumber.Add(1)) }
