@@ -37,14 +37,14 @@ func agoText(d time.Duration) string {
 func plural(n int, one, many string) string { return pluralCount(Count{Count: n}, one, many) }
 
 func pluralCount(n Count, one, many string) string {
-	switch {
-	case n.More:
-		return fmt.Sprintf("at least %d %s", n.Count, many)
-	case n.Count == 1:
-		return "1 " + one
-	default:
-		return fmt.Sprintf("%d %s", n.Count, many)
+	what, least := many, ""
+	if n.Count == 1 {
+		what = one
 	}
+	if n.More {
+		least = "at least "
+	}
+	return fmt.Sprintf("%s%d %s", least, n.Count, what)
 }
 
 // command returns a command line for a POSIX shell. Names come from users: they are quoted, and

@@ -29,9 +29,9 @@ type Change struct {
 // changes by other processes.
 type ClaimSubscriber interface {
 	// SubscribeToClaimable is Subscribe for a subscriber that waits for something to claim, or
-	// for requests to cancel what it runs. It may not be notified of other changes by other
-	// processes, and while all claims return as much as they ask for, of none but requests to
-	// cancel and changes of controls.
+	// for requests to cancel what it runs. The driver does not have to notify it of other changes
+	// by other processes. While all claims return as much as they ask for, requests to cancel and
+	// changes of controls are enough.
 	SubscribeToClaimable(notify func(Change)) (cancel func())
 }
 

@@ -58,6 +58,7 @@ func (d *Driver) sweepHeard(e event) {
 func (d *Driver) takeSweep(ctx context.Context) (bool, error) {
 	now := time.Now()
 	until := ceilMillisecond(now.Add(sweepDutyTime))
+	// An end of the duty after until was set by a process whose clock is ahead.
 	isFree := either(field("owner", d.barrier.id), field("until", field("$lte", now)), field("until", field("$gt", until)))
 	err := d.beatSweep(ctx, all(field("_id", dutyKey(sweepDuty)), isFree), sweepBegins, until, true)
 	won := err == nil
@@ -95,6 +96,7 @@ func (d *Driver) wakeOthers(ctx context.Context) error {
 	return d.beatSweep(ctx, mine, sweepWakes, ceilMillisecond(time.Now().Add(sweepDutyTime)), false)
 }
 
+// beatSweep writes the duty's document. The change streams of other processes report what it says.
 func (d *Driver) beatSweep(ctx context.Context, filter bson.D, state string, until time.Time, upsert bool) error {
 	d.sweeper.beats++
 	set := field("$set", bson.D{

@@ -68,7 +68,7 @@ func queueTable(out *page, queues []management.Queue) {
 func unknownJobs(out *page, q management.Queue) {
 	for _, unknown := range q.Unknown {
 		jobs, are := "jobs", "are"
-		if unknown.Jobs == (management.Count{Count: 1}) {
+		if unknown.Jobs.Count == 1 {
 			jobs, are = "job", "is"
 		}
 		out.line(fmt.Sprintf("no process can run %s: %s %s of queue %s %s waiting", unknown, countText(unknown.Jobs), jobs, nameOf(q.Name), are))

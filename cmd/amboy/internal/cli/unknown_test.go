@@ -25,13 +25,13 @@ func TestQueuesShowTheKindsThatNoProcessCanRun(t *testing.T) {
 	})
 }
 
-// The line said "1 jobs are".
+// The line said "1 jobs are", and "at least 1 jobs are".
 func TestQueuesShowAKindOfOneJobThatNoProcessCanRun(t *testing.T) {
 	atStart(t, func(t *testing.T) {
 		service := newFake()
 		service.unknown = []management.UnknownJobs{{JobKind: management.JobKind{Type: "digest"}, Jobs: management.Count{Count: 1}}}
 		assert.Contains(t, run(t, service, "queues", "show", "mail").out, ": 1 job of queue mail is waiting\n")
 		service.unknown[0].Jobs.More = true
-		assert.Contains(t, run(t, service, "queues", "show", "mail").out, ": at least 1 jobs of queue mail are waiting\n")
+		assert.Contains(t, run(t, service, "queues", "show", "mail").out, ": at least 1 job of queue mail is waiting\n")
 	})
 }
