@@ -441,8 +441,8 @@ var carriesTenant = amboy.Middleware{
 		return func(ctx context.Context, jobs []amboy.Job) error {
 			tenant, _ := ctx.Value(tenantKey{}).(string)
 			for _, j := range jobs {
-				if m, ok := j.(amboy.MetadataJob); ok {
-					m.SetMetadata("tenant", tenant)
+				if err := amboy.SetMetadata(j, "tenant", tenant); err != nil {
+					return err
 				}
 			}
 			return next(ctx, jobs)

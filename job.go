@@ -1,5 +1,10 @@
 package amboy
 
+import (
+	"errors"
+	"fmt"
+)
+
 // Prioritized is implemented by jobs with a priority. job.Base implements it.
 type Prioritized interface {
 	// Priority is the job's priority; the default is 0. Jobs with a larger
@@ -52,6 +57,17 @@ func MetadataOf(j Job) map[string]string {
 	if m, ok := j.(MetadataJob); ok {
 		return m.Metadata()
 	}
+	return nil
+}
+
+// SetMetadata sets a value in the metadata of a job, as MetadataJob.SetMetadata does. The error
+// wraps errors.ErrUnsupported if the job is no MetadataJob.
+func SetMetadata(j Job, key, value string) error {
+	m, ok := j.(MetadataJob)
+	if !ok {
+		return fmt.Errorf("setting metadata of a job: its type %T does not support that: %w", j, errors.ErrUnsupported)
+	}
+	m.SetMetadata(key, value)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package amboy_test
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -308,3 +309,13 @@ func TestStoredFormIsReadBack(t *testing.T) {
 }
 
 func ptr[T any](value T) *T { return &value }
+
+func TestSetMetadata(t *testing.T) {
+	j := newJob("a")
+	require.NoError(t, amboy.SetMetadata(j, "tenant", "acme"))
+	assert.Equal(t, map[string]string{"tenant": "acme"}, amboy.MetadataOf(j))
+
+	withoutMetadata := struct{ amboy.Job }{j}
+	require.ErrorIs(t, amboy.SetMetadata(withoutMetadata, "tenant", "acme"), errors.ErrUnsupported)
+	assert.Nil(t, amboy.MetadataOf(withoutMetadata))
+}

@@ -38,21 +38,6 @@ func ExampleNewLocalWorkers() {
 	// <nil> 4
 }
 
-// Every pool of this package can change its number of workers while it runs.
-func ExampleNewLocalWorkers_resize() {
-	q := queue.NewLocalLimitedSize(1, 100)
-	defer q.Close(context.Background())
-	workers := pool.NewLocalWorkers(4, q).(amboy.ResizableRunner)
-	fmt.Println(workers.Workers())
-	must(workers.SetWorkers(8))
-	fmt.Println(workers.Workers())
-	fmt.Println(workers.SetWorkers(0))
-	// Output:
-	// 4
-	// 8
-	// resizing runner: number of workers must be at least 1 (is 0)
-}
-
 // Cancel a running job, which ends as canceled.
 func ExampleNewAbortablePool() {
 	ctx := context.Background()
