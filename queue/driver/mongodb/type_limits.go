@@ -16,9 +16,9 @@ import (
 
 // A claim reads what the limits of types leave, with one command for all queues, and queries no
 // candidates of types that have no room. It does so only for the queues in which the last claim met
-// jobs of such types. In the others it queries no candidates of types with limits, but whether
-// there are any, and begins again if so. It reads what the limits leave again under the locks of
-// the queues (see findRoom), which all such claims take, before it chooses candidates.
+// jobs of such types. In the other queues it queries no candidates of limited types; it only checks
+// if there are any, and begins again if so. Before it chooses candidates, it reads again what the
+// limits leave, under the locks of the queues (see findRoom), which all such claims take.
 
 // typeRateKey returns the _id of the bucket of a type.
 func typeRateKey(queue, jobType string) string {

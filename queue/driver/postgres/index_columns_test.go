@@ -13,7 +13,7 @@ import (
 )
 
 // An index on the owner of jobs that are to be canceled made each claim write an entry of each index of the
-// table: the server makes a HOT update only if no index, nor the condition of one, has a changed column.
+// table: the server makes a HOT update only if neither an index nor the condition of one contains a changed column.
 func TestClaimsWroteAnEntryOfEachIndex(t *testing.T) {
 	conn, schema := connect(t, pgtest.URL(t)), pgtest.Schema(t)
 	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: schema})

@@ -41,7 +41,7 @@ type schedulesData struct {
 	Name   string // of the filter
 	Queues []string
 	Stored []management.StoredSchedule
-	// Running are those that processes run. They are on the first page only, and not filtered.
+	// Running are the schedules in the code of processes. They are on the first page only, and not filtered.
 	Running     []management.Schedule
 	First, Next string
 }
@@ -130,7 +130,7 @@ func (d *Dashboard) newSchedule(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// Only who may read schedules sees the form.
+	// The form is only for requests that may read schedules.
 	_, err = manager.StoredSchedules(r.Context(), filter, management.PageRequest{Limit: 1})
 	if err != nil {
 		return err
