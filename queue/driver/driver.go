@@ -21,9 +21,9 @@
 //
 // # Leases
 //
-// A lease is not that of any other run, even if the job was removed and another was put
-// under its ID, whose count begins at 0 again: a worker that was suspended for all that time
-// is refused. For this the store sets a number, the stamp, in the records that Claim, Get,
+// No two runs have the same lease, even if the job was removed and another was put under its
+// ID, whose count begins at 0 again: the writes of a worker that was suspended for all that time
+// are refused. For this the store sets a number, the stamp, in the records that Claim, Get,
 // Find and Attempts return, and compares it with that of a lease. PostgreSQL, MongoDB and the
 // memory driver number their records anyway. SQLite may give a record the number of a removed
 // one; its stamp is the start of the run, in nanoseconds. A store in which names never return,
@@ -164,26 +164,30 @@ type Driver interface {
 	Insert(ctx context.Context, records []*Record) ([]error, error)
 
 	// Claim takes leases on records that may run: records that are due, that no owner
-	// holds, whose dependencies have all ended, and whose scopes are all free. Claim
-	// takes the scopes. A limited scope (see amboy.LimitScope) is free for a record while
-	// fewer others hold one of its key than its limit says, and is never an enqueue scope;
-	// its records with the same limit are claimed in their order, if other scopes do not
-	// stop them. Records with different limits for a key that several calls claim at the
-	// same time may only keep to the largest of these limits. Claim
-	// sets owner, start and modification time, and adds one to the
-	// count. The lease is that of no other run (see Leases above), and lasts for
-	// req.LeaseTime, whatever req.Now is. A record that waits
-	// for a scope does not delay other records, not even one that wants another scope that
-	// it waits for. No claim reads records that have ended, are not due, or wait for a scope,
-	// so its cost does not grow with their number. Claim takes one record of each queue in
-	// turn, in the order of the request, until the limits are reached. It takes none of a
-	// paused queue, none of a queue that runs as many records as it may, and none of a
-	// kind that the request excludes. Of a queue with a rate it takes as many records as
-	// the rate has tokens for (see amboy.Rate), which all drivers on the store share; if it
-	// is not known whether a claim was made, its tokens may be lost. The rate is measured
-	// by the clock by which leases end, or if the store has none, by one that all processes
-	// on the store share. When that clock is set, at most one burst starts, and the queue
-	// waits for at most a second longer than the rate says.
+	// holds, whose dependencies have all ended, and whose scopes are all free. It sets
+	// owner, start and modification time, and adds one to the count. No other run has the
+	// same lease (see Leases above), which lasts for req.LeaseTime, whatever req.Now is.
+	//
+	// Claim takes the scopes. A limited scope (see amboy.LimitScope) is free for a record
+	// while fewer others hold one of its key than its limit says, and is never an enqueue
+	// scope; its records with the same limit are claimed in their order, if other scopes do
+	// not stop them. If several calls claim records with different limits for a key at the
+	// same time, only the largest of these limits may be kept. A record that waits for a
+	// scope does not delay other records, not even one that wants another scope that it
+	// waits for.
+	//
+	// No claim reads records that have ended, are not due, or wait for a scope, so its cost
+	// does not grow with their number. Claim takes one record of each queue in turn, in the
+	// order of the request, until the limits are reached. It takes none of a paused queue,
+	// none of a queue that runs as many records as it may, and none of a kind that the
+	// request excludes.
+	//
+	// Of a queue with a rate it takes as many records as the rate has tokens for (see
+	// amboy.Rate), which all drivers on the store share; if it is not known whether a claim
+	// was made, its tokens may be lost. The rate is measured by the clock by which leases
+	// end, or if the store has none, by one that all processes on the store share. When that
+	// clock is set, at most one burst starts, and the queue waits for at most a second longer
+	// than the rate says.
 	Claim(ctx context.Context, req ClaimRequest) (Claimed, error)
 
 	// Work returns which queues have something to do at now, by the caller's wall clock. A

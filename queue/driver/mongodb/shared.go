@@ -20,10 +20,10 @@ import (
 // The filter names the _ids and the revisions that were read, but not which document had
 // which. It matches no document that has changed since, although several documents may have
 // one revision: if a document had meanwhile got the revision that another one was read with,
-// it would have been claimed, ended or retried together with it. But each claim increments the
-// count, which the guard requires to be as it was, as it does that the document runs, waits or
-// has ended. A document takes the place of the attempt before it once, before it can be
-// claimed. And one that is due does not stay so in any of these statements.
+// it would have been claimed, ended or retried together with it. But the guard requires that the
+// count is as it was, which each claim increments, and that the document still runs, waits or has
+// ended. A document takes the place of the attempt before it once, before it can be claimed. And
+// after each of these statements a document that was due is not due any more.
 
 const (
 	// maxShared is the maximum number of documents that one statement changes.
