@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -232,24 +231,24 @@ func TestAStoreThatWasGoneFilledTheLog(t *testing.T) {
 // committed.
 func TestLogOfAJobThatEndsInATransaction(t *testing.T) {
 	for name, test := range map[string]struct {
-		run  func(ctx context.Context, tx *sql.Tx) (string, error)
+		run  func(ctx context.Context, tx ownTransaction) (string, error)
 		want []string
 	}{
 		"reported an error after the commit": {
-			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+			run: func(ctx context.Context, tx ownTransaction) (string, error) {
 				return "", errors.Join(job.CompleteIn(ctx), tx.Commit(), errors.New("too late"))
 			},
 			want: []string{"warning|a job reported an error after it ended in a committed transaction|<nil>"},
 		},
 		"did not commit": {
-			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+			run: func(ctx context.Context, tx ownTransaction) (string, error) {
 				return "", errors.Join(job.CompleteIn(ctx), tx.Rollback())
 			},
 			want: []string{"warning|job failed and will be retried|retrying", "error|job failed|failed"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := logged(t, func() { _, _ = runTransactional(t, &transactor{run: test.run}) }, "message", "outcome")
+			lines := logged(t, func() { _, _ = runTransactional(t, "SQLite", &transactor{run: test.run}) }, "message", "outcome")
 			assert.Equal(t, test.want, lines)
 		})
 	}

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
 
@@ -20,15 +23,26 @@ import (
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
 	"github.com/mongodb/amboy/queue/driver/postgres"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
+// ownTransaction is a transaction of a job.
+type ownTransaction interface {
+	Commit() error
+	Rollback() error
+}
+
 // transactor runs a function of a test in the transactions of its jobs.
 type transactor struct {
-	db   *sql.DB
-	run  func(ctx context.Context, tx *sql.Tx) (string, error)
+	run  func(ctx context.Context, tx ownTransaction) (string, error)
 	runs int
+	// running is done when the runs have returned, which may be after the job has ended.
+	running sync.WaitGroup
+	// begin begins a transaction and inserts a row of the test. The context that it returns carries
+	// the transaction.
+	begin func(ctx context.Context) (context.Context, ownTransaction, error)
 }
 
 type transactorKey struct{}
@@ -36,83 +50,225 @@ type transactorKey struct{}
 var transactional = job.DefineResult("queue_test.transactional", 1, func(ctx context.Context, _ struct{}) (string, error) {
 	x := ctx.Value(transactorKey{}).(*transactor)
 	x.runs++
-	tx, err := x.db.BeginTx(ctx, nil)
+	ctx, tx, err := x.begin(ctx)
 	if err != nil {
 		return "", err
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO own VALUES (1)")
-	if err != nil {
-		return "", errors.Join(err, tx.Rollback())
-	}
-	return x.run(sqlite.WithTx(ctx, tx), tx)
+	return x.run(ctx, tx)
 }, job.Defaults[struct{}]{MaxAttempts: 2})
 
-// runTransactional runs a job, and returns it with the number of rows that it committed.
-func runTransactional(t *testing.T, x *transactor) (amboy.Job, int) {
+// transactionalStore is a store of a test with rows beside the jobs.
+type transactionalStore struct {
+	driver driver.Driver // of which the test makes a queue; nil if it does so by itself
+	begin  func(ctx context.Context) (context.Context, ownTransaction, error)
+	rows   func() int
+}
+
+func newTransactionalFile(t *testing.T) transactionalStore {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
 	require.NoError(t, err)
-	x.db, err = sql.Open("sqlite", path+"?_txlock=immediate&_pragma=busy_timeout(10000)")
+	db, err := sql.Open("sqlite", path+"?_txlock=immediate&_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
-	defer func() { require.NoError(t, x.db.Close()) }()
-	_, err = x.db.ExecContext(t.Context(), "CREATE TABLE own (n INTEGER)")
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	_, err = db.ExecContext(t.Context(), "CREATE TABLE own (n INTEGER)")
 	require.NoError(t, err)
-	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
-		Driver: d, CloseDriver: true, NumWorkers: 1, LockTimeout: time.Minute,
-		Middleware: []amboy.Middleware{{Run: func(next amboy.RunFunc) amboy.RunFunc {
-			return func(ctx context.Context, j amboy.Job) error {
-				return next(context.WithValue(ctx, transactorKey{}, x), j)
+	return transactionalStore{
+		driver: d,
+		begin: func(ctx context.Context) (context.Context, ownTransaction, error) {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return nil, nil, err
 			}
-		}}},
-	})
+			_, err = tx.ExecContext(ctx, "INSERT INTO own VALUES (1)")
+			if err != nil {
+				return nil, nil, errors.Join(err, tx.Rollback())
+			}
+			return sqlite.WithTx(ctx, tx), tx, nil
+		},
+		rows: func() (rows int) {
+			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM own").Scan(&rows))
+			return rows
+		},
+	}
+}
+
+// sessionTransaction is a transaction of MongoDB.
+type sessionTransaction struct {
+	mongo.Session
+	ctx context.Context
+}
+
+func (tx sessionTransaction) Commit() error { return tx.CommitTransaction(tx.ctx) }
+
+func (tx sessionTransaction) Rollback() error { return tx.AbortTransaction(tx.ctx) }
+
+func newTransactionalDatabase(t *testing.T) (transactionalStore, *mongotest.Deployment) {
+	t.Helper()
+	server := mongotest.Open(t, mongotest.ReplicaSet())
+	own := server.Client().Database(server.Database()).Collection("own")
+	require.NoError(t, own.Database().CreateCollection(t.Context(), own.Name()))
+	return transactionalStore{
+		begin: func(ctx context.Context) (context.Context, ownTransaction, error) {
+			session, err := server.Client().StartSession()
+			if err != nil {
+				return nil, nil, err
+			}
+			t.Cleanup(func() { session.EndSession(context.Background()) })
+			err = session.StartTransaction()
+			if err != nil {
+				return nil, nil, err
+			}
+			tx := sessionTransaction{session, ctx}
+			inTx := mongo.NewSessionContext(ctx, session)
+			if _, err = own.InsertOne(inTx, bson.D{}); err != nil {
+				return nil, nil, errors.Join(err, tx.Rollback())
+			}
+			return inTx, tx, nil
+		},
+		rows: func() int {
+			rows, err := own.CountDocuments(t.Context(), bson.D{})
+			require.NoError(t, err)
+			return int(rows)
+		},
+	}, server
+}
+
+// transactionalQueues are the queues whose jobs can end in transactions of their own, each by one of its
+// constructors. PostgreSQL is tested in package crashtest.
+var transactionalQueues = map[string]func(t *testing.T, use amboy.Middleware) (transactionalStore, amboy.Queue){
+	"SQLite": func(t *testing.T, use amboy.Middleware) (transactionalStore, amboy.Queue) {
+		s := newTransactionalFile(t)
+		return s, transactionalQueue(t, s.driver, use)
+	},
+	"MongoDB": func(t *testing.T, use amboy.Middleware) (transactionalStore, amboy.Queue) {
+		s, server := newTransactionalDatabase(t)
+		return s, transactionalQueue(t, openMongoDBDriver(t, server), use)
+	},
+	"MongoDB, NewDriverGroup": func(t *testing.T, use amboy.Middleware) (transactionalStore, amboy.Queue) {
+		s, server := newTransactionalDatabase(t)
+		g, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{DefaultQueue: transactionalOptions(openMongoDBDriver(t, server), use)})
+		require.NoError(t, err)
+		return s, tenantOf(t, g)
+	},
+	"MongoDB, NewMongoDBQueue": func(t *testing.T, use amboy.Middleware) (transactionalStore, amboy.Queue) {
+		s, server := newTransactionalDatabase(t)
+		q, err := queue.NewMongoDBQueue(t.Context(), transactionalMongoDBOptions(server, use))
+		require.NoError(t, err)
+		t.Cleanup(func() { q.Close(context.Background()) })
+		return s, q
+	},
+	"MongoDB, NewMongoDBSingleQueueGroup": func(t *testing.T, use amboy.Middleware) (transactionalStore, amboy.Queue) {
+		s, server := newTransactionalDatabase(t)
+		g, err := queue.NewMongoDBSingleQueueGroup(t.Context(), queue.MongoDBQueueGroupOptions{DefaultQueue: transactionalMongoDBOptions(server, use)})
+		require.NoError(t, err)
+		return s, tenantOf(t, g)
+	},
+}
+
+func transactionalOptions(d driver.Driver, use amboy.Middleware) queue.DriverQueueOptions {
+	return queue.DriverQueueOptions{Driver: d, CloseDriver: true, NumWorkers: 1, LockTimeout: time.Minute, Middleware: []amboy.Middleware{use}}
+}
+
+func transactionalMongoDBOptions(server *mongotest.Deployment, use amboy.Middleware) queue.MongoDBQueueOptions {
+	return queue.MongoDBQueueOptions{
+		DB:         &queue.MongoDBOptions{Client: server.Client(), DB: server.Database(), Collection: "jobs", LockTimeout: time.Minute},
+		NumWorkers: new(1),
+		Middleware: []amboy.Middleware{use},
+	}
+}
+
+func openMongoDBDriver(t *testing.T, server *mongotest.Deployment) driver.Driver {
+	t.Helper()
+	d, err := mongodb.Open(t.Context(), mongodb.Options{Client: server.Client(), DB: server.Database(), Collection: "jobs", Grouped: true})
 	require.NoError(t, err)
-	defer q.Close(context.WithoutCancel(t.Context()))
-	require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
+	return d
+}
+
+func transactionalQueue(t *testing.T, d driver.Driver, use amboy.Middleware) amboy.Queue {
+	t.Helper()
+	q, err := queue.NewDriverQueue(transactionalOptions(d, use))
+	require.NoError(t, err)
+	t.Cleanup(func() { q.Close(context.Background()) })
+	return q
+}
+
+// tenantOf returns a queue of a group.
+func tenantOf(t *testing.T, g amboy.QueueGroup) amboy.Queue {
+	t.Helper()
+	t.Cleanup(func() { require.NoError(t, g.Close(context.Background())) })
+	q, err := g.Get(t.Context(), "tenant")
+	require.NoError(t, err)
+	return q
+}
+
+// onEachTransactional runs a test on each kind of queue.
+func onEachTransactional(t *testing.T, test func(t *testing.T, kind string)) {
+	t.Helper()
+	for kind := range transactionalQueues {
+		t.Run(kind, func(t *testing.T) { test(t, kind) })
+	}
+}
+
+// runTransactional runs a job in a queue of a kind, and returns it with the number of rows that it
+// committed.
+func runTransactional(t *testing.T, kind string, x *transactor) (amboy.Job, int) {
+	t.Helper()
+	s, q := transactionalQueues[kind](t, amboy.Middleware{Run: func(next amboy.RunFunc) amboy.RunFunc {
+		return func(ctx context.Context, j amboy.Job) error {
+			x.running.Add(1)
+			defer x.running.Done()
+			return next(context.WithValue(ctx, transactorKey{}, x), j)
+		}
+	}})
+	x.begin = s.begin
+	if !q.Info().Started {
+		require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
+	}
 	put, err := transactional.New(struct{}{})
 	require.NoError(t, err)
 	require.NoError(t, q.Put(t.Context(), put))
 	require.True(t, amboy.WaitJob(t.Context(), put, q))
+	x.running.Wait()
 	j, found := q.Get(t.Context(), put.ID())
 	require.True(t, found)
-	var rows int
-	require.NoError(t, x.db.QueryRowContext(t.Context(), "SELECT count(*) FROM own").Scan(&rows))
-	return j, rows
+	return j, s.rows()
 }
 
 func TestAJobEndsInItsTransaction(t *testing.T) {
 	for name, test := range map[string]struct {
-		run        func(ctx context.Context, tx *sql.Tx) (string, error)
+		run        func(ctx context.Context, tx ownTransaction) (string, error)
 		state      amboy.JobState
 		runs, rows int
 		says       string
 	}{
 		"that is committed": {
-			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+			run: func(ctx context.Context, tx ownTransaction) (string, error) {
 				return "ignored", errors.Join(job.CompleteWithResultIn(ctx, "done"), tx.Commit())
 			},
 			state: amboy.StateSucceeded, runs: 1, rows: 1,
 		},
 		"that is committed, and then returns an error": {
-			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+			run: func(ctx context.Context, tx ownTransaction) (string, error) {
 				return "", errors.Join(job.CompleteWithResultIn(ctx, "done"), tx.Commit(), errors.New("too late"))
 			},
 			state: amboy.StateSucceeded, runs: 1, rows: 1,
 		},
 		"that is rolled back, and returns an error": {
-			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+			run: func(ctx context.Context, tx ownTransaction) (string, error) {
 				return "", errors.Join(job.CompleteIn(ctx), tx.Rollback(), errors.New("no"))
 			},
 			state: amboy.StateFailed, runs: 2, says: "no",
 		},
 		"that is rolled back, and returns no error": {
-			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+			run: func(ctx context.Context, tx ownTransaction) (string, error) {
 				return "", errors.Join(job.CompleteIn(ctx), tx.Rollback())
 			},
 			state: amboy.StateFailed, runs: 2, says: amboy.ErrNotCommitted.Error(),
 		},
 		"with a result that is too large": {
-			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+			run: func(ctx context.Context, tx ownTransaction) (string, error) {
 				if err := job.CompleteWithResultIn(ctx, strings.Repeat("x", amboy.MaxResultBytes)); err != nil {
 					return "", errors.Join(err, tx.Rollback())
 				}
@@ -121,28 +277,64 @@ func TestAJobEndsInItsTransaction(t *testing.T) {
 			state: amboy.StateFailed, runs: 1, says: "at most",
 		},
 		"with a result of another type": {
-			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+			run: func(ctx context.Context, tx ownTransaction) (string, error) {
 				return "", errors.Join(job.CompleteWithResultIn(ctx, 1), tx.Rollback())
 			},
 			state: amboy.StateFailed, runs: 2, says: "type of the result must be that of the results of the job's definition",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := &transactor{run: test.run}
-			j, rows := runTransactional(t, x)
-			assert.Equal(t, test.state, amboy.NewJobInfo(j).State)
-			assert.Equal(t, test.rows, rows)
-			assert.Equal(t, test.runs, x.runs)
-			if test.says != "" {
-				require.ErrorContains(t, j.Error(), test.says)
-				return
-			}
-			require.NoError(t, j.Error())
-			left, err := transactional.ResultOf(j)
-			require.NoError(t, err)
-			assert.Equal(t, "done", left)
+			onEachTransactional(t, func(t *testing.T, kind string) {
+				x := &transactor{run: test.run}
+				j, rows := runTransactional(t, kind, x)
+				assert.Equal(t, test.state, amboy.NewJobInfo(j).State)
+				assert.Equal(t, test.rows, rows)
+				assert.Equal(t, test.runs, x.runs)
+				if test.says != "" {
+					require.ErrorContains(t, j.Error(), test.says)
+					return
+				}
+				require.NoError(t, j.Error())
+				left, err := transactional.ResultOf(j)
+				require.NoError(t, err)
+				assert.Equal(t, "done", left)
+			})
 		})
 	}
+}
+
+// While all workers of a process are busy, its change stream does not show that the transaction of a job was
+// committed.
+func TestAJobThatEndsInATransactionOfABusyProcessFreesItsScopeAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := mongotest.Open(t, mongotest.InMemory())
+		q := transactionalQueue(t, openMongoDBDriver(t, server), amboy.Middleware{})
+		require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
+		var ended, started time.Time
+		holds := newJob(t, "holds", func(ctx context.Context, j *funcJob) {
+			time.Sleep(30 * time.Second)
+			session, err := server.Client().StartSession()
+			if err != nil {
+				j.AddError(err)
+				return
+			}
+			defer session.EndSession(ctx)
+			_, err = session.WithTransaction(ctx, func(ctx mongo.SessionContext) (any, error) { //nolint:contextcheck // It inherits it.
+				return nil, q.(amboy.TransactionalCompleter).CompleteIn(ctx, j)
+			})
+			j.AddError(err)
+			ended = time.Now()
+		})
+		holds.SetScopes([]string{"scope"})
+		require.NoError(t, q.Put(t.Context(), holds))
+		waits := newJob(t, "waits", func(context.Context, *funcJob) { started = time.Now() })
+		waits.SetScopes([]string{"scope"})
+		require.NoError(t, q.Put(t.Context(), waits))
+		require.True(t, amboy.Wait(t.Context(), q))
+		held, _ := q.Get(t.Context(), "holds")
+		require.NoError(t, held.Error())
+		assert.Less(t, started.Sub(ended), 100*time.Millisecond)
+	})
 }
 
 // A job that logged between the end and the commit waited for its own transaction until its lease
@@ -153,20 +345,22 @@ func TestALineThatWasLoggedBeforeTheCommitWaitedForTheTransaction(t *testing.T) 
 		"SetProgress": func(ctx context.Context) error { return job.SetProgress(ctx, 1, "committing") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := &transactor{}
-			var waited error
-			x.run = func(ctx context.Context, tx *sql.Tx) (string, error) {
-				err := job.CompleteWithResultIn(ctx, "done")
-				bounded, cancel := context.WithTimeout(ctx, 30*time.Second) // it would wait for its own transaction
-				defer cancel()
-				waited = report(bounded)
-				return "", errors.Join(err, tx.Commit())
-			}
-			j, rows := runTransactional(t, x)
-			require.NoError(t, waited)
-			require.NoError(t, j.Error())
-			assert.Equal(t, 1, rows)
-			assert.Equal(t, 1, x.runs)
+			onEachTransactional(t, func(t *testing.T, kind string) {
+				x := &transactor{}
+				var waited error
+				x.run = func(ctx context.Context, tx ownTransaction) (string, error) {
+					err := job.CompleteWithResultIn(ctx, "done")
+					bounded, cancel := context.WithTimeout(ctx, 30*time.Second) // it would wait for its own transaction
+					defer cancel()
+					waited = report(bounded)
+					return "", errors.Join(err, tx.Commit())
+				}
+				j, rows := runTransactional(t, kind, x)
+				require.NoError(t, waited)
+				require.NoError(t, j.Error())
+				assert.Equal(t, 1, rows)
+				assert.Equal(t, 1, x.runs)
+			})
 		})
 	}
 }
@@ -174,20 +368,23 @@ func TestALineThatWasLoggedBeforeTheCommitWaitedForTheTransaction(t *testing.T) 
 // The transaction of the job keeps the store from writing the line. The job must not wait until its
 // lease is over.
 func TestALineThatWasLoggedInATransactionOfTheJobWaitedForItsEnd(t *testing.T) {
-	x := &transactor{}
-	var waited error
-	x.run = func(ctx context.Context, tx *sql.Tx) (string, error) {
-		bounded, cancel := context.WithTimeout(ctx, 30*time.Second) // it would wait for its own transaction
-		defer cancel()
-		job.Log(bounded, "inserted")
-		waited = bounded.Err()
-		return "", errors.Join(job.CompleteWithResultIn(ctx, "done"), tx.Commit())
-	}
-	j, rows := runTransactional(t, x)
-	require.NoError(t, waited)
-	require.NoError(t, j.Error())
-	assert.Equal(t, 1, rows)
-	require.Len(t, amboy.ProgressOf(j).Log, 1, "it is stored with the end of the job")
+	onEachTransactional(t, func(t *testing.T, kind string) {
+		x := &transactor{}
+		var waited error
+		x.run = func(ctx context.Context, tx ownTransaction) (string, error) {
+			bounded, cancel := context.WithTimeout(ctx, 30*time.Second) // it would wait for its own transaction
+			defer cancel()
+			job.Log(bounded, "inserted")
+			waited = bounded.Err()
+			return "", errors.Join(job.CompleteWithResultIn(ctx, "done"), tx.Commit())
+		}
+		j, rows := runTransactional(t, kind, x)
+		require.NoError(t, waited)
+		require.NoError(t, j.Error())
+		assert.Equal(t, 1, rows)
+		assert.Equal(t, 1, x.runs)
+		require.Len(t, amboy.ProgressOf(j).Log, 1, "it is stored with the end of the job")
+	})
 }
 
 func TestTransactionsOfOtherStoresAreRefused(t *testing.T) {
@@ -215,17 +412,20 @@ func requireForeign(ctx context.Context, t *testing.T, name string, q amboy.Queu
 }
 
 func TestCompletingInATransactionNeedsOne(t *testing.T) {
-	x := &transactor{}
-	var without, foreign error
-	x.run = func(ctx context.Context, tx *sql.Tx) (string, error) {
-		without = job.CompleteIn(driver.WithTransaction(ctx, nil))
-		foreign = job.CompleteIn(postgres.WithTx(ctx, nil))
-		return "done", tx.Rollback()
-	}
-	_, _ = runTransactional(t, x)
-	require.ErrorContains(t, without, "context carries no transaction of the store")
-	require.ErrorIs(t, foreign, amboy.ErrForeignTransaction)
-	require.ErrorIs(t, job.CompleteIn(t.Context()), job.ErrNoJob)
+	onEachTransactional(t, func(t *testing.T, kind string) {
+		x := &transactor{}
+		var without, foreign error
+		x.run = func(ctx context.Context, tx ownTransaction) (string, error) {
+			ctx = mongo.NewSessionContext(driver.WithTransaction(ctx, nil), nil)
+			without = job.CompleteIn(ctx)                       //nolint:contextcheck // It inherits it.
+			foreign = job.CompleteIn(postgres.WithTx(ctx, nil)) //nolint:contextcheck // It inherits it.
+			return "done", tx.Rollback()
+		}
+		_, _ = runTransactional(t, kind, x)
+		require.ErrorContains(t, without, "context carries no transaction of the store")
+		require.ErrorIs(t, foreign, amboy.ErrForeignTransaction)
+		require.ErrorIs(t, job.CompleteIn(t.Context()), job.ErrNoJob)
+	})
 }
 
 func TestATransactionOfMongoDBIsRefusedByOtherStores(t *testing.T) {
@@ -252,13 +452,15 @@ func TestATransactionOfMongoDBIsRefusedByOtherStores(t *testing.T) {
 
 // On PostgreSQL the checkpoint waited for the transaction until the lease of the job was lost.
 func TestACheckpointAfterTheEndInATransactionWaitedForIt(t *testing.T) {
-	var saved error
-	j, rows := runTransactional(t, &transactor{run: func(ctx context.Context, tx *sql.Tx) (string, error) {
-		err := job.CompleteIn(ctx)
-		saved = job.Checkpoint(ctx, struct{}{})
-		return "", errors.Join(err, tx.Commit())
-	}})
-	require.ErrorContains(t, saved, "it may have ended in a transaction")
-	assert.Equal(t, amboy.StateSucceeded, amboy.NewJobInfo(j).State)
-	assert.Equal(t, 1, rows)
+	onEachTransactional(t, func(t *testing.T, kind string) {
+		var saved error
+		j, rows := runTransactional(t, kind, &transactor{run: func(ctx context.Context, tx ownTransaction) (string, error) {
+			err := job.CompleteIn(ctx)
+			saved = job.Checkpoint(ctx, struct{}{})
+			return "", errors.Join(err, tx.Commit())
+		}})
+		require.ErrorContains(t, saved, "it may have ended in a transaction")
+		assert.Equal(t, amboy.StateSucceeded, amboy.NewJobInfo(j).State)
+		assert.Equal(t, 1, rows)
+	})
 }

@@ -219,7 +219,8 @@ type Driver interface {
 	// If ctx carries a transaction, a driver with TransactionalEnds writes in that: the
 	// attempts end when it is committed, and until then the caller must neither renew their
 	// leases nor end them otherwise. After any error the transaction must be rolled back.
-	// One of another store is refused as by Insert.
+	// One of another store is refused as by Insert. What follows from the ends may be done
+	// soon after the commit (see EndFollower).
 	Complete(ctx context.Context, completions []Completion) ([]error, error)
 
 	// Release hands leases back. The record keeps its count and its place in the order.

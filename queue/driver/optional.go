@@ -30,6 +30,17 @@ type Surveyor interface {
 	Survey(ctx context.Context, now time.Time, within time.Duration) (work Work, staleIn time.Duration, err error)
 }
 
+// EndFollower is implemented by a Driver with Features.TransactionalEnds that does what follows from an
+// end in a caller's transaction after the commit, instead of in the transaction: it frees scopes, lets
+// dependents run, and notifies subscribers.
+type EndFollower interface {
+	// FollowEnd does what follows from the end of a lease that Complete wrote in a caller's
+	// transaction. It is called when that is known to be committed, and does nothing if it was done
+	// already. Without the call, as when the process dies, the driver does it a few seconds later, in
+	// whichever process.
+	FollowEnd(ctx context.Context, lease Lease)
+}
+
 // UnfinishedSummer is implemented by a Driver whose SumQueues counts records that have ended.
 type UnfinishedSummer interface {
 	// SumUnfinished is SumQueues without the number of records that have ended for good:

@@ -66,7 +66,7 @@ func endsFreeScopes(f *fixture) {
 	require.Equal(f, []error{nil}, f.endIn(tx.Context, r))
 	require.NoError(f, tx.Commit())
 	f.consistent()
-	assert.Equal(f, []string{"next", "dependent"}, jobIDs(f.claim(10)))
+	f.claimSoon("next", "dependent")
 }
 
 func endsCheckLeases(f *fixture) {
@@ -91,7 +91,7 @@ func endsAndInserts(f *fixture) {
 	require.Equal(f, []error{nil}, f.endIn(tx.Context, r))
 	require.NoError(f, tx.Commit())
 	f.consistent()
-	f.claimOne("follower")
+	f.claimSoon("follower")
 }
 
 func endsForeign(f *fixture) {

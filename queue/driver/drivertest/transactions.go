@@ -117,10 +117,11 @@ func transactionSeesItself(f *fixture) {
 	f.claimSoon("dependent")
 }
 
-// claimSoon claims a record that the driver may only make ready after the commit of the
-// transaction that put it.
-func (f *fixture) claimSoon(id string) {
+// claimSoon claims records, in any order, that the driver may only make ready after the commit of the
+// transaction that put them, or that ended what they wait for.
+func (f *fixture) claimSoon(ids ...string) {
 	f.Helper()
+	var claimed []string
 	news := make(chan struct{}, 1)
 	cancel := f.driver.Subscribe(func(driver.Change) {
 		select {
@@ -129,15 +130,20 @@ func (f *fixture) claimSoon(id string) {
 		}
 	})
 	defer cancel()
+	f.unchecked = true // a change in the background may come between two queries
 	for {
-		if records := f.claim(1); len(records) > 0 {
-			require.Equal(f, []string{id}, jobIDs(records))
+		claimed = append(claimed, jobIDs(f.claim(10))...)
+		require.Subset(f, ids, claimed)
+		if len(claimed) == len(ids) {
+			f.unchecked = false
+			f.settles()
+			f.consistent()
 			return
 		}
 		select {
 		case <-news:
 		case <-f.ctx.Done():
-			require.Fail(f, "the record did not become ready", id)
+			require.Fail(f, "records did not become ready", "want %s, got %s", ids, claimed)
 		}
 	}
 }

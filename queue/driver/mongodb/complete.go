@@ -10,16 +10,23 @@ import (
 )
 
 // Complete implements driver.Driver. A record that never ran can be completed too, under
-// the lease that it shows; it never runs then.
+// the lease that it shows; it never runs then. If ctx carries a session with a transaction (see
+// mongo.NewSessionContext), Complete writes in it.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+	if _, _, err = driver.TransactionOf[transaction](ctx); err != nil {
+		return nil, fmt.Errorf("completing %d records in the caller's transaction: %w", len(completions), err)
+	}
+	if transactionOf(ctx) != nil {
+		return d.completeIn(ctx, completions)
+	}
 	changes := make([]*change, len(completions))
 	for i, c := range completions {
-		changes[i] = d.completion(c)
+		changes[i] = d.completion(c, d.leases.take(c.Lease))
 	}
 	ctx = plain(ctx)
 	err = d.apply(ctx, changes)
@@ -27,7 +34,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		err = d.endShort(ctx, changes, func(i int, tooLarge error) *change {
 			short := completions[i]
 			short.Record = driver.ShortEnd(short.Record, tooLarge)
-			return d.completion(short)
+			return d.completion(short, nil)
 		})
 	}
 	if err != nil {
@@ -61,14 +68,15 @@ func (d *Driver) endShort(ctx context.Context, changes []*change, short func(i i
 	return err
 }
 
-func (d *Driver) completion(c driver.Completion) *change {
+// completion returns the change that ends an attempt. before is its document as last read, or nil.
+func (d *Driver) completion(c driver.Completion, before *document) *change {
 	end := stored(c.Record.TimeInfo.End)
 	left := c.Lease
 	left.Owner, left.Count = c.Record.Status.Owner, c.Record.Status.ModificationCount
 	return &change{
 		queue:  c.Lease.Queue,
 		name:   c.Lease.Name,
-		before: d.leases.take(c.Lease),
+		before: before,
 		ends:   true,
 		shares: true,
 		step: func(doc *document) error {

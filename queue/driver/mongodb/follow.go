@@ -23,6 +23,9 @@ func (d *Driver) follow(ctx context.Context, changes []*change) {
 			continue
 		}
 		heard = heard || !c.quiet
+		if c.ends {
+			d.ends.drop(c.after.id)
+		}
 		if d.mayMakeClaimable(c) {
 			news = news.With(driver.In(c.queue))
 		}

@@ -46,17 +46,30 @@ func (l *leases) add(doc *document, leaseTime time.Duration) {
 	l.prune = max(pruneFrom, 2*len(l.byKey))
 }
 
-// take removes and returns the document that was claimed under a lease, or nil if it is
-// not known.
+// of returns the document that was claimed under a lease, or nil if it is not known.
+func (l *leases) of(lease driver.Lease) *document {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.find(lease)
+}
+
+// take is of, and forgets the lease.
 func (l *leases) take(lease driver.Lease) *document {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := key{lease.Queue, lease.Name}
-	known := l.byKey[k]
+	doc := l.find(lease)
+	if doc != nil {
+		delete(l.byKey, key{lease.Queue, lease.Name})
+	}
+	return doc
+}
+
+// find is of with the lock held.
+func (l *leases) find(lease driver.Lease) *document {
+	known := l.byKey[key{lease.Queue, lease.Name}]
 	if known == nil || known.doc.lease() != lease {
 		return nil
 	}
-	delete(l.byKey, k)
 	return known.doc
 }
 

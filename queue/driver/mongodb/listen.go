@@ -223,9 +223,9 @@ func (d *Driver) jobChanged(e event, wanted interest) driver.Change {
 	switch {
 	case !known:
 		return d.legacyChanged(e, wanted)
-	case rev < ownRevisions: // committed with a caller's transaction
+	case isForeign(rev): // committed with a caller's transaction
 		d.avoided.end(d.elapsed())
-		d.committed(e)
+		d.committed(e, rev)
 	case rev < endedRevision || rev >= leftRevision:
 		d.sweeper.watch() // the other process may leave work undone
 	}
@@ -254,8 +254,12 @@ func (d *Driver) legacyChanged(e event, wanted interest) driver.Change {
 
 // committed is called when a document was committed with a transaction of a caller of this process
 // or another one.
-func (d *Driver) committed(e event) {
+func (d *Driver) committed(e event, rev int64) {
 	id, _ := e.Key.ID.(string)
+	if d.ends.commit(id, rev) {
+		d.sweeper.checkCommitted()
+		return
+	}
 	if _, waits := e.Document.Lookup("line", "edges").ArrayOK(); !waits {
 		d.sweeper.watch()
 		return

@@ -60,6 +60,7 @@ type Driver struct {
 	claimed               queueSet
 	sweeper               sweeper
 	transacted            transacted
+	ends                  transactedEnds
 	skew                  skew
 	unindexed             atomic.Bool // the collection may have been dropped, and its indexes not built again
 	announcer             announcer
@@ -80,6 +81,7 @@ var (
 	_ driver.Driver           = (*Driver)(nil)
 	_ driver.ClaimSubscriber  = (*Driver)(nil)
 	_ driver.IdleProber       = (*Driver)(nil)
+	_ driver.EndFollower      = (*Driver)(nil)
 	_ driver.Surveyor         = (*Driver)(nil)
 	_ driver.UnfinishedSummer = (*Driver)(nil)
 )
@@ -180,7 +182,7 @@ func (d *Driver) elapsed() time.Duration {
 // Features implements driver.Driver. A standalone server has neither
 // transactions nor change streams.
 func (d *Driver) Features() driver.Features {
-	return driver.Features{Notifications: d.isReplica, Transactions: d.isReplica, Durable: true, Limits: true, SharedRetries: d.isReplica}
+	return driver.Features{Notifications: d.isReplica, Transactions: d.isReplica, TransactionalEnds: d.isReplica, Durable: true, Limits: true, SharedRetries: d.isReplica}
 }
 
 // enter begins a call. leave must be called at its end.
@@ -328,7 +330,10 @@ func (r *revisions) nextQuiet() int64 { return r.next() + quiet }
 
 // nextForeign returns a value of no driver, so that all drivers are notified of the
 // change.
-func (r *revisions) nextForeign() int64 { return 1 + rand.Int64N(1<<32-1) }
+func (r *revisions) nextForeign() int64 { return 1 + rand.Int64N(ownRevisions-1) }
+
+// isForeign reports whether a revision is one of no driver, in whichever range.
+func isForeign(rev int64) bool { return rev%endedRevision < ownRevisions }
 
 // orders generates the values of document.Order.
 type orders struct {

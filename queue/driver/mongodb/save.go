@@ -148,13 +148,18 @@ func (d *Driver) saveLock(ctx context.Context, r *driver.Record, u *update) (fou
 	return false, errContended
 }
 
-// SetProgress implements driver.Driver.
+// SetProgress implements driver.Driver. If ctx carries a session with a transaction it stores nothing:
+// a job that changes since the transaction began can't end in it. The queue stores the progress later,
+// with the end of the job at the latest.
 func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress driver.Progress) error {
 	leave, err := d.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
+	if transactionOf(ctx) != nil {
+		return nil
+	}
 	ctx = plain(ctx)
 	filter := append(d.named(lease.Queue, lease.Name),
 		bson.E{Key: "status.owner", Value: lease.Owner},

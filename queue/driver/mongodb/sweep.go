@@ -87,6 +87,7 @@ func (d *Driver) sweepOnce(ctx context.Context) error {
 func (d *Driver) sweepDue(ctx context.Context) error {
 	s := &d.sweeper
 	what, forced := s.begin()
+	d.followCommitted(ctx)
 	s.interval = min(max(2*s.interval, sweepEvery), sweepSeldom)
 	if what.ready || d.avoided.any(d.elapsed()) || !s.hears {
 		s.interval = sweepEvery

@@ -33,7 +33,7 @@ type sweeper struct {
 	// does not hear of changes. Zero means never.
 	due, takeover, routine time.Time
 	// forced is set if a sweep is to begin at once, without the duty; legacy and committedNow, if one
-	// is to query only legacy documents, or what transactions put.
+	// is to query only legacy documents, or what transactions put and ended.
 	forced, legacy, committedNow bool
 	// legacyFrom is when the next query for legacy documents may begin.
 	legacyFrom time.Time
@@ -139,7 +139,7 @@ func (s *sweeper) sweepLegacy() { s.change(func() { s.legacy = true }) }
 // sweepMoreLegacy requests a query at once for further legacy documents.
 func (s *sweeper) sweepMoreLegacy() { s.change(func() { s.legacy, s.legacyFrom = true, time.Time{} }) }
 
-// checkCommitted requests a check at once of what transactions put.
+// checkCommitted requests a check at once of what transactions put and ended.
 func (s *sweeper) checkCommitted() { s.change(func() { s.committedNow = true }) }
 
 // setDeaf is called when this process may cease or begin to hear of changes.

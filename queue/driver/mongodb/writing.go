@@ -70,6 +70,9 @@ type writing struct {
 	unsure   error // of the last command without an answer
 	// single is true once a command with several statements took too long.
 	single bool
+	// foreign is true in a transaction of the caller. All processes, including this one, must be
+	// notified when it is committed.
+	foreign bool
 }
 
 // in returns the changes in a state.
@@ -397,15 +400,19 @@ func (m *model) revision() kindOfRevision {
 
 // revision returns a new revision for a change.
 func (w *writing) revision(m *model) int64 {
+	next := w.revs.next
+	if w.foreign {
+		next = w.revs.nextForeign
+	}
 	switch m.revision() {
 	case quietRevision:
-		return w.revs.nextQuiet()
+		return next() + quiet
 	case finalRevision:
-		return w.revs.next() + endedRevision
+		return next() + endedRevision
 	case unsettledRevision:
-		return w.revs.next() + leftRevision
+		return next() + leftRevision
 	default:
-		return w.revs.next()
+		return next()
 	}
 }
 

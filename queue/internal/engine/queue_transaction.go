@@ -123,6 +123,7 @@ func (q *Queue) endTransacted(ctx context.Context, j amboy.Job, run *core.Run) (
 	if !driver.HasEndedUnder(r, run.Lease) {
 		return false, nil
 	}
+	q.followEnd(ctx, j.ID(), run.Lease)
 	if reported := j.Error(); reported != nil {
 		logging.Warning(ctx, q.failure("a job reported an error after it ended in a committed transaction", j.ID(), reported))
 	}
@@ -134,6 +135,23 @@ func (q *Queue) endTransacted(ctx context.Context, j amboy.Job, run *core.Run) (
 	<-done
 	q.afterEnd(ctx, j, core.End{Record: r}, nil)
 	return true, nil
+}
+
+// followEnd is called when the transaction that ended a job was committed.
+func (q *Queue) followEnd(ctx context.Context, id string, lease driver.Lease) {
+	follower, ok := q.Driver.(driver.EndFollower)
+	if !ok {
+		return
+	}
+	err := contain.Panic(func() error {
+		bounded, cancel := context.WithTimeout(ctx, DriverTimeout)
+		defer cancel()
+		follower.FollowEnd(bounded, lease)
+		return nil
+	})
+	if err != nil {
+		logging.Warning(ctx, q.failure("what follows from the end of a job is left to the store", id, err))
+	}
 }
 
 // rereadUntil reads a job, and tries again until the store answers or ctx ends.
