@@ -116,6 +116,9 @@ func Checkpoint[A any](ctx context.Context, args A) error {
 //	}
 //	return tx.Commit(ctx)
 //
+// In MongoDB the context is that of a session, and the function of its WithTransaction returns the error
+// as it is, so that the transaction is repeated if the lease was renewed since it began.
+//
 // The transaction also checks the job's lease. After an error the caller must roll back. After
 // CompleteIn the function should commit and return: its lease is not renewed any more, so that
 // the transaction and the rest of the run must not take longer than half of the queue's lock

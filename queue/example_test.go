@@ -664,6 +664,48 @@ func ExampleNewMongoDBQueue_transaction() {
 	// true
 }
 
+// End a job in the transaction that does its work: both are stored, or neither.
+func ExampleNewMongoDBQueue_completeIn() {
+	ctx := context.Background()
+	uri, stop := startServer()
+	defer stop()
+
+	client, err := mongo.Connect(ctx, options.Client().ApplyURI(uri))
+	must(err)
+	defer func() { must(client.Disconnect(ctx)) }()
+	shipments := client.Database("shop").Collection("shipments")
+	ship := job.Define("queue.example.ship", 1, func(ctx context.Context, order string) error {
+		session, failure := client.StartSession()
+		if failure != nil {
+			return failure
+		}
+		defer session.EndSession(ctx)
+		_, failure = session.WithTransaction(ctx, func(ctx mongo.SessionContext) (any, error) { //nolint:contextcheck // It inherits it.
+			_, insertErr := shipments.InsertOne(ctx, bson.M{"_id": order})
+			if insertErr != nil {
+				return nil, insertErr
+			}
+			return nil, job.CompleteIn(ctx)
+		})
+		return failure
+	})
+
+	q, err := queue.NewMongoDBQueue(ctx, queue.MongoDBQueueOptions{
+		DB:         &queue.MongoDBOptions{Client: client, DB: "shop", Collection: "shipping"}, // the client of the sessions
+		NumWorkers: new(8),
+	})
+	must(err)
+	defer q.Close(ctx)
+	must(q.Start(ctx))
+	fmt.Println(ship.PutAndWait(ctx, q, "order-1"))
+	shipped, err := shipments.CountDocuments(ctx, bson.M{})
+	must(err)
+	fmt.Println(shipped, "shipped")
+	// Output:
+	// <nil>
+	// 1 shipped
+}
+
 // Run jobs in a test, one after the other, at times of the test's choice.
 func ExampleNewInline() {
 	ctx := context.Background()

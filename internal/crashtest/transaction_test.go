@@ -17,6 +17,10 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx" of database/sql
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+	"go.mongodb.org/mongo-driver/mongo/writeconcern"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
@@ -40,9 +44,10 @@ const transactionVariable = "CRASHTEST_TRANSACTION"
 
 // ledger is where the jobs of a process keep rows of their own, in the database of its queue.
 type ledger struct {
-	db     *sql.DB
-	conn   *pgx.Conn // of PostgreSQL, where each second transaction is one of pgx
-	rows   string    // the name of the table
+	db     *sql.DB           // nil in MongoDB
+	conn   *pgx.Conn         // of PostgreSQL, where each second transaction is one of pgx
+	table  string            // the name of the table
+	own    *mongo.Collection // of MongoDB, in place of a table
 	random *rand.Rand
 }
 
@@ -57,7 +62,14 @@ var endInTransaction = job.Define("crashtest.transaction", 1, func(ctx context.C
 
 func openLedger(t *testing.T, s store, seed uint64) *ledger {
 	t.Helper()
-	l := &ledger{rows: rowsOf(s), random: rand.New(rand.NewPCG(seed, 0))}
+	l := &ledger{table: tableOf(s), random: rand.New(rand.NewPCG(seed, 0))}
+	if s.Database != "" {
+		client, err := mongo.Connect(t.Context(), options.Client().ApplyURI(s.Location))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+		l.own = client.Database(s.Database).Collection(l.table)
+		return l
+	}
 	var err error
 	if s.Schema == "" {
 		l.db, err = sql.Open("sqlite", s.Location+"?_txlock=immediate&_pragma=busy_timeout(10000)")
@@ -77,70 +89,129 @@ func openLedger(t *testing.T, s store, seed uint64) *ledger {
 	return l
 }
 
-// rowsOf is the table of rows: one beside the tables of the queue.
-func rowsOf(s store) string {
+// tableOf is the table of rows: one beside the tables of the queue.
+func tableOf(s store) string {
 	if s.Schema == "" {
 		return "ledger"
 	}
 	return s.Schema + ".ledger"
 }
 
-// begin begins a transaction. ctx carries it.
-func (l *ledger) begin(ctx context.Context) (inTx context.Context, exec func(string) error, commit, rollback func() error, err error) {
-	if l.conn != nil && l.random.IntN(2) == 0 {
-		tx, beginErr := l.conn.Begin(ctx)
-		if beginErr != nil {
-			return nil, nil, nil, nil, beginErr
+// create creates the table, or the collection: transactions that create one conflict with each other.
+func (l *ledger) create(ctx context.Context) error {
+	if l.own != nil {
+		return l.own.Database().CreateCollection(ctx, l.own.Name())
+	}
+	_, err := l.db.ExecContext(ctx, "CREATE TABLE "+l.table+" (job TEXT NOT NULL)")
+	return err
+}
+
+// ownTransaction is a transaction of a job.
+type ownTransaction struct {
+	context.Context                        // carries the transaction
+	insert           func(id string) error // a row
+	commit, rollback func() error
+}
+
+// begin begins a transaction.
+func (l *ledger) begin(ctx context.Context) (*ownTransaction, error) {
+	switch {
+	case l.own != nil:
+		return l.beginSession(ctx)
+	case l.conn != nil && l.random.IntN(2) == 0:
+		tx, err := l.conn.Begin(ctx)
+		if err != nil {
+			return nil, err
 		}
-		exec = func(text string) error {
-			_, execErr := tx.Exec(ctx, text)
-			return execErr
-		}
-		return postgres.WithTx(ctx, tx), exec, func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }, nil
+		return &ownTransaction{
+			Context: postgres.WithTx(ctx, tx),
+			insert: func(id string) error {
+				_, err := tx.Exec(ctx, l.insertion(id))
+				return err
+			},
+			commit:   func() error { return tx.Commit(ctx) },
+			rollback: func() error { return tx.Rollback(ctx) },
+		}, nil
 	}
 	tx, err := l.db.BeginTx(ctx, nil)
 	if err != nil {
-		return nil, nil, nil, nil, err
+		return nil, err
 	}
-	inTx = sqlite.WithTx(ctx, tx)
+	inTx := sqlite.WithTx(ctx, tx)
 	if l.conn != nil {
 		inTx = postgres.WithSQLTx(ctx, tx)
 	}
-	exec = func(text string) error {
-		_, err := tx.ExecContext(ctx, text)
-		return err
+	return &ownTransaction{
+		Context: inTx,
+		insert: func(id string) error {
+			_, err := tx.ExecContext(ctx, l.insertion(id))
+			return err
+		},
+		commit:   tx.Commit,
+		rollback: tx.Rollback,
+	}, nil
+}
+
+func (l *ledger) insertion(id string) string {
+	return fmt.Sprintf("INSERT INTO %s (job) VALUES ('%s')", l.table, id)
+}
+
+// beginSession is begin in MongoDB.
+func (l *ledger) beginSession(ctx context.Context) (*ownTransaction, error) {
+	session, err := l.own.Database().Client().StartSession()
+	if err != nil {
+		return nil, err
 	}
-	return inTx, exec, tx.Commit, tx.Rollback, nil
+	err = session.StartTransaction(options.Transaction().SetWriteConcern(writeconcern.Majority()))
+	if err != nil {
+		return nil, err
+	}
+	inTx := mongo.NewSessionContext(ctx, session)
+	return &ownTransaction{
+		Context: inTx,
+		insert: func(id string) error { //nolint:contextcheck // It inherits it.
+			_, err := l.own.InsertOne(inTx, bson.D{{Key: "job", Value: id}})
+			return err
+		},
+		commit: func() error {
+			defer session.EndSession(ctx)
+			return session.CommitTransaction(ctx)
+		},
+		rollback: func() error {
+			defer session.EndSession(ctx)
+			return session.AbortTransaction(ctx)
+		},
+	}, nil
 }
 
 var errRolledBack = errors.New("the job has rolled back")
 
 // end writes a row and ends its job, and commits that or rolls it back.
 func (l *ledger) end(ctx context.Context, id string) error {
-	inTx, exec, commit, rollback, err := l.begin(ctx)
+	tx, err := l.begin(ctx)
 	if err != nil {
 		return err
 	}
 	plan := l.random.IntN(24)
 	dieIf(plan == 0)
-	err = exec(fmt.Sprintf("INSERT INTO %s (job) VALUES ('%s')", l.rows, id))
+	err = tx.insert(id)
 	if err == nil {
-		err = job.CompleteIn(inTx)
+		err = job.CompleteIn(tx) //nolint:contextcheck // It inherits it.
 	}
 	dieIf(plan == 1)
 	if err != nil {
-		return errors.Join(err, rollback())
+		return errors.Join(err, tx.rollback())
 	}
 	switch plan {
 	case 2, 3, 4:
 		// While it commits.
 		time.AfterFunc(time.Duration(l.random.IntN(1000))*time.Microsecond, func() { dieIf(true) })
 	case 5:
-		return rollback()
+		return tx.rollback()
 	case 6:
-		return errors.Join(errRolledBack, rollback())
+		return errors.Join(errRolledBack, tx.rollback())
 	}
-	err = commit()
+	err = tx.commit()
 	dieIf(plan == 7)
 	if plan == 8 {
 		return errRolledBack // a lie
@@ -171,6 +242,9 @@ func TestTransactionWorker(t *testing.T) {
 	var config transactionConfig
 	require.NoError(t, json.Unmarshal([]byte(encoded), &config))
 	theLedger = openLedger(t, config.Store, config.Seed)
+	if theLedger.own != nil { // a transaction of another client is foreign
+		config.Store.connect = func(*testing.T, string) *mongo.Client { return theLedger.own.Database().Client() }
+	}
 	q := newTransactionQueue(t, config.Store, 1)
 	require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
 	fmt.Println(saysReady)
@@ -194,11 +268,37 @@ func newTransactionQueue(t *testing.T, s store, workers int) amboy.RetryableQueu
 func TestEndsInTransactions(t *testing.T) {
 	onEachStore(t, func(t *testing.T, newStore func(*testing.T) store) {
 		s := newStore(t)
-		if s.Database != "" {
-			t.Skip("the store can't end jobs in a transaction")
+		switch {
+		case s.Database != "" && !endsInTransactions(t, s):
+			t.Skip("a standalone server has no transactions")
+		case s.Database != "":
+			s.endTransactionsSoon(t)
 		}
 		testEndsInTransactions(t, s)
 	})
+}
+
+func endsInTransactions(t *testing.T, s store) bool {
+	t.Helper()
+	d := s.open(t)
+	defer func() { require.NoError(t, d.Close(context.WithoutCancel(t.Context()))) }()
+	return d.Features().TransactionalEnds
+}
+
+// endTransactionsSoon makes the server of a database abort the transactions of killed processes after a
+// second instead of a minute, until the test ends.
+func (s store) endTransactionsSoon(t *testing.T) {
+	t.Helper()
+	client, err := mongo.Connect(t.Context(), options.Client().ApplyURI(s.Location))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+	set := func(ctx context.Context, seconds int32) (was int32) {
+		answer, err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "setParameter", Value: 1}, {Key: "transactionLifetimeLimitSeconds", Value: seconds}}).Raw()
+		require.NoError(t, err)
+		return answer.Lookup("was").Int32()
+	}
+	was := set(t.Context(), 1)
+	t.Cleanup(func() { set(context.Background(), was) })
 }
 
 func testEndsInTransactions(t *testing.T, s store) {
@@ -206,8 +306,7 @@ func testEndsInTransactions(t *testing.T, s store) {
 	q := newTransactionQueue(t, s, 1) // which is not started
 	defer closeQueue(t, q)
 	l := openLedger(t, s, *seed)
-	_, err := l.db.ExecContext(t.Context(), "CREATE TABLE "+l.rows+" (job TEXT NOT NULL)")
-	require.NoError(t, err)
+	require.NoError(t, l.create(t.Context()))
 
 	jobs, killed, turn := 0, 0, uint64(0)
 	for killed < *endKills {
@@ -234,6 +333,7 @@ func testEndsInTransactions(t *testing.T, s store) {
 		assert.Equal(t, want, rows[id], "rows of job %s, which %s: %v", id, state, j.Error())
 	}
 	assert.Equal(t, jobs, states[amboy.StateSucceeded]+states[amboy.StateFailed])
+	assert.NotZero(t, states[amboy.StateSucceeded])
 	assert.NotZero(t, states[amboy.StateFailed])
 	t.Logf("%d processes killed; %v", killed, states)
 }
@@ -241,11 +341,11 @@ func testEndsInTransactions(t *testing.T, s store) {
 func newTransactionJob(t *testing.T, n int) amboy.Job {
 	t.Helper()
 	id := fmt.Sprint("job-", n)
-	options := []job.Option{job.ID(id)}
+	opts := []job.Option{job.ID(id)}
 	if n%4 == 0 {
-		options = append(options, job.Scopes(fmt.Sprint("scope-", n%3)))
+		opts = append(opts, job.Scopes(fmt.Sprint("scope-", n%3)))
 	}
-	j, err := endInTransaction.New(id, options...)
+	j, err := endInTransaction.New(id, opts...)
 	require.NoError(t, err)
 	return j
 }
@@ -305,7 +405,10 @@ func requireKilled(t *testing.T, p *process) {
 // countRows counts the rows of each job.
 func countRows(t *testing.T, l *ledger) map[string]int {
 	t.Helper()
-	found, err := l.db.QueryContext(t.Context(), "SELECT job FROM "+l.rows)
+	if l.own != nil {
+		return l.countDocuments(t)
+	}
+	found, err := l.db.QueryContext(t.Context(), "SELECT job FROM "+l.table)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, found.Close()) }()
 	rows := map[string]int{}
@@ -315,5 +418,19 @@ func countRows(t *testing.T, l *ledger) map[string]int {
 		rows[id]++
 	}
 	require.NoError(t, found.Err())
+	return rows
+}
+
+// countDocuments is countRows in MongoDB.
+func (l *ledger) countDocuments(t *testing.T) map[string]int {
+	t.Helper()
+	cursor, err := l.own.Find(t.Context(), bson.D{})
+	require.NoError(t, err)
+	var found []struct{ Job string }
+	require.NoError(t, cursor.All(t.Context(), &found))
+	rows := map[string]int{}
+	for _, row := range found {
+		rows[row.Job]++
+	}
 	return rows
 }

@@ -8,6 +8,7 @@ import (
 // extras are the interfaces beyond driver.Driver for which a queue asks its driver.
 type extras interface {
 	driver.ClaimSubscriber
+	driver.EndFollower
 	driver.IdleProber
 	driver.Surveyor
 }

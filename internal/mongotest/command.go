@@ -84,6 +84,7 @@ var commands = map[string]command{
 	"commitTransaction":  {run: (*Server).commitTransaction, inTransaction: true},
 	"abortTransaction":   {run: (*Server).abortTransaction, inTransaction: true},
 	"configureFailPoint": {run: (*Server).configureFailPoint, anywhere: true},
+	"setParameter":       {run: (*Server).setParameter, anywhere: true},
 }
 
 // newRequest reads the fields that all commands have in common.

@@ -1,6 +1,8 @@
 package mongotest
 
 import (
+	"time"
+
 	"go.mongodb.org/mongo-driver/bson"
 )
 
@@ -228,6 +230,30 @@ func (s *Server) endSessions(req *request) (bson.D, error) {
 		}
 	}
 	return bson.D{}, nil
+}
+
+// setParameter changes the lifetime of transactions, which is the only parameter of this server. It returns
+// the previous one. See
+// https://www.mongodb.com/docs/manual/reference/parameters/#mongodb-parameter-param.transactionLifetimeLimitSeconds.
+func (s *Server) setParameter(req *request) (bson.D, error) {
+	var args struct {
+		Set      any    `bson:"setParameter"`
+		Lifetime *int64 `bson:"transactionLifetimeLimitSeconds"`
+	}
+	if err := req.decode(&args); err != nil {
+		return nil, err
+	}
+	switch {
+	case req.generic.DB != "admin":
+		return nil, errorf(13, "setParameter may only be run against the admin database.")
+	case args.Lifetime == nil:
+		return nil, errorf(codeBadValue, "no option found to set, use help:true to see options")
+	case *args.Lifetime < 1:
+		return nil, errorf(codeBadValue, "Invalid value for parameter transactionLifetimeLimitSeconds: %d is not greater than or equal to 1", *args.Lifetime)
+	}
+	was := s.options.TransactionLifetime
+	s.options.TransactionLifetime = time.Duration(*args.Lifetime) * time.Second
+	return bson.D{{Key: "was", Value: int32(was / time.Second)}}, nil
 }
 
 // once runs a statement of a retryable write unless it was run before, and returns its

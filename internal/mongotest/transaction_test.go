@@ -3,6 +3,7 @@ package mongotest_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -154,6 +155,29 @@ func TestOldTransactionsAreAborted(t *testing.T) {
 	require.NoError(t, set(t, t.Context(), c, 1, 2))
 	assert.Equal(t, 251, code(tx.CommitTransaction(t.Context())))
 	assert.EqualValues(t, 1, count(t, t.Context(), c, `{"v": 2}`))
+}
+
+// https://www.mongodb.com/docs/manual/reference/parameters/#mongodb-parameter-param.transactionLifetimeLimitSeconds
+func TestTheLifetimeOfTransactionsIsAParameter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := start(t, mongotest.Options{InMemory: true})
+		admin := client.Database("admin")
+		for _, change := range []struct{ to, was int }{{1, 60}, {2, 1}} {
+			answer, err := admin.RunCommand(t.Context(), bson.D{{Key: "setParameter", Value: 1}, {Key: "transactionLifetimeLimitSeconds", Value: change.to}}).Raw()
+			require.NoError(t, err)
+			assert.EqualValues(t, change.was, answer.Lookup("was").Int32())
+		}
+		err := admin.RunCommand(t.Context(), bson.D{{Key: "setParameter", Value: 1}, {Key: "transactionLifetimeLimitSeconds", Value: 0}}).Err()
+		assert.Equal(t, 2, code(err))
+		c := client.Database("amboy").Collection("jobs")
+		insert(t, c, `{"_id": 1, "v": 0}`)
+		tx := begin(t, c)
+		require.NoError(t, set(t, tx, c, 1, 1))
+		began := time.Now()
+		require.NoError(t, set(t, t.Context(), c, 1, 2))
+		assert.Equal(t, 2*time.Second, time.Since(began))
+		assert.Equal(t, 251, code(tx.CommitTransaction(t.Context())))
+	})
 }
 
 // Commands that must not be part of a transaction are refused, and a standalone server
