@@ -337,6 +337,44 @@ func TestAJobThatEndsInATransactionOfABusyProcessFreesItsScopeAtOnce(t *testing.
 	})
 }
 
+// Each transaction that is longer than the interval of renewals meets one. It is repeated once: after the first call
+// the lease is not renewed.
+func TestATransactionOfMongoDBThatIsLongerThanARenewalIsRepeatedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := mongotest.Open(t, mongotest.InMemory())
+		q := transactionalQueue(t, openMongoDBDriver(t, server), amboy.Middleware{})
+		require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
+		own := server.Client().Database(server.Database()).Collection("own")
+		require.NoError(t, own.Database().CreateCollection(t.Context(), own.Name()))
+		tries := 0
+		long := newJob(t, "long", func(ctx context.Context, j *funcJob) {
+			session, err := server.Client().StartSession()
+			if err != nil {
+				j.AddError(err)
+				return
+			}
+			defer session.EndSession(ctx)
+			_, err = session.WithTransaction(ctx, func(ctx mongo.SessionContext) (any, error) { //nolint:contextcheck // It inherits it.
+				tries++
+				_, failure := own.InsertOne(ctx, bson.D{})
+				if failure != nil {
+					return nil, failure
+				}
+				time.Sleep(40 * time.Second) // of the lock timeout of a minute
+				return nil, q.(amboy.TransactionalCompleter).CompleteIn(ctx, j)
+			})
+			j.AddError(err)
+		})
+		require.NoError(t, q.Put(t.Context(), long))
+		require.True(t, amboy.WaitJob(t.Context(), long, q))
+		stored, _ := q.Get(t.Context(), "long")
+		require.NoError(t, stored.Error())
+		assert.Equal(t, amboy.StateSucceeded, amboy.NewJobInfo(stored).State)
+		assert.Equal(t, 2, tries)
+		assert.Equal(t, 1, stored.Status().ModificationCount, "it ran once")
+	})
+}
+
 // A job that logged between the end and the commit waited for its own transaction until its lease
 // was lost, and then ran again, for ever.
 func TestALineThatWasLoggedBeforeTheCommitWaitedForTheTransaction(t *testing.T) {

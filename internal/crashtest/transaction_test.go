@@ -23,6 +23,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/writeconcern"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver/postgres"
@@ -286,9 +287,13 @@ func endsInTransactions(t *testing.T, s store) bool {
 }
 
 // endTransactionsSoon makes the server of a database abort the transactions of killed processes after a
-// second instead of a minute, until the test ends.
+// second instead of a minute, until the test ends. On a real server, other tests may have transactions.
 func (s store) endTransactionsSoon(t *testing.T) {
 	t.Helper()
+	lifetime := int32(1)
+	if os.Getenv(mongotest.URIVariable) != "" {
+		lifetime = 10
+	}
 	client, err := mongo.Connect(t.Context(), options.Client().ApplyURI(s.Location))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
@@ -297,7 +302,7 @@ func (s store) endTransactionsSoon(t *testing.T) {
 		require.NoError(t, err)
 		return answer.Lookup("was").Int32()
 	}
-	was := set(t.Context(), 1)
+	was := set(t.Context(), lifetime)
 	t.Cleanup(func() { set(context.Background(), was) })
 }
 

@@ -192,7 +192,7 @@ func (d *Driver) FollowEnd(ctx context.Context, lease driver.Lease) {
 	}
 	defer leave()
 	if c := d.ends.takeOf(d.idsOf(lease.Queue, lease.Name), lease); c != nil {
-		d.followEnds(plain(ctx), []*change{c})
+		d.follow(plain(ctx), []*change{c})
 	}
 }
 
@@ -200,14 +200,9 @@ func (d *Driver) FollowEnd(ctx context.Context, lease driver.Lease) {
 func (d *Driver) followCommitted(ctx context.Context) {
 	ended, more := d.ends.take()
 	if len(ended) > 0 {
-		d.followEnds(ctx, ended)
+		d.follow(ctx, ended)
 	}
 	if more {
 		d.sweeper.checkCommitted()
 	}
-}
-
-func (d *Driver) followEnds(ctx context.Context, ended []*change) {
-	d.avoided.end(d.elapsed()) // their transactions were in the way
-	d.follow(ctx, ended)
 }

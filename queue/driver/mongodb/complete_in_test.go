@@ -44,10 +44,20 @@ func (s *store) writeOwn(ctx context.Context) error {
 	return err
 }
 
-// newOwnStore returns a store with a collection of the test's own.
-func newOwnStore(t *testing.T) *store {
+// newTransactionalStore returns a store with transactions. A standalone server has none.
+func newTransactionalStore(t *testing.T) *store {
 	t.Helper()
 	s := newStore(t)
+	if !s.open().Features().TransactionalEnds {
+		t.Skip("the server has no transactions")
+	}
+	return s
+}
+
+// newOwnStore returns a store with transactions and a collection of the test's own.
+func newOwnStore(t *testing.T) *store {
+	t.Helper()
+	s := newTransactionalStore(t)
 	require.NoError(t, s.client.Database(s.db).CreateCollection(t.Context(), "own"))
 	return s
 }
@@ -122,7 +132,7 @@ func TestTheEndInATransactionOfAProcessThatDiedIsFollowedByAnother(t *testing.T)
 // A caller in another process that waits for the job has no other way to hear of its end.
 func TestSubscribersOfOtherProcessesHearOfAnEndInATransactionAtItsCommit(t *testing.T) {
 	inFakeTime(t, func(t *testing.T) {
-		s := newStore(t)
+		s := newTransactionalStore(t)
 		d := s.open()
 		other := s.open(func(o *mongodb.Options) { o.Client = s.connect() })
 		heard := make(chan struct{}, 100)
@@ -301,7 +311,7 @@ func TestAnEndInATransactionOfAJobThatHasChangedSinceItsClaim(t *testing.T) {
 
 func TestAnEndInATransactionTakesOneCommand(t *testing.T) {
 	inFakeTime(t, func(t *testing.T) {
-		s := newStore(t)
+		s := newTransactionalStore(t)
 		d := s.open()
 		putAll(t, d, plainRecord("job", wantsScope))
 		running := claimAll(t, d, request("owner", 1, "queue"))
@@ -316,7 +326,7 @@ func TestAnEndInATransactionTakesOneCommand(t *testing.T) {
 }
 
 func TestAnEndInATransactionOfAnotherClientIsForeign(t *testing.T) {
-	s := newStore(t)
+	s := newTransactionalStore(t)
 	d := s.open()
 	putAll(t, d, plainRecord("job"))
 	running := claimAll(t, d, request("owner", 1, "queue"))
@@ -330,7 +340,7 @@ func TestAnEndInATransactionOfAnotherClientIsForeign(t *testing.T) {
 
 func TestAnEndInATransactionThatWasNotCommittedIsForgotten(t *testing.T) {
 	inFakeTime(t, func(t *testing.T) {
-		s := newStore(t)
+		s := newTransactionalStore(t)
 		d := s.open()
 		putAll(t, d, plainRecord("holder", wantsScope))
 		putAll(t, d, plainRecord("waits", wantsScope))

@@ -223,9 +223,11 @@ func (d *Driver) jobChanged(e event, wanted interest) driver.Change {
 	switch {
 	case !known:
 		return d.legacyChanged(e, wanted)
-	case isForeign(rev): // committed with a caller's transaction
+	case rev < ownRevisions: // put in a caller's transaction
 		d.avoided.end(d.elapsed())
-		d.committed(e, rev)
+		d.committed(e)
+	case isForeign(rev): // ended in one
+		d.endCommitted(e, rev)
 	case rev < endedRevision || rev >= leftRevision:
 		d.sweeper.watch() // the other process may leave work undone
 	}
@@ -254,12 +256,8 @@ func (d *Driver) legacyChanged(e event, wanted interest) driver.Change {
 
 // committed is called when a document was committed with a transaction of a caller of this process
 // or another one.
-func (d *Driver) committed(e event, rev int64) {
+func (d *Driver) committed(e event) {
 	id, _ := e.Key.ID.(string)
-	if d.ends.commit(id, rev) {
-		d.sweeper.checkCommitted()
-		return
-	}
 	if _, waits := e.Document.Lookup("line", "edges").ArrayOK(); !waits {
 		d.sweeper.watch()
 		return
@@ -270,6 +268,16 @@ func (d *Driver) committed(e event, rev int64) {
 		return
 	}
 	d.sweeper.hurry() // if its process has died
+}
+
+// endCommitted is called when a transaction of a caller of this process or another one has ended a job.
+func (d *Driver) endCommitted(e event, rev int64) {
+	id, _ := e.Key.ID.(string)
+	if d.ends.commit(id, rev) {
+		d.sweeper.checkCommitted()
+		return
+	}
+	d.sweeper.watch() // the other process may leave work undone
 }
 
 // transacted holds the _ids of documents with edges that this process put in callers'
