@@ -3,6 +3,7 @@ package management
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"math"
@@ -13,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/bsontype"
 	"go.mongodb.org/mongo-driver/x/bsonx/bsoncore"
 
 	"github.com/mongodb/amboy/internal/outsideform"
@@ -108,15 +110,16 @@ func appendPlainArgs(to, raw []byte) ([]byte, bool) {
 	var args, payload bsoncore.Value
 	isDefined, isOutside := true, false // that the job was made by a definition, or is for outside workers
 	for len(elements) > 0 {
-		var e bsoncore.Element
-		if e, elements, ok = bsoncore.ReadElement(elements); !ok {
+		var key []byte
+		var value bsoncore.Value
+		if key, value, elements, ok = nextElement(elements); !ok {
 			return to, false
 		}
-		switch string(e.KeyBytes()) {
+		switch string(key) {
 		case FieldArgs:
-			args = e.Value()
+			args = value
 		case fieldBytes:
-			payload = e.Value()
+			payload = value
 		case outsideform.Field:
 			isOutside = true
 		case fieldOverride:
@@ -140,6 +143,51 @@ func elementsOf(raw []byte) ([]byte, bool) {
 		return nil, false
 	}
 	return raw[4 : len(raw)-1], true
+}
+
+// nextElement splits the first element from others. It returns false if the type of its value is not
+// plain, or if it is damaged.
+func nextElement(elements []byte) (key []byte, value bsoncore.Value, rest []byte, ok bool) {
+	end := 1 + bytes.IndexByte(elements[1:], 0)
+	if end < 1 {
+		return nil, value, nil, false
+	}
+	key, rest = elements[1:end], elements[end+1:]
+	value.Type = bsontype.Type(elements[0])
+	length := lengthOf(value.Type, rest)
+	if length < 0 || length > len(rest) {
+		return nil, value, nil, false
+	}
+	value.Data = rest[:length]
+	return key, value, rest[length:], true
+}
+
+// lengthOf returns the length in bytes of the BSON value at the beginning of data; negative if its
+// type is not plain, or if it is damaged.
+func lengthOf(kind bsontype.Type, data []byte) int {
+	switch kind {
+	case bson.TypeNull:
+		return 0
+	case bson.TypeBoolean:
+		return 1
+	case bson.TypeInt32:
+		return 4
+	case bson.TypeInt64, bson.TypeDouble, bson.TypeDateTime:
+		return 8
+	case bson.TypeObjectID:
+		return 12
+	}
+	length, _, ok := bsoncore.ReadLength(data)
+	switch {
+	case !ok:
+	case kind == bson.TypeEmbeddedDocument, kind == bson.TypeArray:
+		return int(length)
+	case kind == bson.TypeString:
+		return 4 + int(length)
+	case kind == bson.TypeBinary:
+		return 5 + int(length)
+	}
+	return -1
 }
 
 // appendPlain appends a BSON value as jsonOf shows it, if it is plain.
@@ -190,15 +238,15 @@ func appendPlainElements(to []byte, v bsoncore.Value) ([]byte, bool) {
 	elements, ok := elementsOf(v.Data)
 	to = append(to, brackets[0])
 	for first := true; ok && len(elements) > 0; first = false {
-		var e bsoncore.Element
-		if e, elements, ok = bsoncore.ReadElement(elements); !ok {
+		var key []byte
+		var value bsoncore.Value
+		if key, value, elements, ok = nextElement(elements); !ok {
 			break
 		}
 		if !first {
 			to = append(to, ',')
 		}
 		if v.Type != bson.TypeArray {
-			key := e.KeyBytes()
 			if bytes.HasPrefix(key, []byte("$")) { // it may be extended JSON
 				return to, false
 			}
@@ -207,7 +255,7 @@ func appendPlainElements(to []byte, v bsoncore.Value) ([]byte, bool) {
 			}
 			to = append(to, ':')
 		}
-		to, ok = appendPlain(to, e.Value())
+		to, ok = appendPlain(to, value)
 	}
 	return append(to, brackets[1]), ok
 }
@@ -228,6 +276,34 @@ var plainEscapes = [utf8.RuneSelf]byte{'"': '"', '\\': '\\', '\n': 'n', '\r': 'r
 // appendPlainText appends a text with no other escapes than plainEscapes.
 func appendPlainText(to, text []byte) ([]byte, bool) {
 	to = append(to, '"')
+	if n := plainLength(text); n < len(text) {
+		return appendEscaped(append(to, text[:n]...), text[n:])
+	}
+	return append(append(to, text...), '"'), true
+}
+
+// plainLength returns the length of a prefix of a text that has only printable ASCII characters
+// without escapes. The prefix may end up to seven characters before the first other one.
+func plainLength(text []byte) int {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; len(text)-n >= 8; n += 8 {
+		eight := binary.LittleEndian.Uint64(text[n:])
+		controls, quotes, slashes := eight-each*' ', (eight^each*'"')-each, (eight^each*'\\')-each
+		if (eight|controls|quotes|slashes)&high != 0 {
+			return n
+		}
+	}
+	for ; n < len(text); n++ {
+		if c := text[n]; c >= utf8.RuneSelf || c < ' ' || c == '"' || c == '\\' {
+			break
+		}
+	}
+	return n
+}
+
+// appendEscaped appends the rest of a text, and the quote after it.
+func appendEscaped(to, text []byte) ([]byte, bool) {
 	isASCII, start := true, 0
 	for i, c := range text {
 		switch {

@@ -48,6 +48,13 @@ func FuzzPlainArgs(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(raw)
 	}
+	for _, c := range []string{`"`, `\`, "\n", "\x1f", "\x7f", "é", "\u2028", "\xff"} { // text is read eight bytes at once
+		for n := range 10 {
+			raw, err := bson.Marshal(bson.M{"args": strings.Repeat("~", n) + c + strings.Repeat(" ", 9)})
+			require.NoError(f, err)
+			f.Add(raw)
+		}
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		plain, ok := appendPlainArgs(nil, raw)
 		if !ok {

@@ -1,5 +1,7 @@
 package driver
 
+import "encoding/binary"
+
 // HasPart reports whether a text contains a part. The case of the letters A to Z does not matter,
 // and that of other letters does, as in SQL.
 func HasPart(text, part string) bool {
@@ -29,10 +31,22 @@ func LowerPart(part string) string { return string(AppendLower(nil, part)) }
 func AppendLower[Text string | []byte](to []byte, text Text) []byte {
 	from := len(to)
 	to = append(to, text...)
-	for i, b := range to[from:] {
-		to[from+i] = lowerByte(b)
+	rest := to[from:]
+	for ; len(rest) >= 8; rest = rest[8:] {
+		binary.LittleEndian.PutUint64(rest, lowerBytes(binary.LittleEndian.Uint64(rest)))
+	}
+	for i, b := range rest {
+		rest[i] = lowerByte(b)
 	}
 	return to
+}
+
+// lowerBytes is lowerByte for eight bytes at once.
+func lowerBytes(eight uint64) uint64 {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	low := eight &^ high
+	fromA, afterZ := low+each*(0x80-'A'), low+each*(0x80-'Z'-1) // their high bits
+	return eight | (fromA&^afterZ&^eight&high)>>2
 }
 
 func lowerByte(b byte) byte {

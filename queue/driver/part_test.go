@@ -30,3 +30,20 @@ func TestHasPartIgnoresTheCaseOfASCIILetters(t *testing.T) {
 	}
 	assert.Equal(t, "aé[z\x00", driver.LowerPart("AéE"[:3]+"[Z\x00"))
 }
+
+// Eight bytes are converted at once.
+func TestLowerPartChangesNoOtherBytesThanASCIILetters(t *testing.T) {
+	for b := range 256 {
+		want := byte(b)
+		if 'A' <= want && want <= 'Z' {
+			want += 'a' - 'A'
+		}
+		for n := range 9 {
+			text := []byte("@Z[\x00\xff\xc1\xda`{A")
+			text[n] = byte(b)
+			lower := []byte("@z[\x00\xff\xc1\xda`{a")
+			lower[n] = want
+			assert.Equal(t, string(lower), driver.LowerPart(string(text)), "%q at %d", b, n)
+		}
+	}
+}

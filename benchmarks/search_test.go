@@ -20,8 +20,8 @@ import (
 )
 
 var (
-	jobsSearched = flag.Int("jobs-searched", 20_000, "the number of jobs of BenchmarkSearchArgs")
-	searchedFile = flag.String("searched-file", "", "the SQLite file of BenchmarkSearchArgs, which makes it if it does not exist, and keeps it")
+	jobsSearched = flag.Int("jobs-searched", 20_000, "the number of jobs of BenchmarkSearch")
+	searchedFile = flag.String("searched-file", "", "the SQLite file of BenchmarkSearch, which makes it if it does not exist, and keeps it")
 )
 
 // letter has arguments of the usual size.
@@ -40,11 +40,11 @@ type address struct {
 
 var sendLetter = job.Define("benchmarks-letter", 1, func(context.Context, letter) error { return nil })
 
-// BenchmarkSearchArgs searches the arguments of jobs for three parts: one that only the job in the middle
-// has, one that no job has, and one that all have. It reads pages until it has found 50 jobs or there are no
-// more. It reports when the first job was found, how long all pages took, and the processor time.
+// BenchmarkSearch searches the IDs and the arguments of jobs for three parts: one that only the job in the
+// middle has, one that no job has, and one that all have. It reads pages until it has found 50 jobs or there
+// are no more. It reports when the first job was found, how long all pages took, and the processor time.
 // -jobs-searched=1000000 takes some minutes to prepare.
-func BenchmarkSearchArgs(b *testing.B) {
+func BenchmarkSearch(b *testing.B) {
 	for name, open := range storesFor(*searchedFile) {
 		b.Run(name, func(b *testing.B) {
 			d := open(b)
@@ -77,10 +77,12 @@ func fillLetters(b *testing.B, d driver.Driver) {
 			if n%2 == 0 {
 				args.Until = times.WaitUntil
 			}
+			var options []job.Option
 			if n == *jobsSearched/2 {
 				args.Lines[2] = "the needle"
+				options = append(options, job.ID("benchmarks-letter-the-Needle"))
 			}
-			j, err := sendLetter.New(args)
+			j, err := sendLetter.New(args, options...)
 			require.NoError(b, err)
 			j.UpdateTimeInfo(times)
 			r, err := registry.MakeJobInterchange(j, amboy.BSON2)
@@ -98,9 +100,17 @@ func searchLetters(b *testing.B, d driver.Driver) {
 	inspector, err := management.NewStoreInspector(d)
 	require.NoError(b, err)
 	for _, search := range []struct {
-		name, part string
-		want       int
-	}{{"one", "needle", 1}, {"none", "no such text", 0}, {"all", "springfield", management.DefaultLimit}} {
+		name   string
+		filter management.JobFilter
+		want   int
+	}{
+		{"ID/one", management.JobFilter{IDPart: "the-needle"}, 1},
+		{"ID/none", management.JobFilter{IDPart: "no such text"}, 0},
+		{"ID/all", management.JobFilter{IDPart: "-letter-"}, management.DefaultLimit},
+		{"args/one", management.JobFilter{ArgsPart: "needle"}, 1},
+		{"args/none", management.JobFilter{ArgsPart: "no such text"}, 0},
+		{"args/all", management.JobFilter{ArgsPart: "springfield"}, management.DefaultLimit},
+	} {
 		b.Run(search.name, func(b *testing.B) {
 			var first time.Duration
 			pages := 0
@@ -109,7 +119,7 @@ func searchLetters(b *testing.B, d driver.Driver) {
 				begun, found := time.Now(), 0
 				page := management.PageRequest{Newest: true}
 				for more := true; more && found < management.DefaultLimit; more = page.Cursor != "" {
-					jobs, err := inspector.FindJobs(b.Context(), management.JobFilter{ArgsPart: search.part}, page)
+					jobs, err := inspector.FindJobs(b.Context(), search.filter, page)
 					require.NoError(b, err)
 					if found == 0 && len(jobs.Jobs) > 0 {
 						first += time.Since(begun)
