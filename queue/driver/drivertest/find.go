@@ -383,6 +383,8 @@ func findLatest(f *fixture) {
 	latest := f.find(driver.Query{Latest: true})
 	require.Equal(f, []string{"other", "job"}, jobIDs(latest))
 	assert.Equal(f, 1, latest[1].RetryInfo.CurrentAttempt)
+	searched := f.pages(driver.Query{Latest: true}, driver.PageRequest{Limit: 10, Body: func(registry.Body) bool { return true }}, func([]string) {})
+	assert.Equal(f, []string{"other", "job"}, slices.Concat(searched...))
 	assert.Empty(f, f.find(driver.Query{Latest: true, States: []amboy.JobState{amboy.StateFailed}}))
 	f.end(f.claimOne("job"), amboy.StateSucceeded)
 	assert.Len(f, f.find(driver.Query{Latest: true}), 2)

@@ -187,11 +187,12 @@ func (d *Driver) Find(ctx context.Context, q driver.Query, request driver.PageRe
 	}
 	if request.Body != nil {
 		w.stride = bodiesStride
+		w.Latest = false // few bodies are selected, so that is checked after them
 	}
 	var page driver.Page
 	begun := time.Now()
 	err = d.walk(ctx, w, d.lockToRead, func(e *entry) bool {
-		if request.Wants(e.Job.record.Job) {
+		if request.Wants(e.Job.record.Job) && (!q.Latest || isLatest(e)) {
 			page.Records = append(page.Records, described(e))
 		}
 		return len(page.Records) < request.Limit && (request.Body == nil || time.Since(begun) < findTime)
