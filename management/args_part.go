@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -27,31 +28,41 @@ import (
 const MaxSearchedArgs = driver.MaxSearchedBody
 
 // body returns a function that reports whether the stored form of a job has arguments that the
-// filter selects; nil if the filter selects by other properties only. It is not safe for concurrent
-// use.
+// filter selects; nil if the filter selects by other properties only.
 func (f JobFilter) body() func(registry.Body) bool {
 	if f.ArgsPart == "" {
 		return nil
 	}
 	forms := formsOf(driver.LowerPart(f.ArgsPart))
-	var text []byte
+	buffers := sync.Pool{New: func() any { return new([]byte) }}
 	return func(body registry.Body) bool {
-		if body.IsSealed() || body.IsZero() || len(body.Raw()) > MaxSearchedArgs {
-			return false
-		}
-		if body.IsJSON() {
-			text = driver.AppendLower(text[:0], body.Raw())
-			if !slices.ContainsFunc(forms, func(f form) bool { return bytes.Contains(text, f.verbatim) }) {
-				return false
-			}
-		}
-		var ok bool
-		if text, ok = appendArgs(text[:0], body); !ok {
-			return false
-		}
-		text = driver.AppendLower(text[:0], text)
-		return slices.ContainsFunc(forms, func(f form) bool { return bytes.Contains(text, f.whole) })
+		buffer := buffers.Get().(*[]byte)
+		defer buffers.Put(buffer)
+		return hasForm(body, forms, buffer)
 	}
+}
+
+// hasForm reports whether the arguments in the stored form of a job contain one of the forms of a part.
+// It uses a buffer, which it may replace.
+func hasForm(body registry.Body, forms []form, buffer *[]byte) bool {
+	if body.IsSealed() || body.IsZero() || len(body.Raw()) > MaxSearchedArgs {
+		return false
+	}
+	text := (*buffer)[:0]
+	if body.IsJSON() {
+		text = driver.AppendLower(text, body.Raw())
+		*buffer = text
+		if !slices.ContainsFunc(forms, func(f form) bool { return bytes.Contains(text, f.verbatim) }) {
+			return false
+		}
+	}
+	text, ok := appendArgs(text[:0], body)
+	*buffer = text
+	if !ok {
+		return false
+	}
+	text = driver.AppendLower(text[:0], text)
+	return slices.ContainsFunc(forms, func(f form) bool { return bytes.Contains(text, f.whole) })
 }
 
 // appendArgs appends the arguments in the stored form of a job as JSON without spaces between its

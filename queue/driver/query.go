@@ -76,9 +76,9 @@ type PageRequest struct {
 	Brief bool
 	// Body, if it is set, leaves out the records for whose bodies it returns false, and those
 	// whose bodies are empty or longer than MaxSearchedBody. It is called for each record that
-	// the query selects, perhaps under a lock of the driver, so it must be fast and must not call
-	// the driver, nor keep the body, whose bytes the driver may reuse. A page ends early after a
-	// time.
+	// the query selects, perhaps by several goroutines at once or under a lock of the driver, so it
+	// must be fast and must not call the driver, nor keep the body, whose bytes the driver may reuse.
+	// A page ends early after a time.
 	Body func(registry.Body) bool
 }
 

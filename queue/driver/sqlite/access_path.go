@@ -134,14 +134,16 @@ func (s *selection) statement(columns string, at *table.Span, numbers []int64, l
 	return text, append(where.Args, limit)
 }
 
-// bodiesStatement returns the bodies of a span along the chosen access path. The body is NULL if the
-// row is not selected, or the body too long to be searched: SQLite does not read it to know its length.
-// So the rows are counted as they are scanned, and no other statement has to find the end of the page
-// before, which reads the same pages of the file.
-func (s *selection) bodiesStatement(at *table.Span, numbers []int64, limit int) (text string, args []any) {
-	where := s.path.along(at, numbers)
-	text = fmt.Sprintf("SELECT jobs.seq, format, CASE WHEN %s AND length(body) <= %d THEN body END FROM %s WHERE %s ORDER BY %s LIMIT ? + 0",
-		&s.Condition, driver.MaxSearchedBody, s.path.table, &where, at.Order(s.path.seq))
+// scanStatement returns all rows of a span along the chosen access path: whether they are selected, or
+// their bodies, if those are searched. A body is NULL if the row is not selected, or the body too long to
+// be searched: SQLite does not read it to know its length. So the rows are counted as they are scanned, and
+// no other statement has to find the end of the page before, which reads the same pages of the file.
+func (s *selection) scanStatement(at *table.Span, numbers []int64, limit int) (text string, args []any) {
+	where, selected := s.path.along(at, numbers), s.String()
+	if s.search.Body != nil {
+		selected = fmt.Sprintf("format, CASE WHEN %s AND length(body) <= %d THEN body END", selected, driver.MaxSearchedBody)
+	}
+	text = fmt.Sprintf("SELECT jobs.seq, %s FROM %s WHERE %s ORDER BY %s LIMIT ? + 0", selected, s.path.table, &where, at.Order(s.path.seq))
 	return text, append(slices.Concat(s.Args, where.Args), limit)
 }
 

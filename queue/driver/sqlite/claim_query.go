@@ -10,7 +10,7 @@ import (
 // claimQuery queries, concurrently with the writer, whether a claim would find anything. A
 // write wakes all processes, but only few of them find a job; the rest do not have to
 // acquire the right to write.
-type claimQuery struct{ *soleConnection }
+type claimQuery struct{ *connections }
 
 // run reports whether a claim would change anything, and if not, when the next one may.
 // It reads everything that was written before the call.

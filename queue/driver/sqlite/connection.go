@@ -167,12 +167,13 @@ func (c *ownConnection) query(s statement, each func(*row) error, args ...any) e
 	return c.rows(prepared, each, args)
 }
 
-func (c *ownConnection) queryText(text string, each func(*row) error, args ...any) error {
+func (c *ownConnection) queryText(text string, each func(*row) error, args ...any) (err error) {
 	prepared, err := c.prepare(text)
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.rows(prepared, each, args), prepared.Finalize())
+	defer func() { err = errors.Join(err, prepared.Finalize()) }() // also if each panics
+	return c.rows(prepared, each, args)
 }
 
 // rows runs a statement to its end, and calls each for every row if it is not nil.

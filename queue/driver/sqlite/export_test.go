@@ -63,7 +63,9 @@ func Selections(q driver.Query, newest bool) []string {
 		}
 	}
 	text, _ := s.statement(readColumns, at, []int64{1}, 10)
-	return append(texts, text)
+	s.search = &search{}
+	scan, _ := s.scanStatement(at, []int64{1}, 10)
+	return append(texts, text, scan)
 }
 
 // fewOfAll returns no rows, so that all counts seem to be 0.

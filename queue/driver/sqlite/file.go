@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -17,6 +18,9 @@ import (
 
 // readConnections is the maximum number of concurrent reads.
 const readConnections = 2
+
+// maxSearching is the maximum number of connections that search at once.
+const maxSearching = 4
 
 const (
 	// busyTime is the interval in milliseconds at which a call that waits for other
@@ -35,7 +39,7 @@ type file struct {
 	path       string // absolute, and without symbolic links, as SQLite reports it
 	writes     *ownConnection
 	claimReads *ownConnection
-	bodyReads  *ownConnection
+	searches   []*ownConnection
 	reads      *sql.DB
 }
 
@@ -82,9 +86,12 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	f.bodyReads, err = openConnection(path, readTime*time.Millisecond, pragmas(opts, "query_only(ON)")...)
-	if err != nil {
-		return err
+	for range min(runtime.GOMAXPROCS(0), maxSearching) {
+		conn, errOpen := openConnection(path, readTime*time.Millisecond, pragmas(opts, "query_only(ON)")...)
+		if errOpen != nil {
+			return errOpen
+		}
+		f.searches = append(f.searches, conn)
 	}
 	f.reads, err = sql.Open("sqlite", dataSource(path, opts, readTime, "query_only(ON)")+"&mode=rw")
 	if err != nil {
@@ -307,7 +314,7 @@ func (f *file) close() error {
 	if f.reads != nil {
 		errs = append(errs, f.reads.Close())
 	}
-	for _, conn := range []*ownConnection{f.claimReads, f.bodyReads, f.writes} {
+	for _, conn := range append(f.searches, f.claimReads, f.writes) {
 		if conn != nil {
 			errs = append(errs, conn.close())
 		}

@@ -62,8 +62,8 @@ type selection struct {
 	// short is true if the next page scans few rows, because the first rows are probably the
 	// wanted records.
 	short bool
-	// bodies selects by the bodies of records; nil if they are not read.
-	bodies *bodySearch
+	// search scans records, if they must be searched for; nil if the caller's connection scans all.
+	search *search
 }
 
 // inQueues selects by the names of queues. The plus keeps SQLite from using an index that

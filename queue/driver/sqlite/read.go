@@ -204,8 +204,8 @@ var findTime = 40 * time.Millisecond
 // empty, and the next page continues from there. Indexes find records by ID, by a prefix of
 // the ID that few records have, by a job on which they depend, by tag, by held scopes, by
 // any state except amboy.StateSucceeded, and by queues with few records. Other fields
-// filter these records, or all records. A record that can't be decoded is returned without
-// a job.
+// filter these records, or all records: up to four processors read these at once. A record that
+// can't be decoded is returned without a job.
 func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
 	if page.Brief {
 		records, next, err := d.findBrief(ctx, q, page)
@@ -263,16 +263,14 @@ func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageReque
 	if err != nil {
 		return "", err
 	}
-	if page.Body != nil {
-		s.bodies = &bodySearch{PageRequest: page, on: d.bodies, ctx: ctx}
-	}
+	s.search = &search{PageRequest: page, on: d.searches, ctx: ctx}
 	n := 0
 	counted := func(r *row) error {
 		n++
 		return each(r)
 	}
 	s.short = page.After == ""
-	for begun := time.Now(); ; s.short = false {
+	for begun := time.Now(); ; s.short, s.search.atOnce = false, true {
 		next, err = s.page(reading{d.reads, ctx}, columns, at, page.Limit-n, counted)
 		if err != nil || next == "" || n == page.Limit || !s.short && time.Since(begun) > findTime {
 			return next, err

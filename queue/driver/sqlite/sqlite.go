@@ -90,7 +90,7 @@ type Driver struct {
 	path       string // absolute
 	reads      *reader
 	claimQuery *claimQuery
-	bodies     *soleConnection // for searches
+	searches   *connections
 	writer     *writer
 
 	// mayHaveMore is true if a claim is likely to find something, so that it does not
@@ -147,8 +147,8 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	d.elapsed = func() time.Duration { return time.Since(opened) }
 	d.rateNow = func() int64 { return time.Now().UnixNano() }
 	d.reads = newReader(f.reads, d.isClosed)
-	d.claimQuery = &claimQuery{newSoleConnection(f.claimReads, d.closed)}
-	d.bodies = newSoleConnection(f.bodyReads, d.closed)
+	d.claimQuery = &claimQuery{newConnections(d.closed, f.claimReads)}
+	d.searches = newConnections(d.closed, f.searches...)
 	d.writer, err = newWriter(ctx, f.path, f.writes, d.subscribers.Notify)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %q: %w", opts.Path, named(err)), f.close())
@@ -200,7 +200,7 @@ func (d *Driver) Close(ctx context.Context) error {
 // free stops the goroutines and closes the connections.
 func (d *Driver) free() {
 	d.retire()
-	err := errors.Join(d.watch.close(), d.claimQuery.close(), d.bodies.close(), d.writer.close(), d.reads.close(), d.holders.close())
+	err := errors.Join(d.watch.close(), d.claimQuery.close(), d.searches.close(), d.writer.close(), d.reads.close(), d.holders.close())
 	if err != nil {
 		d.closeErr = fmt.Errorf("closing %q: %w", d.opts.Path, err)
 	}
