@@ -12,15 +12,14 @@ import (
 // the others to the next worker that comes. When a third of them are left it claims again, so that no
 // worker waits for a claim.
 const (
-	// aheadTime is the time for which a claim gets jobs, at the rate at which they have ended lately.
-	aheadTime = 20 * time.Millisecond
+	// minAhead and maxAhead bound the time for which a claim gets jobs, at the rate at which they have
+	// ended lately: three times as long as a claim takes, so that the last third lasts until the next answer.
+	minAhead = 20 * time.Millisecond
+	maxAhead = 100 * time.Millisecond
 	// MaxAhead and aheadPerWorker bound the runs that wait for a worker: if the process dies,
 	// their jobs wait until the leases end.
 	MaxAhead       = 256
 	aheadPerWorker = 24
-	// aheadPatience is how long a run waits for a worker. Then the jobs have become longer, and
-	// what waits is handed back, so that other processes can run it.
-	aheadPatience = 50 * time.Millisecond
 	// ratedPause is how long a queue that waited for its rate claims nothing ahead: what is
 	// handed back has used up its tokens.
 	ratedPause = time.Minute
@@ -38,9 +37,15 @@ type ahead struct {
 	// ends is how many of its runs ended in the time between its answer and the one before.
 	ends int
 	in   time.Duration
+	// span is the time for which a claim gets jobs.
+	span time.Duration
 	// most is how many runs of the line may wait for a worker.
 	most int
 }
+
+// patience is how long a run waits for a worker. Then the jobs have become longer, and what waits is
+// handed back, so that other processes can run it.
+func (a *ahead) patience() time.Duration { return max(a.span, minAhead) * 5 / 2 }
 
 // wantedAhead returns how many jobs a claim for a line requests beyond its waiting workers.
 func (c *Core) wantedAhead(l *Line) int {
@@ -58,13 +63,12 @@ func (c *Core) claimsAhead() bool {
 }
 
 func (c *Core) mayClaimAhead(l *Line) bool {
-	return c.config.ClaimAhead && c.ahead.line == l && c.now.Mono < c.ahead.answered+aheadPatience && !c.ends.doubt &&
+	return c.config.ClaimAhead && c.ahead.line == l && c.now.Mono < c.ahead.answered+c.ahead.patience() && !c.ends.doubt &&
 		(!l.waitedForRate || c.now.Mono >= l.waitedAt+ratedPause)
 }
 
 // noteClaim decides how many runs may wait for a worker until the next claim is answered: as many as
-// end in aheadTime, by the number that ended since the answer before the last. If jobs were interrupted,
-// one of them may be what ends its processes. Then as few others as possible are to be interrupted with it.
+// end in the span, by the number that ended since the answer before the last. If jobs were interrupted, one of them may be what ends its processes. Then as few others as possible are to be interrupted with it.
 func (c *Core) noteClaim(call *call, records []*driver.Record) {
 	if slices.ContainsFunc(records, func(r *driver.Record) bool { return r.Status.Interruptions.Total() > 0 }) {
 		c.handBackAhead(nil)
@@ -77,9 +81,10 @@ func (c *Core) noteClaim(call *call, records []*driver.Record) {
 	}
 	a := call.asks[0]
 	c.ahead.line, c.ahead.answered, c.ahead.ended = a.line, c.now.Mono, a.line.ended
+	c.ahead.span = min(max(3*(c.now.Mono-call.sent), minAhead), maxAhead)
 	if last.line == a.line {
 		c.ahead.ends, c.ahead.in = a.line.ended-last.ended, max(c.now.Mono-last.answered, time.Microsecond)
-		soon := time.Duration(c.ahead.ends+last.ends) * aheadTime / (c.ahead.in + last.in)
+		soon := time.Duration(c.ahead.ends+last.ends) * c.ahead.span / (c.ahead.in + last.in)
 		c.ahead.most = min(int(soon), 2*(a.got+call.left), aheadPerWorker*a.line.workers, MaxAhead)
 	}
 }
@@ -93,7 +98,7 @@ func (c *Core) mayKeep(call *call, l *Line, r *Run) bool {
 // keep makes a claimed run wait for a worker.
 func (c *Core) keep(l *Line, r *Run) {
 	l.ahead++
-	r.aheadOf, r.aheadUntil = l, c.now.Mono+aheadPatience
+	r.aheadOf, r.aheadUntil = l, c.now.Mono+c.ahead.patience()
 	c.ahead.runs = append(c.ahead.runs, r)
 	c.timers.set(aheadTimer, r.aheadUntil)
 }
@@ -152,11 +157,10 @@ func (c *Core) handBackAhead(l *Line) {
 
 // endPatience hands back the runs that have waited too long for a worker.
 func (c *Core) endPatience() {
-	for len(c.ahead.runs) > 0 {
-		r := c.ahead.runs[0] // the first that was claimed
+	for _, r := range slices.Clone(c.ahead.runs) {
 		if r.aheadUntil > c.now.Mono {
 			c.timers.set(aheadTimer, r.aheadUntil)
-			return
+			continue
 		}
 		c.ahead.line = nil
 		c.dropAhead(r)

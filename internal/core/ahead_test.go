@@ -14,9 +14,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// claimTime is how long a claim takes in a flood, and shortJob how long a job.
+// claimTime is how long a claim takes in a flood, slowClaim how long on a slow store, and shortJob how
+// long a job takes.
 const (
 	claimTime = 2 * time.Millisecond
+	slowClaim = 40 * time.Millisecond
 	shortJob  = 100 * time.Microsecond
 )
 
@@ -27,6 +29,7 @@ type flood struct {
 	waiting    []*driver.Record // that were claimed, and wait for a worker
 	handedBack []*core.Run
 	expiry     time.Duration // of the jobs, from their claim on; 0 for never
+	claimTime  time.Duration
 	// claims are the claims that the test answers, if byHand is true.
 	claims []core.Claim
 	byHand bool
@@ -36,7 +39,7 @@ func newFlood(t *testing.T) *flood {
 	t.Helper()
 	config := storyConfig()
 	config.ClaimAhead = true
-	return &flood{story: newStoryWith(t, config)}
+	return &flood{story: newStoryWith(t, config), claimTime: claimTime}
 }
 
 // open opens another queue.
@@ -88,7 +91,7 @@ func (f *flood) pass(d time.Duration) {
 
 // answer returns the answer to a claim for one queue, after a time, with all that it requests.
 func (f *flood) answer(claim core.Claim) core.Claimed {
-	f.now += claimTime
+	f.now += f.claimTime
 	records := make([]*driver.Record, claim.Limit)
 	for i := range records {
 		queue := claim.Demands[0].Queue
@@ -158,7 +161,7 @@ func (f *flood) starve() core.Claim {
 		f.end(starts[0].Run, shortJob)
 	}
 	require.Len(f.t, f.claims, 1)
-	f.now += claimTime
+	f.now += f.claimTime
 	return f.claims[0]
 }
 
@@ -185,6 +188,31 @@ func TestAWorkerDoesNotWaitForClaimsWhileJobsAreShort(t *testing.T) {
 		f.end(f.take(f.line), shortJob)
 	}
 	assert.Len(t, f.claims, 1, "one at a time")
+}
+
+// A claim got the jobs of 20 ms, so on a store whose claims take longer the workers waited for each.
+func TestWorkersWaitedForEachClaimOfASlowStore(t *testing.T) {
+	f := newFlood(t)
+	f.claimTime = slowClaim
+	f.runShort()
+	assert.LessOrEqual(t, len(f.claims), 20)
+}
+
+func TestRunsFromASlowStoreWaitForAWorkerForLongerThanItsClaims(t *testing.T) {
+	f := newFlood(t)
+	f.claimTime = slowClaim
+	fast := f.open("fast")
+	_, waiting := f.fill(f.line)
+	filled := f.now
+	f.claimTime = claimTime
+	_, waitingFast := f.fill(fast)
+	f.pass(100 * time.Millisecond)
+	f.pass(time.Millisecond)
+	assert.Zero(t, f.backOf(f.line))
+	assert.Equal(t, waitingFast, f.backOf(fast), "its claims are fast")
+	f.pass(filled + 250*time.Millisecond - f.now)
+	f.pass(time.Millisecond)
+	assert.Equal(t, waiting, f.backOf(f.line))
 }
 
 func TestRunsThatWaitForAWorkerAreHandedBackWhileAnotherQueueClaimsAhead(t *testing.T) {
