@@ -63,6 +63,19 @@ func TestTheServerDecodedAllChangesForBusyProcesses(t *testing.T) {
 	})
 }
 
+// It did so for the first ten seconds of each drain.
+func TestTheServerDecodedAllChangesOfAShortDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		watched := newestStream(s)
+		d := openOn(t, s)
+		putAll(t, d, plainRecord("job"))
+		require.Len(t, claimAll(t, d, request("owner", 1, "queue")), 1)
+		pass(3 * time.Second)
+		assert.Equal(t, "work.group.control", watched())
+	})
+}
+
 func TestABusyProcessHearsOfCancelsAndControls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.Open(t, mongotest.InMemory())

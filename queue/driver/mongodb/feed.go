@@ -457,6 +457,9 @@ func (f *feed) pass(ctx context.Context, e event, members map[*Driver]interest, 
 		case slices.Contains(removals, e.Operation):
 			d.unindexed.Store(true) // the sweep that readAnew requests prepares the indexes
 			change, err = driver.Anywhere, d.readAnew(ctx)
+		case isControl && e.Key.ID == dutyKey(sweepDuty):
+			d.sweepHeard(e) // which concerns no subscriber
+			continue
 		case isControl:
 			change, err = d.controlChanged(ctx, e)
 		default:

@@ -17,13 +17,13 @@ import (
 // depends on its claims: if the last one got less than it asked for, there are idle workers.
 
 // busyFor is how long all claims must have got what they asked for before a process no longer
-// hears of claimable jobs. It would hear of each one and ignore it.
-const busyFor = 10 * time.Second
+// hears of claimable jobs. It would hear of each one and ignore it, while the server decodes each claim
+// and end for it. It is no shorter, because each change of what the driver needs costs a new change stream.
+const busyFor = 2 * time.Second
 
 // followFor is how long a driver listens to all changes after a subscriber of them has left: the next
-// one may come soon, as when callers wait for one job after the other, and each change of what the driver needs costs a
-// new change stream.
-const followFor = busyFor
+// one may come soon, as when callers wait for one job after the other.
+const followFor = 10 * time.Second
 
 // listening is what a driver listens to.
 type listening struct {
@@ -311,11 +311,7 @@ func (t *transacted) remove(id string) bool {
 // may have begun or ended, the document is read, because update events do not contain it.
 func (d *Driver) controlChanged(ctx context.Context, e event) (driver.Change, error) {
 	id, _ := e.Key.ID.(string)
-	switch id {
-	case dutyKey(sweepDuty):
-		d.sweepHeard(e)
-		return driver.Change{}, nil
-	case cancelsKey:
+	if id == cancelsKey {
 		return driver.Change{Cancels: true}, nil
 	}
 	set := e.fields()
