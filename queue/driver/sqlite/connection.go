@@ -401,6 +401,7 @@ const (
 	codePermission   = 3
 	codeBusy         = 5
 	codeReadOnly     = 8
+	codeInterrupted  = 9
 	codeCorrupt      = 11
 	codeFull         = 13
 	codeCantOpen     = 14

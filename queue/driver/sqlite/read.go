@@ -61,25 +61,29 @@ func (r *reader) query(ctx context.Context, text string, each func(*row) error, 
 	}
 	prepared, kept, err := r.statement(ctx, text)
 	if err != nil {
-		return r.failed(err)
+		return r.failed(ctx, err)
 	}
 	if !kept {
 		defer func() { err = errors.Join(err, prepared.Close()) }()
 	}
 	rows, err := prepared.QueryContext(ctx, args...)
 	if err != nil {
-		return r.failed(err)
+		return r.failed(ctx, err)
 	}
-	return r.failed((&row{}).readAll(rows, each))
+	return r.failed(ctx, (&row{}).readAll(rows, each))
 }
 
-// failed returns driver.ErrClosed if the driver was closed, or else the error, which names
-// ErrDamaged if it means that.
-func (r *reader) failed(err error) error {
-	if err != nil && r.isClosed() {
+// failed returns driver.ErrClosed if the driver was closed, or else the error, which names that of
+// the context, or ErrDamaged, if it means that.
+func (r *reader) failed(ctx context.Context, err error) error {
+	switch {
+	case err != nil && r.isClosed():
 		return driver.ErrClosed
+	case ctx.Err() != nil && resultCode(err) == codeInterrupted:
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	default:
+		return named(err)
 	}
-	return named(err)
 }
 
 func (r *reader) close() error {
