@@ -26,11 +26,18 @@ const roundsInTransaction = 4
 
 // completeIn ends attempts in the transaction that ctx carries.
 func (d *Driver) completeIn(ctx context.Context, completions []driver.Completion) ([]error, error) {
-	changes := make([]*change, len(completions))
+	changes, tx := make([]*change, len(completions)), transactionOf(ctx)
 	for i, c := range completions {
 		// The lease stays known, because the transaction may not be committed.
 		changes[i] = d.completion(c, d.leases.of(c.Lease))
 		changes[i].made = nil // an end that the document shows is not one of this call
+		end := changes[i].step
+		changes[i].step = func(doc *document) error {
+			if d.barrier.puts.awaits(tx, key{doc.Group, doc.jobID()}) {
+				doc.Dependents = true // which no Put in a transaction writes (see markTargets)
+			}
+			return end(doc)
+		}
 	}
 	leaseOf := func(i int) driver.Lease { return completions[i].Lease }
 	err := d.writeIn(ctx, changes)

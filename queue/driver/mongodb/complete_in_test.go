@@ -368,3 +368,19 @@ func TestProgressInATransactionDoesNotKeepTheJobFromEndingInIt(t *testing.T) {
 	mustEndIn(inTx, t, d, running...)
 	require.NoError(t, session.CommitTransaction(t.Context()))
 }
+
+// No process hears of what the transaction has put, because all workers are busy, and the job was not marked as one
+// with dependents. The dependent waited for up to a minute.
+func TestAJobThatAnEndingJobPutInItsTransactionToWaitForItRunsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		ending := makeBusy(t, d)
+		session, inTx := begin(t, s.client)
+		insertIn(inTx, t, d, plainRecord("dependent", dependsOn("job")))
+		mustEndIn(inTx, t, d, ending)
+		require.NoError(t, session.CommitTransaction(t.Context()))
+		d.FollowEnd(t.Context(), driver.LeaseOf(ending))
+		assert.Equal(t, []string{"queue.dependent"}, namesOf(claimAll(t, d, request("owner", 10, "queue"))))
+	})
+}

@@ -77,6 +77,7 @@ func (b *batch) storeInTransaction(ctx context.Context, docs []*newDocument) err
 		b.barrier.puts.add(b.tx, n.Group, n.id, true)
 		if len(n.Line.Edges) > 0 {
 			b.transacted.add(n.id)
+			b.barrier.puts.addEdges(b.tx, n.Group, n.Line.Edges)
 		}
 	}
 	return nil

@@ -27,6 +27,7 @@ type sessionPuts struct {
 	transaction int64
 	last        time.Time
 	ids         map[string]string // one _id of each queue
+	awaited     map[key]bool      // the jobs that documents wait for
 }
 
 const (
@@ -40,7 +41,7 @@ const (
 func (u *uncommitted) add(tx mongo.Session, queue, id string, isStored bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	session, number := string(tx.ID()), tx.(mongo.XSession).ClientSession().TxnNumber //nolint:staticcheck // There is no other way to know it.
+	session, number := string(tx.ID()), numberOf(tx)
 	puts := u.sessions[session]
 	if puts == nil || puts.transaction != number {
 		for other, old := range u.sessions {
@@ -58,6 +59,35 @@ func (u *uncommitted) add(tx mongo.Session, queue, id string, isStored bool) {
 	if _, known := puts.ids[queue]; !known || isStored {
 		puts.ids[queue] = id
 	}
+}
+
+// addEdges adds the jobs that the document waits for that was added last.
+func (u *uncommitted) addEdges(tx mongo.Session, queue string, jobs []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	puts := u.sessions[string(tx.ID())]
+	if puts == nil {
+		return // the transaction has ended meanwhile
+	}
+	if puts.awaited == nil {
+		puts.awaited = map[key]bool{}
+	}
+	for _, job := range jobs {
+		puts.awaited[key{queue, job}] = true
+	}
+}
+
+// awaits reports whether a transaction has put documents that wait for a job.
+func (u *uncommitted) awaits(tx mongo.Session, job key) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	puts := u.sessions[string(tx.ID())]
+	return puts != nil && puts.transaction == numberOf(tx) && puts.awaited[job]
+}
+
+// numberOf returns the number of a transaction in its session.
+func numberOf(tx mongo.Session) int64 {
+	return tx.(mongo.XSession).ClientSession().TxnNumber //nolint:staticcheck // There is no other way to know it.
 }
 
 // of returns one document of each transaction that put some into a queue, or into any queue if it is nil.
