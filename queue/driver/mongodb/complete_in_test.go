@@ -384,3 +384,24 @@ func TestAJobThatAnEndingJobPutInItsTransactionToWaitForItRunsAtOnce(t *testing.
 		assert.Equal(t, []string{"queue.dependent"}, namesOf(claimAll(t, d, request("owner", 10, "queue"))))
 	})
 }
+
+// The end that was rolled back stayed in memory, with the job.
+func TestAnEndInATransactionOfAJobThatWasHandedBackIsForgotten(t *testing.T) {
+	inFakeTime(t, func(t *testing.T) {
+		s := newTransactionalStore(t)
+		d := s.open()
+		putAll(t, d, plainRecord("holder", wantsScope))
+		running := claimAll(t, d, request("owner", 1, "queue"))
+		require.Len(t, running, 1)
+		session, inTx := begin(t, s.client)
+		mustEndIn(inTx, t, d, running...)
+		require.NoError(t, session.AbortTransaction(t.Context()))
+		errs, err := d.Release(t.Context(), []driver.HandBack{{Lease: driver.LeaseOf(running[0])}})
+		require.NoError(t, err)
+		require.NoError(t, errs[0])
+		if serverURI == "" {
+			synctest.Wait()
+		}
+		assert.Empty(t, s.commands(func() { d.FollowEnd(t.Context(), driver.LeaseOf(running[0])) }))
+	})
+}

@@ -23,7 +23,7 @@ func (d *Driver) follow(ctx context.Context, changes []*change) {
 			continue
 		}
 		heard = heard || !c.quiet
-		if c.ends {
+		if c.before.runs() && !c.after.runs() {
 			d.ends.drop(c.after.id)
 		}
 		if d.mayMakeClaimable(c) {
