@@ -375,6 +375,65 @@ func TestATransactionOfMongoDBThatIsLongerThanARenewalIsRepeatedOnce(t *testing.
 	})
 }
 
+// As if the commit had no answer, the function returns before it. The process took its own end of the attempt, which the
+// store had refused, for the one of the transaction: the job failed, and was to be retried.
+func TestACommitAfterTheJobHadReturnedWasNotNoticed(t *testing.T) {
+	for name, returns := range map[string]func(*funcJob){
+		"without an error": func(*funcJob) {},
+		"with an error":    func(j *funcJob) { j.AddRetryableError(errors.New("the commit has no answer")) },
+		"snoozed":          func(j *funcJob) { j.Snooze(time.Now().Add(time.Hour)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := mongotest.Open(t, mongotest.InMemory())
+				q := transactionalQueue(t, openMongoDBDriver(t, server), amboy.Middleware{})
+				require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
+				var committed error
+				late := newJob(t, "late", func(ctx context.Context, j *funcJob) {
+					session, err := server.Client().StartSession()
+					if err == nil {
+						err = session.StartTransaction()
+					}
+					if err == nil {
+						err = q.(amboy.TransactionalCompleter).CompleteIn(mongo.NewSessionContext(ctx, session), j) //nolint:contextcheck // It inherits it.
+					}
+					if err != nil {
+						j.AddError(err)
+						return
+					}
+					ctx = context.WithoutCancel(ctx)
+					time.AfterFunc(5*time.Second, func() {
+						committed = session.CommitTransaction(ctx)
+						session.EndSession(ctx)
+					})
+					returns(j)
+				})
+				late.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), MaxAttempts: new(2)})
+				events, cancel, err := amboy.Subscribe(q, 100)
+				require.NoError(t, err)
+				defer cancel()
+				lines := logged(t, func() {
+					require.NoError(t, q.Put(t.Context(), late))
+					require.True(t, amboy.WaitJob(t.Context(), late, q))
+					require.True(t, amboy.Wait(t.Context(), q))
+					synctest.Wait()
+				}, "message", "job_id")
+				require.NoError(t, committed)
+				var kinds []amboy.EventKind
+				for len(events) > 0 {
+					kinds = append(kinds, (<-events).Kind)
+				}
+				assert.Contains(t, kinds, amboy.EventSucceeded)
+				assert.NotContains(t, lines, "warning|job failed and will be retried|late")
+				assert.NotContains(t, lines, "warning|job has not ended in its queue|late")
+				stored, _ := q.Get(t.Context(), "late")
+				assert.Equal(t, amboy.StateSucceeded, amboy.NewJobInfo(stored).State)
+				assert.Equal(t, 1, stored.Status().ModificationCount, "it ran once")
+			})
+		})
+	}
+}
+
 // A job that logged between the end and the commit waited for its own transaction until its lease
 // was lost, and then ran again, for ever.
 func TestALineThatWasLoggedBeforeTheCommitWaitedForTheTransaction(t *testing.T) {

@@ -177,6 +177,9 @@ func (e *Engine) isWritten(run *core.Run) bool {
 	if err != nil {
 		return false
 	}
+	if run.Transacted() && isSuccess(r) != isSuccess(ended) {
+		return false // its transaction was committed after all
+	}
 	if run.End().Next != nil && r.Name != run.Lease.Name {
 		return true
 	}
@@ -185,4 +188,9 @@ func (e *Engine) isWritten(run *core.Run) bool {
 		return r.Name != run.Lease.Name || (r.Status.Completed && r.Status.ModificationCount == run.Lease.Count)
 	}
 	return driver.HasEndedUnder(r, run.Lease)
+}
+
+// isSuccess reports whether a record ended without an error.
+func isSuccess(r *driver.Record) bool {
+	return driver.StateOf(r, r.TimeInfo.End) == amboy.StateSucceeded
 }

@@ -306,7 +306,7 @@ func (q *Queue) endTaken(ctx context.Context, j amboy.Job, run *core.Run) error 
 			j.AddRetryableError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrNotCommitted))
 		}
 	}
-	return q.endAndWait(ctx, j, run)
+	return q.endedLate(ctx, j, run, q.endAndWait(ctx, j, run))
 }
 
 // leaseElsewhere returns the stored lease of a job that Next has not returned: it runs elsewhere, or is
@@ -527,7 +527,7 @@ func (q *Queue) takeTakenBack(ctx context.Context, j amboy.Job, run *core.Run, h
 	}
 	if run.Canceled {
 		j.AddError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrAborted))
-		return q.endAndWait(ctx, j, run)
+		return q.endedLate(ctx, j, run, q.endAndWait(ctx, j, run))
 	}
 	err := contain.Panic(func() error {
 		q.Publish(kind, j, q.Engine.Now())
@@ -535,7 +535,14 @@ func (q *Queue) takeTakenBack(ctx context.Context, j amboy.Job, run *core.Run, h
 	})
 	done := q.Engine.Result()
 	q.Engine.Finish(run, core.End{HandBack: &h}, func(err error) { done <- err })
-	if err = errors.Join(err, q.Engine.WaitForEnd(ctx, run, done)); err != nil {
+	if failure := q.Engine.WaitForEnd(ctx, run, done); failure != nil {
+		failure = q.endedLate(ctx, j, run, failure)
+		if failure == nil {
+			return nil
+		}
+		err = errors.Join(err, failure)
+	}
+	if err != nil {
 		return fmt.Errorf("job %q: %w", j.ID(), err)
 	}
 	return nil

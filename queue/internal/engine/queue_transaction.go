@@ -115,26 +115,57 @@ const (
 // ends the run in this process too. While the store does not answer, it tries again until
 // ctx ends. Then the job runs again when its lease expires, unless it has ended.
 func (q *Queue) endTransacted(ctx context.Context, j amboy.Job, run *core.Run) (ended bool, err error) {
-	r, err := q.rereadUntil(ctx, j.ID())
+	r, err := q.committedEnd(ctx, j, run)
 	if err != nil {
 		q.Engine.drop(run)
 		return false, fmt.Errorf("checking whether its transaction was committed: %w", err)
 	}
-	if !driver.HasEndedUnder(r, run.Lease) {
+	if r == nil {
 		return false, nil
 	}
-	q.followEnd(ctx, j.ID(), run.Lease)
 	if reported := j.Error(); reported != nil {
 		logging.Warning(ctx, q.failure("a job reported an error after it ended in a committed transaction", j.ID(), reported))
 	}
-	j.SetStatus(r.Status)
-	j.SetTimeInfo(r.TimeInfo)
-	j.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: new(false)})
 	done := make(chan struct{})
 	q.Engine.Finish(run, core.End{}, func(error) { close(done) })
 	<-done
-	q.afterEnd(ctx, j, core.End{Record: r}, nil)
+	q.afterCommit(ctx, j, r)
 	return true, nil
+}
+
+// endedLate is called with the error of another end of a run. If that has lost its lease because the run's
+// transaction was committed after endTransacted, endedLate is endTransacted.
+func (q *Queue) endedLate(ctx context.Context, j amboy.Job, run *core.Run, failure error) error {
+	if !run.Transacted() || !errors.Is(failure, amboy.ErrLeaseLost) {
+		return failure
+	}
+	r, err := q.committedEnd(ctx, j, run)
+	if err != nil {
+		return errors.Join(failure, fmt.Errorf("checking again whether its transaction was committed: %w", err))
+	}
+	if r == nil {
+		return failure
+	}
+	q.afterCommit(ctx, j, r)
+	return nil
+}
+
+// committedEnd returns the end that a transaction has written, or nil.
+func (q *Queue) committedEnd(ctx context.Context, j amboy.Job, run *core.Run) (*driver.Record, error) {
+	r, err := q.rereadUntil(ctx, j.ID())
+	if err != nil || !driver.HasEndedUnder(r, run.Lease) {
+		return nil, err
+	}
+	q.followEnd(ctx, j.ID(), run.Lease)
+	return r, nil
+}
+
+// afterCommit is afterEnd of an end that a transaction has written.
+func (q *Queue) afterCommit(ctx context.Context, j amboy.Job, r *driver.Record) {
+	j.SetStatus(r.Status)
+	j.SetTimeInfo(r.TimeInfo)
+	j.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: new(false)})
+	q.afterEnd(ctx, j, core.End{Record: r}, nil)
 }
 
 // followEnd is called when the transaction that ended a job was committed.
