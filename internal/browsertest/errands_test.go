@@ -70,12 +70,12 @@ func TestRetryAllFailedJobs(t *testing.T) {
 		h.follow(b, "Overview")
 		b.isOn("Overview")
 		b.showsNumber("Running", 2) // the number of workers
-		b.showsNumber("Pending", 3)
+		b.showsNumber("Waiting", 3)
 		for range 5 {
 			printers.Load().paper <- struct{}{}
 		}
 		b.showsNumber("Running", 0) // without a reload
-		b.showsNumber("Pending", 0)
+		b.showsNumber("Waiting", 0)
 		require.True(t, amboy.Wait(t.Context(), s.queue("acme")))
 	})
 }

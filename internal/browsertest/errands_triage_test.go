@@ -54,7 +54,7 @@ func TestPauseATenantWhoseBacklogGrows(t *testing.T) {
 	b.open(s.url)
 	described("backlog", "peak at "+now.Add(-time.Minute).UTC().Format("15:04")+": 22;")
 	described("oldest", "peak at "+now.Add(-time.Minute).UTC().Format("15:04")+": 19 min;")
-	b.until(`document.getElementById("queue-globex")?.querySelector("[data-label=Pending]").innerText === "19"`)
+	b.until(`document.getElementById("queue-globex")?.querySelector("[data-label=Waiting]").innerText === "19"`)
 	h.follow(b, "globex")
 	b.isOn("globex")
 	described("backlog", ": 19;")

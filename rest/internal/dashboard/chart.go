@@ -20,8 +20,8 @@ type chart struct {
 	Unit   string
 	Series []series
 	Times  []time.Time
-	// Format formats a value; nil for a number of jobs.
-	Format func(int) string
+	// IsTime is true if the values are times in milliseconds, and not numbers of jobs.
+	IsTime bool
 	// Adds is true if the sum of the values over time has a meaning, which the description has.
 	Adds bool
 
@@ -88,7 +88,7 @@ func activityCharts(activity management.Activity) []chart {
 	}
 	age := chart{
 		ID: "oldest", Title: "Oldest ready job", Unit: "time it could have started already, " + most, Times: times,
-		Series: []series{{"Waiting for", "wait", oldest}}, Format: milliseconds,
+		Series: []series{{"Waiting for", "wait", oldest}}, IsTime: true,
 	}
 	throughput := chart{
 		ID: "throughput", Title: "Throughput", Unit: "succeeded jobs, " + unit, Times: times, Adds: true,
@@ -100,7 +100,7 @@ func activityCharts(activity management.Activity) []chart {
 	}
 	waits := chart{
 		ID: "waits", Title: "Wait, p99", Unit: "of the jobs that ended, " + unit, Times: times,
-		Series: []series{{"p99", "wait", waited}}, Format: milliseconds,
+		Series: []series{{"p99", "wait", waited}}, IsTime: true,
 	}
 	return []chart{backlog.rendered(step), age.rendered(step), throughput.rendered(step), failures.rendered(step), waits.rendered(step)}
 }
@@ -113,10 +113,10 @@ func (c chart) format(value int) string {
 	if value == unknown {
 		return "–"
 	}
-	if c.Format == nil {
-		return number(value)
+	if c.IsTime {
+		return milliseconds(value)
 	}
-	return c.Format(value)
+	return number(value)
 }
 
 // rendered returns the chart with its measures, bars, rows and description.
@@ -124,13 +124,16 @@ func (c chart) rendered(step time.Duration) chart {
 	c.Width, c.Height = 520, 190
 	c.Left, c.Right, c.Top, c.Bottom = 48, 512, 12, 160
 	top := roundedTop(c.most())
+	if c.IsTime {
+		top = roundedTime(c.most())
+	}
 	y := func(value int) float64 {
 		return float64(c.Bottom) - float64(c.Bottom-c.Top)*float64(value)/float64(top)
 	}
 	for _, value := range levels(top) {
 		label := compact(value)
-		if c.Format != nil {
-			label = c.Format(value)
+		if c.IsTime {
+			label = milliseconds(value)
 		}
 		c.Lines = append(c.Lines, tick{At: units(y(value)), Text: label})
 	}
@@ -265,6 +268,23 @@ func roundedTop(most int) int {
 			}
 		}
 	}
+}
+
+// roundedTime is roundedTop for milliseconds. The result and its half are round in one unit, so that they
+// fit beside the chart.
+func roundedTime(most int) int {
+	const s, m, h, d = 1000, 60_000, 3_600_000, 86_400_000
+	if most <= s {
+		return roundedTop(most)
+	}
+	for _, unit := range []struct{ is, next int }{{s, m}, {m, h}, {h, d}} {
+		for _, factor := range []int{1, 2, 4, 10, 20, 40} {
+			if top := factor * unit.is; top >= most && top < unit.next {
+				return top
+			}
+		}
+	}
+	return roundedTop((most+d-1)/d) * d
 }
 
 // levels returns the values at which there are lines. They are whole numbers.

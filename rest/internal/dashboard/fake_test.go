@@ -31,6 +31,8 @@ type fake struct {
 	text string
 	// empty makes all lists empty.
 	empty bool
+	// oldestReady is how long the oldest job of the backlog has waited, in seconds.
+	oldestReady float64
 	// many is the number of jobs that each filter selects.
 	many int
 
@@ -51,7 +53,7 @@ type fake struct {
 var _ management.Inspector = (*fake)(nil)
 
 func newFake() *fake {
-	return &fake{now: time.Now(), text: "", many: 1204, changes: make(chan struct{})}
+	return &fake{now: time.Now(), text: "", oldestReady: 1200, many: 1204, changes: make(chan struct{})}
 }
 
 func (f *fake) or(text string) string {
@@ -450,7 +452,7 @@ func (f *fake) Activity(_ context.Context, req management.ActivityRequest) (mana
 		if !f.empty {
 			point.Succeeded, point.Failed, point.Retried = 300+(i*i*37)%140+i*4, (i*7)%9, (i*5)%17
 			if i >= 30 {
-				point.Backlog = &management.Backlog{Ready: 20 * i, Waiting: 40, Running: 48, OldestReady: 1200}
+				point.Backlog = &management.Backlog{Ready: 20 * i, Waiting: 40, Running: 48, OldestReady: f.oldestReady}
 			}
 			if i%20 > 14 {
 				point.Failed += 30

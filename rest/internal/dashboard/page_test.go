@@ -166,7 +166,7 @@ func TestOverview(t *testing.T) {
 	for _, e := range numbers {
 		text += e.words() + "\n"
 	}
-	assert.Contains(t, text, "Pending 4,308 123 of them blocked")
+	assert.Contains(t, text, "Waiting 4,308 123 of them blocked")
 	assert.Contains(t, text, "Running 48")
 	assert.Contains(t, text, "Failing 4.2% 313 failed for good in 1 hour")
 	assert.Contains(t, text, "Oldest pending 52 min in reports")

@@ -34,7 +34,7 @@ type queuesData struct {
 type sorting struct{ Name, Text string }
 
 var sortings = []sorting{
-	{"name", "Name"}, {"pending", "Most pending"}, {"oldest", "Oldest job"}, {"failures", "Failure rate"},
+	{"name", "Name"}, {"pending", "Most waiting"}, {"oldest", "Oldest job"}, {"failures", "Failure rate"},
 }
 
 // queueOrders maps the names of orders to their compare functions.
