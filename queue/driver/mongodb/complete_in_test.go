@@ -405,3 +405,36 @@ func TestAnEndInATransactionOfAJobThatWasHandedBackIsForgotten(t *testing.T) {
 		assert.Empty(t, s.commands(func() { d.FollowEnd(t.Context(), driver.LeaseOf(running[0])) }))
 	})
 }
+
+// It waits for the end of the transaction, as a Put of the same ID does. It failed after a second.
+func TestAPutOfADependentOfAJobThatEndsInAnOpenTransactionFailed(t *testing.T) {
+	for name, commits := range map[string]bool{"it commits": true, "it rolls back": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStoreOf(t, mongotest.Options{InMemory: true})
+				d := s.open()
+				putAll(t, d, plainRecord("job"))
+				ending := claimAll(t, d, request("owner", 1, "queue"))
+				require.Len(t, ending, 1)
+				session, inTx := begin(t, s.client)
+				mustEndIn(inTx, t, d, ending...)
+				ends := session.AbortTransaction
+				if commits {
+					ends = session.CommitTransaction
+				}
+				ended := make(chan error, 1)
+				time.AfterFunc(5*time.Second, func() { ended <- ends(t.Context()) })
+				putAll(t, d, plainRecord("dependent", dependsOn("job")))
+				require.NoError(t, <-ended)
+				claimed := claimAll(t, d, request("owner", 10, "queue"))
+				if commits {
+					assert.Equal(t, []string{"queue.dependent"}, namesOf(claimed))
+					return
+				}
+				require.Empty(t, claimed)
+				endAll(t, d, ending...)
+				assert.Equal(t, []string{"queue.dependent"}, namesOf(claimAll(t, d, request("owner", 10, "queue"))))
+			})
+		})
+	}
+}

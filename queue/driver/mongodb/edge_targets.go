@@ -24,6 +24,9 @@ func (b *batch) resolve(ctx context.Context, docs []*newDocument) error {
 		edges.add(n.Group, n.edges()...)
 	}
 	targets, err := b.targetsOf(ctx, edges)
+	for errors.Is(err, errBlocked) && ctx.Err() == nil { // as for an insert, each time for singleLimit
+		targets, err = b.targetsOf(ctx, edges)
+	}
 	if err != nil {
 		return err
 	}
