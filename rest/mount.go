@@ -50,6 +50,9 @@ const (
 	ActionEdit = guard.Edit
 )
 
+// Actions returns all actions, those of management.ActionKinds included.
+func Actions() []Action { return guard.Actions() }
+
 // Access describes what a request is about to do. Its fields are
 //
 //   - Action: what it does;

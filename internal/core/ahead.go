@@ -68,7 +68,8 @@ func (c *Core) mayClaimAhead(l *Line) bool {
 }
 
 // noteClaim decides how many runs may wait for a worker until the next claim is answered: as many as
-// end in the span, by the number that ended since the answer before the last. If jobs were interrupted, one of them may be what ends its processes. Then as few others as possible are to be interrupted with it.
+// end in the span, by the number that ended since the answer before the last. If jobs were interrupted,
+// one of them may be what ends its processes. Then as few others as possible are to be interrupted with it.
 func (c *Core) noteClaim(call *call, records []*driver.Record) {
 	if slices.ContainsFunc(records, func(r *driver.Record) bool { return r.Status.Interruptions.Total() > 0 }) {
 		c.handBackAhead(nil)
@@ -148,7 +149,7 @@ func (c *Core) controlled(l *Line) {
 // nil.
 func (c *Core) handBackAhead(l *Line) {
 	c.ahead.line = nil
-	for _, r := range slices.Clone(c.ahead.runs) {
+	for _, r := range slices.Clone(c.ahead.runs) { // those of a slow claim may wait longer than later ones
 		if (l == nil || r.aheadOf == l) && c.dropAhead(r) {
 			c.finish(r, End{HandBack: &driver.HandBack{}})
 		}

@@ -36,8 +36,8 @@ type Surveyor interface {
 type EndFollower interface {
 	// FollowEnd does what follows from the end of a lease that Complete wrote in a caller's
 	// transaction. It is called when that is known to be committed, and does nothing if it was done
-	// already. Without the call, as when the process dies, the driver does it a few seconds later, in
-	// whichever process.
+	// already. Without the call, as when the process dies, the driver does it later, in whichever process:
+	// after some seconds, or up to a minute if all processes are busy.
 	FollowEnd(ctx context.Context, lease Lease)
 }
 

@@ -19,9 +19,9 @@ import (
 // after the commit, by whichever comes first: FollowEnd, this process's change stream, or, if the process
 // dies, a sweep of another one, whose change stream shows that a transaction has ended a job.
 
-// roundsInTransaction is the maximum number of times that the documents of a transaction are written.
-// The first round may find that what is known of them is outdated, and the second one that some of a
-// statement were written; others do not change them.
+// roundsInTransaction is the maximum number of times that documents are written in a transaction. A second
+// round is needed if what is known of some is outdated, and a third one if a statement then changed only some
+// of its documents. No one else changes them meanwhile.
 const roundsInTransaction = 4
 
 // completeIn ends attempts in the transaction that ctx carries.
@@ -122,7 +122,7 @@ func (d *Driver) lostTo(ctx context.Context, changes []*change, leaseOf func(i i
 type transactedEnds struct {
 	mu        sync.Mutex
 	open      map[string]transactedEnd // by _id; the transactions may have ended meanwhile
-	committed []*change
+	committed []transactedEnd
 }
 
 // transactedEnd is the change that ended an attempt.
@@ -150,7 +150,7 @@ func (e *transactedEnds) commit(id string, rev int64) bool {
 		return false
 	}
 	delete(e.open, id)
-	e.committed = append(e.committed, end.change)
+	e.committed = append(e.committed, end)
 	return true
 }
 
@@ -159,12 +159,14 @@ func (e *transactedEnds) take() (ended []*change, more bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := min(len(e.committed), sweepBatch)
-	ended = slices.Clone(e.committed[:n])
+	for _, end := range e.committed[:n] {
+		ended = append(ended, end.change)
+	}
 	e.committed = slices.Delete(e.committed, 0, n)
 	return ended, len(e.committed) > 0
 }
 
-// takeOf returns the end of a lease by the first of some _ids that has one.
+// takeOf returns the end of a lease, whose document has one of some _ids; nil if it is not known.
 func (e *transactedEnds) takeOf(ids []any, lease driver.Lease) *change {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -175,11 +177,11 @@ func (e *transactedEnds) takeOf(ids []any, lease driver.Lease) *change {
 			return end.change
 		}
 	}
-	at := slices.IndexFunc(e.committed, func(c *change) bool { return slices.Contains(ids, any(c.after.id)) })
+	at := slices.IndexFunc(e.committed, func(end transactedEnd) bool { return end.lease == lease })
 	if at < 0 {
 		return nil
 	}
-	c := e.committed[at]
+	c := e.committed[at].change
 	e.committed = slices.Delete(e.committed, at, at+1)
 	return c
 }

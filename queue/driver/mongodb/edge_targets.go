@@ -24,7 +24,9 @@ func (b *batch) resolve(ctx context.Context, docs []*newDocument) error {
 		edges.add(n.Group, n.edges()...)
 	}
 	targets, err := b.targetsOf(ctx, edges)
-	for errors.Is(err, errBlocked) && ctx.Err() == nil { // as for an insert, each time for singleLimit
+	// It waits for transactions in which a target ends, as an insert does for one of the same ID. Each try
+	// waits for singleLimit.
+	for errors.Is(err, errBlocked) && ctx.Err() == nil {
 		targets, err = b.targetsOf(ctx, edges)
 	}
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/mongodb/amboy/internal/bearer"
-	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest"
 )
 
@@ -109,13 +108,8 @@ func (g *grant) validate(name string) error {
 // actions returns what a grant may list.
 func actions() []string {
 	all := []string{everything}
-	for _, action := range []rest.Action{
-		rest.ActionRead, rest.ActionCreate, rest.ActionControl, rest.ActionWork, rest.ActionReveal, rest.ActionSchedule, rest.ActionTrigger, rest.ActionEdit,
-	} {
+	for _, action := range rest.Actions() {
 		all = append(all, string(action))
-	}
-	for _, kind := range management.ActionKinds() {
-		all = append(all, string(kind))
 	}
 	return all
 }
