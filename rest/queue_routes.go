@@ -277,9 +277,9 @@ func (s *QueueService) form(r *http.Request) (*registry.JobInterchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	j, ok := q.Get(r.Context(), id)
-	if !ok {
-		return nil, amboy.NewJobNotFoundErrorf("job %q does not exist", id)
+	j, err := lookUp(r.Context(), q, id)
+	if err != nil {
+		return nil, err
 	}
 	if !isReadable(q, j) {
 		return nil, &web.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("job %q can be read only after it has ended, because its queue holds it by reference", id)}
@@ -288,6 +288,20 @@ func (s *QueueService) form(r *http.Request) (*registry.JobInterchange, error) {
 		return nil, &web.Failure{Status: http.StatusForbidden, Kind: web.KindDenied, Text: fmt.Sprintf("job %q is encrypted, and the request may not read encrypted jobs", id)}
 	}
 	return registry.MakeJobInterchange(j, amboy.JSON)
+}
+
+// lookUp returns a job. The queue does not say why it has none: a read that ended with its
+// request says nothing about the job.
+func lookUp(ctx context.Context, q amboy.Queue, id string) (amboy.Job, error) {
+	j, ok := q.Get(ctx, id)
+	switch {
+	case ok:
+		return j, nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("getting job %q: %w", id, ctx.Err())
+	default:
+		return nil, amboy.NewJobNotFoundErrorf("job %q does not exist", id)
+	}
 }
 
 // isReadable reports whether the content of a job can be read. A job that its queue holds
@@ -360,9 +374,9 @@ func (s *QueueService) answerJobStatus(w http.ResponseWriter, r *http.Request, w
 // read waits, and sets the status of the job after that.
 func (s *jobStatus) read(r *http.Request, q amboy.Queue, wait waitFunc) error {
 	ctx := r.Context()
-	j, ok := q.Get(ctx, s.ID)
-	if !ok {
-		return amboy.NewJobNotFoundErrorf("job %q does not exist", s.ID)
+	j, err := lookUp(ctx, q, s.ID)
+	if err != nil {
+		return err
 	}
 	waited := wait(q, j)
 	if now, ok := q.Get(ctx, s.ID); ok {

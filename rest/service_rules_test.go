@@ -197,6 +197,19 @@ func TestAttackAClientOfAServiceWaitsWithoutEnd(t *testing.T) {
 	}
 }
 
+// A test that canceled its requests received 400 for one that had not begun to wait.
+func TestARequestThatEndedWasToldThatItsJobDoesNotExist(t *testing.T) {
+	s := newServices(t, func(management.Inspector) []rest.Option { return []rest.Option{everybody()} })
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, target := range []string{"/v1/job/held", "/v1/job/status/held", "/v1/job/wait/held"} {
+		recorder := httptest.NewRecorder()
+		s.queue.ServeHTTP(recorder, httptest.NewRequestWithContext(ended, http.MethodGet, target, http.NoBody))
+		assert.Equal(t, http.StatusRequestTimeout, recorder.Code, target)
+		assert.NotContains(t, recorder.Body.String(), "does not exist", target)
+	}
+}
+
 // queueName returns the name of the only queue.
 func queueName(t *testing.T, i management.Inspector) string {
 	queues, err := i.Queues(t.Context())
