@@ -91,7 +91,7 @@ func (d *diagnosis) run(ctx context.Context) error {
 	}
 	var errs []error
 	for _, check := range []func(context.Context) error{
-		d.checkStore, d.checkProcesses, d.checkRunning, d.checkQueues, d.checkParked, d.checkRetention, d.checkSchedules,
+		d.checkStore, d.checkProcesses, d.checkRunning, d.checkQueues, d.checkDeadlocks, d.checkParked, d.checkRetention, d.checkSchedules,
 	} {
 		if err := check(ctx); err != nil {
 			errs = append(errs, err)

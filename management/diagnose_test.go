@@ -106,6 +106,11 @@ func (p *patient) run(r *driver.Record, renewed time.Time) {
 	r.TimeInfo.Start, r.LeaseTime = renewed, 10*time.Minute
 }
 
+// takeScopes makes a record take scopes when it is inserted.
+func takeScopes(r *driver.Record, scopes ...string) {
+	r.RequiredScopes, r.EnqueueScopes = scopes, scopes
+}
+
 func (p *patient) end(r *driver.Record, forgetAt time.Time) {
 	r.Status.Completed, r.TimeInfo.Start, r.TimeInfo.End, r.ForgetAt = true, time.Now(), time.Now(), forgetAt
 }
@@ -276,6 +281,26 @@ var faults = map[string]fault{
 			p.later(3 * time.Hour)
 		},
 		management.ParkedJobs, inIll(management.Subject{JobID: "pending", Type: "alpha"}), "1 job is parked; the oldest, pending, was enqueued or ran 3h ago: it \x1b[31mfails",
+	},
+	"a job that depends on one that needs its scope": {
+		inMemory, func(p *patient) {
+			p.insert("first", func(r *driver.Record) { r.RequiredScopes = []string{"other"} })
+			p.insert("waiter", func(r *driver.Record) { r.RequiredScopes = []string{"ledger"} })
+			p.insert("holder", func(r *driver.Record) {
+				takeScopes(r, "ledger")
+				r.Dependency = &registry.DependencyInterchange{Edges: []string{"first", "waiter"}}
+			})
+			p.insert("behind", func(r *driver.Record) { r.RequiredScopes = []string{"ledger"} })
+		},
+		management.Deadlock, inIll(management.Subject{JobID: "holder", Type: "alpha"}), `holder depends on waiter, which waits for scope "ledger" of holder.`,
+	},
+	"two jobs of which each took a scope that the other needs": {
+		onSQLite, func(p *patient) {
+			p.insert("one", func(r *driver.Record) { takeScopes(r, "a"); r.RequiredScopes = []string{"a", "b"} })
+			p.insert("two", func(r *driver.Record) { takeScopes(r, "b"); r.RequiredScopes = []string{"a", "b"} })
+			p.insert("free", func(r *driver.Record) { takeScopes(r, "c") })
+		},
+		management.Deadlock, inIll(management.Subject{JobID: "one", Type: "alpha"}), `one waits for scope "b" of two, which waits for scope "a" of one.`,
 	},
 	"a job that does not return": {
 		inMemory, func(p *patient) {

@@ -65,6 +65,9 @@ const (
 	// MissedSchedule: a schedule's tick passed five minutes ago, and no process has enqueued its
 	// job.
 	MissedSchedule FindingKind = "missed-schedule"
+	// Deadlock: jobs wait for each other: each depends on the next, or needs a scope that the next took
+	// when it was put. Jobs with a dispatch-by time are not in one.
+	Deadlock FindingKind = "deadlock"
 	// StuckJob: a job has not returned although its context has ended.
 	StuckJob FindingKind = "stuck-job"
 	// ParkedJobs: a queue has parked jobs that were created, or last ran, an hour ago.
@@ -91,8 +94,8 @@ const (
 // FindingKinds lists all kinds of findings.
 func FindingKinds() []FindingKind {
 	return []FindingKind{
-		NoProcess, UnknownType, ExpiredLease, PausedQueue, DrainingQueue, MissingIndex, FailingSchedule, MissedSchedule, StuckJob,
-		ParkedJobs, EndlessRetention, ClockSkew, OldProcess, LargeLog, Bloat, OldTransaction,
+		NoProcess, UnknownType, ExpiredLease, PausedQueue, DrainingQueue, MissingIndex, FailingSchedule, MissedSchedule, Deadlock,
+		StuckJob, ParkedJobs, EndlessRetention, ClockSkew, OldProcess, LargeLog, Bloat, OldTransaction,
 	}
 }
 

@@ -120,6 +120,11 @@ func TestOutsideCrash(t *testing.T) {
 	p := newPlan(planOptions{Seed: *seed, Kills: *outsideKills, Scopes: 8, LongWork: *lease * 5 / 4})
 	for _, one := range p.tasks {
 		one.RunOnFailure = false // jobs over HTTP run after jobs that succeeded
+		if one.EnqueueScope != "" {
+			// Over HTTP a job takes all its scopes when it is put, or none. A job that held one from then on, and
+			// ran after a job that waits for it, would keep both waiting for ever.
+			one.Scopes = []string{one.EnqueueScope}
+		}
 	}
 	f := newOutsideFleet(t, "http")
 	var producers sync.WaitGroup
