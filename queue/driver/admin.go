@@ -21,10 +21,10 @@ type Admin interface {
 	Attempts(ctx context.Context, queue, id string) ([]*Record, error)
 
 	// Find returns a page of the records that a query selects. A record that exists from
-	// the first page to the last, and is always selected, is on exactly one page; if it
-	// is restarted meanwhile, it may be on another page too. The error wraps ErrBadCursor
-	// if the driver did not issue the cursor. A record that can't be decoded has no type and no
-	// job.
+	// the first page to the last, and is always selected, is on exactly one page. A restart
+	// meanwhile makes it the newest: then it may be on two pages, or with page.Newest on none.
+	// The error wraps ErrBadCursor if the driver did not issue the cursor. A record that can't
+	// be decoded has no type and no job.
 	Find(ctx context.Context, q Query, page PageRequest) (Page, error)
 
 	// Count counts the records that a query selects, and stops at limit, which

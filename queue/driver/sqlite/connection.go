@@ -204,6 +204,24 @@ func (c *ownConnection) rows(prepared *zombiezen.Stmt, each func(*row) error, ar
 // inTransaction reports whether a transaction is open.
 func (c *ownConnection) inTransaction() bool { return !c.conn.AutocommitEnabled() }
 
+// beginReading begins a transaction that reads what is stored now.
+func (c *ownConnection) beginReading() error {
+	_, err := c.exec(beginReading)
+	if err != nil {
+		return err
+	}
+	return c.query(lastSeq, func(*row) error { return nil }) // SQLite begins it with the first read
+}
+
+// endReading ends the transaction of beginReading, unless SQLite has done so after an error.
+func (c *ownConnection) endReading() error {
+	if !c.inTransaction() {
+		return nil
+	}
+	_, err := c.exec(rollback)
+	return err
+}
+
 func (c *ownConnection) close() error {
 	var errs []error
 	for _, s := range &c.prepared {

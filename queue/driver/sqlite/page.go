@@ -19,7 +19,7 @@ func (s *selection) page(from textQuerier, columns string, at *table.Span, limit
 	s.short = s.short && !s.path.all // a scan of all records decides whether choose takes another path
 	most := s.path.maxPerScan(limit, s.short)
 	if s.search != nil && (s.search.Body != nil || s.scansRanges()) {
-		return s.pageOfSearch(from, columns, at, limit, most, each)
+		return s.pageOfSearch(columns, at, limit, most, each)
 	}
 	numbers, err := s.path.limitPage(from, at, most)
 	if err != nil {

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"sync"
 
@@ -40,72 +41,85 @@ func (s *search) wants(r *row) bool {
 }
 
 // pageOfSearch is page for a search. It scans at most most rows of each scan of the access path, and
-// then reads the selected ones.
-func (s *selection) pageOfSearch(from textQuerier, columns string, at *table.Span, limit, most int, each func(*row) error) (driver.Cursor, error) {
-	found, last, more, err := s.scan(from, at, limit, most)
-	if err == nil && len(found) > 0 {
-		selected := *s
-		selected.path = &accessPath{table: "jobs", seq: "jobs.seq", merged: true}
-		text, args := selected.statement("jobs.seq, "+columns, at, found, len(found))
-		err = from.queryText(text, func(r *row) error {
-			r.integer()
-			return each(r)
-		}, args...)
-	}
-	if err != nil {
-		return "", err
-	}
-	return cursorAfter(at, last, more), nil
-}
-
-// scan finds up to limit of the selected rows of a page. It returns their sequence numbers, and that of
-// the row where the page ends if there are more.
-func (s *selection) scan(from textQuerier, at *table.Span, limit, most int) (found []int64, last int64, more bool, err error) {
-	var numbers []int64
-	if s.path.merged || len(s.path.scans) != 1 {
-		numbers, err = s.path.limitPage(from, at, most)
-		if err != nil {
-			return nil, 0, false, err
-		}
-		most = -1
-	} else {
-		at.Until = table.Instant{}
-	}
-	scans, err := s.scanRanges(at, numbers, limit, most)
-	if err != nil {
-		return nil, 0, false, err
-	}
-	for _, scan := range scans {
-		if scan.err != nil {
-			return nil, 0, false, scan.err
-		}
-		if room := limit - len(found); len(scan.found) > room {
-			scan.found, scan.more = scan.found[:room], true
-			scan.last = scan.found[room-1]
-		}
-		found = append(found, scan.found...)
-		if scan.more {
-			return found, scan.last, true, nil
-		}
-		if len(found) == limit && scan.span.Until.Valid {
-			return found, scan.span.Until.Int64, true, nil
-		}
-	}
-	return found, 0, false, nil
-}
-
-// scanRanges scans a span. A scan of all records is divided into as many ranges as there are free
-// connections.
-func (s *selection) scanRanges(at *table.Span, numbers []int64, limit, most int) ([]*rangeScan, error) {
+// then reads the selected ones. A record that is restarted meanwhile moves to the end, where a later range
+// must find it: the rows of a range are scanned and read in one transaction, and these begin in the order of the
+// ranges.
+func (s *selection) pageOfSearch(columns string, at *table.Span, limit, most int, each func(*row) error) (next driver.Cursor, err error) {
 	n := 1
 	if s.scansRanges() {
 		n = cap(s.search.on.free)
 	}
 	conns, err := s.search.on.take(s.search.ctx, n)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer s.search.on.give(conns)
+	defer func() {
+		for _, conn := range conns {
+			err = errors.Join(err, named(conn.endReading()))
+		}
+	}()
+	for _, conn := range conns {
+		if err = conn.beginReading(); err != nil {
+			return "", named(err)
+		}
+	}
+	scans, err := s.scan(conns, at, limit, most)
+	if err != nil {
+		return "", err
+	}
+	for i, scan := range scans {
+		switch n := len(scan.found); {
+		case n > limit:
+			scan.found, scan.last, scan.more = scan.found[:limit], scan.found[limit-1], true
+		case n == limit && !scan.more && scan.span.Until.Valid:
+			scan.last, scan.more = scan.span.Until.Int64, true
+		}
+		if err := s.readFound(conns[i], columns, at, scan.found, each); err != nil {
+			return "", err
+		}
+		if scan.more {
+			return cursorAfter(at, scan.last, true), nil
+		}
+		limit -= len(scan.found)
+	}
+	return cursorAfter(at, 0, false), nil
+}
+
+// readFound reads rows that a scan has found.
+func (s *selection) readFound(conn *ownConnection, columns string, at *table.Span, found []int64, each func(*row) error) error {
+	if len(found) == 0 {
+		return nil
+	}
+	selected := *s
+	selected.path = &accessPath{table: "jobs", seq: "jobs.seq", merged: true}
+	text, args := selected.statement(columns, at, found, len(found))
+	return s.search.query(conn, text, each, args...)
+}
+
+// query runs a statement. It stops at a row if the context has ended or the driver is being closed.
+func (s *search) query(conn *ownConnection, text string, each func(*row) error, args ...any) error {
+	return named(conn.queryText(text, func(r *row) error {
+		if err := s.on.ended(s.ctx); err != nil {
+			return err
+		}
+		return each(r)
+	}, args...))
+}
+
+// scan scans a span for up to limit selected rows. A scan of all records is divided into as many ranges as
+// there are connections.
+func (s *selection) scan(conns []*ownConnection, at *table.Span, limit, most int) ([]*rangeScan, error) {
+	var numbers []int64
+	if s.path.merged || len(s.path.scans) != 1 {
+		var err error
+		if numbers, err = s.path.limitPage(conns[0], at, most); err != nil {
+			return nil, named(err)
+		}
+		most = -1
+	} else {
+		at.Until = table.Instant{}
+	}
 	scans := divide(at, len(conns))
 	var running sync.WaitGroup
 	for i, scan := range scans[1:] {
@@ -113,6 +127,11 @@ func (s *selection) scanRanges(at *table.Span, numbers []int64, limit, most int)
 	}
 	s.scanRange(conns[0], scans[0], numbers, limit, most)
 	running.Wait()
+	for _, scan := range scans {
+		if scan.err != nil {
+			return nil, scan.err
+		}
+	}
 	return scans, nil
 }
 
@@ -137,8 +156,7 @@ func divide(at *table.Span, n int) []*rangeScan {
 	return scans
 }
 
-// scanRange scans a span. It stops at a row if the context has ended or the driver is
-// being closed.
+// scanRange scans a span.
 func (s *selection) scanRange(conn *ownConnection, scan *rangeScan, numbers []int64, limit, most int) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -146,10 +164,7 @@ func (s *selection) scanRange(conn *ownConnection, scan *rangeScan, numbers []in
 		}
 	}()
 	text, args := s.scanStatement(&scan.span, numbers, most)
-	scan.err = named(conn.queryText(text, func(r *row) error {
-		if err := s.search.on.ended(s.search.ctx); err != nil {
-			return err
-		}
+	scan.err = s.search.query(conn, text, func(r *row) error {
 		if len(scan.found) == limit {
 			scan.more = true
 			return nil
@@ -160,6 +175,6 @@ func (s *selection) scanRange(conn *ownConnection, scan *rangeScan, numbers []in
 			scan.found = append(scan.found, scan.last)
 		}
 		return nil
-	}, args...))
+	}, args...)
 	scan.more = scan.more || scan.read == most && !scan.span.Until.Valid
 }

@@ -160,6 +160,26 @@ func TestARangeOfASearchStopsWhenItsContextEnds(t *testing.T) {
 	assert.Less(t, read.Load(), int64(6100), "each of the ranges may read some more")
 }
 
+// A restart moves a record to the end. It came after the search had scanned the record at its old place, and was
+// behind the last row of the search.
+func TestASearchMissedARecordThatWasRestartedMeanwhile(t *testing.T) {
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	failed(t, d, "job", time.Time{})
+	insert(t, d, newRecord(t, "other"))
+	searched := 0
+	page, err := d.Find(t.Context(), driver.Query{}, driver.PageRequest{Limit: 10, Body: func(registry.Body) bool {
+		searched++
+		if searched == 2 {
+			act(t, d, driver.Restart)
+		}
+		return true
+	}})
+	require.NoError(t, err)
+	require.Empty(t, page.Next)
+	require.Len(t, page.Records, 2)
+	assert.Equal(t, "job", page.Records[0].JobID())
+}
+
 // A search may take long, and reads what was stored when it began.
 func TestASearchOfBodiesDoesNotHoldUpWriters(t *testing.T) {
 	d := openWithJobs(t)
