@@ -41,6 +41,24 @@ func (w *workers) isRunning(queueName, id string) {
 	assert.Equal(w, amboy.StateRunning, driver.StateOf(r, time.Now()))
 }
 
+// A request may wait for ten minutes. It received a job although its token had been revoked.
+func TestAWorkerWhoseRightsEndedWhileItWaitedGotAJob(t *testing.T) {
+	w := newWorkers(t)
+	w.create("images", `{"id":"secret","type":"scale","outside":true}`)
+	asked := 0
+	limited := w.as(rest.Authorize(func(*http.Request, rest.Access) error {
+		asked++
+		if asked > 1 {
+			return errNo
+		}
+		return nil
+	}))
+	status, problem := limited.post("/v2/leases", `{"queues":["images"],"types":["scale"],"wait":"1m"}`)
+	assert.Equal(t, http.StatusForbidden, status)
+	assert.Equal(t, "urn:amboy:problem:denied", problem["type"])
+	w.leased("images", "scale")
+}
+
 // Authorize was asked about acknowledgements and heartbeats without the type of the job.
 func TestAWorkerOfATypeEndedAJobOfAnother(t *testing.T) {
 	w := newWorkers(t)

@@ -224,6 +224,9 @@ func (l *leasing) finish() {
 	if l.leave != nil && l.waiting.Err() != nil && l.r.Context().Err() == nil && len(l.jobs) == 0 {
 		l.err = nil
 	}
+	if l.leave != nil && len(l.jobs) > 0 {
+		l.allowStill()
+	}
 	l.endWait() // the client may send its next request before this function has returned
 	l.call.finish(l.answer())
 	// Otherwise the server sends the headers, with a large frame, on the stack that the next wait keeps.
@@ -259,6 +262,16 @@ func (l *leasing) acknowledgeFirst() error {
 		l.req.Wait = 0 // the lease of that job may run out before the worker could send it again
 	}
 	return nil
+}
+
+// allowStill takes the jobs back if the worker lost its rights while it waited.
+func (l *leasing) allowStill() {
+	err := l.guard.AllowWork(l.r, l.req.Queues, l.req.Types)
+	if err == nil {
+		return
+	}
+	l.dispatcher.TakeBack(l.r.Context(), l.jobs)
+	l.jobs, l.err = nil, err
 }
 
 // answer returns the answer with the jobs, or with the error of leasing them.
