@@ -65,8 +65,6 @@ func parse(t *testing.T, text []byte) any {
 	return value
 }
 
-// TestBoundsMatchPackageManagement compares the bounds in the tags of parameters with those
-// of package management.
 // A client reads in the description which types of problems come with which status.
 func TestTypesOfProblemsAreDescribed(t *testing.T) {
 	schemas := parse(t, api.Description).(map[string]any)["components"].(map[string]any)["schemas"].(map[string]any)
@@ -76,6 +74,8 @@ func TestTypesOfProblemsAreDescribed(t *testing.T) {
 	}
 }
 
+// TestBoundsMatchPackageManagement compares the bounds in the tags of parameters with those
+// of package management.
 func TestBoundsMatchPackageManagement(t *testing.T) {
 	var description struct {
 		Paths map[string]map[string]struct {
