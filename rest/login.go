@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// MaxLogins is the maximum number of tickets, and of sessions, that a Login remembers. The
+// MaxLogins is the maximum number of tickets, and of sessions, of a user that a Login remembers. The
 // oldest are dropped.
 const MaxLogins = 100
 
@@ -27,8 +27,11 @@ const MaxLogins = 100
 //	mux.Handle("/jobs/", rest.Handler(inspector, rest.Prefix("/jobs"), rest.Authorize(login.Authorize)))
 //	fmt.Printf("http://%s/jobs/login?ticket=%s\n", listener.Addr(), login.Ticket())
 //
+// A program whose users may do different things makes tickets with TicketFor, and passes Authorize a
+// function that calls User.
+//
 // A ticket can be used once. It sets a cookie that lasts until the browser or the process ends, or
-// MaxLogins newer sessions were made. Scripts and other sites can't read the cookie. Cookies are
+// MaxLogins newer sessions of the user were made. Scripts and other sites can't read the cookie. Cookies are
 // not bound to a port: a browser also sends the cookie to other ports of the same host, for paths
 // below that of the Login. So if the browser opens a page of another user's program on such a port,
 // that program can read the cookie. Without TLS the cookie is sent unencrypted.
@@ -48,22 +51,27 @@ func NewLogin(path string) *Login {
 		checkPrefix("rest.NewLogin", path)
 	}
 	escaped := (&url.URL{Path: path + "/"}).EscapedPath()
-	return &Login{path: escaped, cookie: "amboy-" + strings.ToLower(rand.Text()[:8])}
+	return &Login{path: escaped, cookie: "amboy-" + strings.ToLower(rand.Text()[:8]), tickets: newSecrets(), sessions: newSecrets()}
 }
 
-// Ticket returns a new ticket, for a link that logs in a browser once.
-func (l *Login) Ticket() string {
+// Ticket returns a new ticket, for a link that logs in a browser once. It is TicketFor a user without
+// a name.
+func (l *Login) Ticket() string { return l.TicketFor("") }
+
+// TicketFor returns a new ticket, for a link that logs in the browser of a user once. A browser has one
+// session: that of the last link.
+func (l *Login) TicketFor(user string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.tickets.add()
+	return l.tickets.add(user)
 }
 
 // Token returns a new bearer token for a program that calls the API. It counts as a session,
-// and is valid until the process ends or MaxLogins newer sessions were made.
+// of a user without a name, and is valid until the process ends or MaxLogins newer ones were made.
 func (l *Login) Token() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sessions.add()
+	return l.sessions.add("")
 }
 
 var errNotLoggedIn = fmt.Errorf("%w: it contains neither a session cookie nor a token of this process", ErrUnauthenticated)
@@ -71,8 +79,17 @@ var errNotLoggedIn = fmt.Errorf("%w: it contains neither a session cookie nor a 
 // Authorize is for the option Authorize. It allows everything to a request with a cookie or
 // a bearer token of this Login. For all others its error wraps ErrUnauthenticated.
 func (l *Login) Authorize(r *http.Request, _ Access) error {
+	if _, ok := l.User(r); !ok {
+		return errNotLoggedIn
+	}
+	return nil
+}
+
+// User returns the user of the session whose cookie or bearer token a request contains; false if it
+// contains neither.
+func (l *Login) User(r *http.Request) (user string, ok bool) {
 	var given []string
-	if token, ok := bearer.Token(r); ok {
+	if token, hasToken := bearer.Token(r); hasToken {
 		given = append(given, token)
 	}
 	if cookie, err := r.Cookie(l.cookie); err == nil {
@@ -81,11 +98,11 @@ func (l *Login) Authorize(r *http.Request, _ Access) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, secret := range given {
-		if l.sessions.has(secret) {
-			return nil
+		if user, ok = l.sessions.userOf(secret); ok {
+			return user, true
 		}
 	}
-	return errNotLoggedIn
+	return "", false
 }
 
 // ServeHTTP redeems the ticket in the query, sets the cookie, and redirects to the
@@ -113,35 +130,48 @@ func (l *Login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (l *Login) redeem(ticket string) (session string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.tickets.take(ticket) {
+	user, ok := l.tickets.take(ticket)
+	if !ok {
 		return "", false
 	}
-	return l.sessions.add(), true
+	return l.sessions.add(user), true
 }
 
-// secrets are unguessable texts, the oldest first. Only their digests are kept and
-// compared, so that the time of a comparison reveals nothing about them.
-type secrets [][sha256.Size]byte
+// secrets are unguessable texts of users. Only their digests are kept and compared, so that the time of a
+// comparison reveals nothing about them.
+type secrets struct {
+	users map[digest]string
+	// of are the secrets of each user, the oldest first.
+	of map[string][]digest
+}
 
-func (s *secrets) add() string {
+type digest [sha256.Size]byte
+
+func newSecrets() secrets { return secrets{users: map[digest]string{}, of: map[string][]digest{}} }
+
+func (s secrets) add(user string) string {
 	secret := rand.Text()
-	if len(*s) == MaxLogins {
-		*s = slices.Delete(*s, 0, 1)
+	key, all := digest(sha256.Sum256([]byte(secret))), s.of[user]
+	if len(all) == MaxLogins {
+		delete(s.users, all[0])
+		all = slices.Delete(all, 0, 1)
 	}
-	*s = append(*s, sha256.Sum256([]byte(secret)))
+	s.users[key], s.of[user] = user, append(all, key)
 	return secret
 }
 
-func (s *secrets) index(secret string) int { return slices.Index(*s, sha256.Sum256([]byte(secret))) }
+func (s secrets) userOf(secret string) (user string, ok bool) {
+	user, ok = s.users[sha256.Sum256([]byte(secret))]
+	return user, ok
+}
 
-func (s *secrets) has(secret string) bool { return s.index(secret) >= 0 }
-
-// take removes a secret, and reports whether it was known.
-func (s *secrets) take(secret string) bool {
-	i := s.index(secret)
-	if i < 0 {
-		return false
+// take removes a secret, and returns its user; false if it is not known.
+func (s secrets) take(secret string) (user string, ok bool) {
+	user, ok = s.userOf(secret)
+	if ok {
+		key := digest(sha256.Sum256([]byte(secret)))
+		delete(s.users, key)
+		s.of[user] = slices.DeleteFunc(s.of[user], func(other digest) bool { return other == key })
 	}
-	*s = slices.Delete(*s, i, i+1)
-	return true
+	return user, ok
 }

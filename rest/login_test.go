@@ -162,6 +162,33 @@ func TestAttackLoginsWithoutEndAreBounded(t *testing.T) {
 	require.NoError(t, login.Authorize(request, rest.Access{}))
 }
 
+func TestASessionHasTheUserOfItsTicket(t *testing.T) {
+	login := rest.NewLogin("/jobs")
+	redeem := func(user string) *http.Request {
+		t.Helper()
+		recorder := httptest.NewRecorder()
+		login.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/jobs/login?ticket="+login.TicketFor(user), http.NoBody))
+		answer := recorder.Result()
+		require.NoError(t, answer.Body.Close())
+		require.Len(t, answer.Cookies(), 1)
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/jobs/", http.NoBody)
+		request.AddCookie(answer.Cookies()[0])
+		return request
+	}
+	ann, nobody := redeem("ann"), redeem("")
+	for range rest.MaxLogins + 1 {
+		redeem("bob") // only the oldest of his sessions are dropped
+	}
+	for user, request := range map[string]*http.Request{"ann": ann, "": nobody, "bob": redeem("bob")} {
+		found, ok := login.User(request)
+		assert.True(t, ok)
+		assert.Equal(t, user, found)
+		require.NoError(t, login.Authorize(request, rest.Access{}))
+	}
+	_, ok := login.User(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/jobs/", http.NoBody))
+	assert.False(t, ok)
+}
+
 func TestLoginOverTLSSetsASecureCookie(t *testing.T) {
 	login := rest.NewLogin("/jobs")
 	server := httptest.NewTLSServer(login)

@@ -246,8 +246,9 @@ func (g *guarded) Job(ctx context.Context, queue, id string) (management.Job, er
 	queueOf := func(d management.Dependency) string { return d.Queue }
 	job.DependsOn = onlyOwn(g, job.DependsOn, queueOf)
 	job.Dependents = onlyOwn(g, job.Dependents, queueOf)
-	if g.ofTenant { // who acts on all queues is none of a tenant's business
-		job.Timeline = slices.DeleteFunc(slices.Clone(job.Timeline), func(m management.Moment) bool { return m.AllQueues })
+	ofAll := func(m management.Moment) bool { return m.AllQueues } // as in the audit list, only for readers of all queues
+	if slices.ContainsFunc(job.Timeline, ofAll) && (g.ofTenant || g.ask(ctx, Access{Action: Read, AllQueues: true}) != nil) {
+		job.Timeline = slices.DeleteFunc(slices.Clone(job.Timeline), ofAll)
 	}
 	job.Scopes = slices.Clone(job.Scopes)
 	for i, scope := range job.Scopes {

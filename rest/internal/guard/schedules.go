@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -38,8 +39,12 @@ func (g *guarded) allowSchedule(ctx context.Context, action Action, queue, name 
 	if err == nil {
 		access.Type = found.Type
 	}
-	if denied := g.ask(ctx, access); denied != nil {
-		return nil, management.StoredSchedule{}, denied // whether the schedule exists or not
+	if refusal := g.ask(ctx, access); refusal != nil {
+		var denied *DeniedError
+		if errors.As(refusal, &denied) {
+			denied.Access.Type = "" // it would tell that the schedule exists
+		}
+		return nil, management.StoredSchedule{}, refusal
 	}
 	return manager, found, err
 }

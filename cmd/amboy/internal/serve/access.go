@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,12 +19,15 @@ import (
 // others, not even on this machine.
 type access struct {
 	grants atomic.Pointer[grants]
+	// login has the links and their sessions. Their users are the digests of the tokens that made them, so that
+	// they grant nothing without the token.
+	login *rest.Login
 	// scheme and host are those of the server's URL on this machine.
 	scheme, host string
 }
 
 func newAccess() *access {
-	a := &access{}
+	a := &access{login: rest.NewLogin("")}
 	a.grants.Store(&grants{})
 	return a
 }
@@ -45,10 +47,7 @@ func (a *access) setToken(content []byte) error {
 		return err
 	}
 	var others []*grant
-	if main := a.main(); main != nil {
-		if main.Token == token {
-			return nil
-		}
+	if a.main() != nil {
 		others = a.grants.Load().all[1:]
 	}
 	return a.set(&grant{Token: token, May: []string{everything}}, others)
@@ -64,11 +63,21 @@ func (a *access) setOthers(content []byte) error {
 }
 
 func (a *access) set(main *grant, others []*grant) error {
-	now, err := newGrants(append([]*grant{main}, others...), a.grants.Load())
+	now, err := newGrants(append([]*grant{main}, others...))
 	if err == nil {
 		a.grants.Store(now)
 	}
 	return err
+}
+
+// of returns the grant of a request with a token or a session; nil for none.
+func (a *access) of(r *http.Request) *grant {
+	now := a.grants.Load()
+	if found := now.withToken(r); found != nil {
+		return found
+	}
+	key, _ := a.login.User(r) // no grant has an empty one
+	return now.byDigest[key]
 }
 
 // makeToken makes a file with a new token that only this user can read, unless the file
@@ -117,7 +126,7 @@ const maxStrangerBody = 16 << 10
 // body before it knows what the request needs.
 func (a *access) limitStrangers(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 && a.grants.Load().of(r) == nil {
+		if r.ContentLength != 0 && a.of(r) == nil {
 			if r.ContentLength > maxStrangerBody {
 				rest.RefuseUnauthenticated(w, r, needsToken)
 				return
@@ -130,7 +139,7 @@ func (a *access) limitStrangers(h http.Handler) http.Handler {
 
 // authorize is for rest.Authorize.
 func (a *access) authorize(r *http.Request, what rest.Access) error {
-	g := a.grants.Load().of(r)
+	g := a.of(r)
 	if g == nil {
 		return fmt.Errorf("%w: the request contains neither a token of the server nor a session of a link", rest.ErrUnauthenticated)
 	}
@@ -139,7 +148,7 @@ func (a *access) authorize(r *http.Request, what rest.Access) error {
 
 // actor is for rest.Actor. Holders of the token of the token file have no name.
 func (a *access) actor(r *http.Request) string {
-	if g := a.grants.Load().of(r); g != nil {
+	if g := a.of(r); g != nil {
 		return g.name
 	}
 	return ""
@@ -150,23 +159,7 @@ func (a *access) url() string { return a.scheme + "://" + a.host }
 
 // link returns a link to the dashboard, on a host, that works once and grants what a token does.
 func (a *access) link(host string, g *grant) string {
-	query := url.Values{"ticket": {g.login.Ticket()}}
-	if g.name != "" {
-		query.Set("as", g.name)
-	}
-	return a.scheme + "://" + host + "/login?" + query.Encode()
-}
-
-// serveLogin redeems a link.
-func (a *access) serveLogin(w http.ResponseWriter, r *http.Request) {
-	name := r.URL.Query().Get("as")
-	for _, g := range a.grants.Load().all {
-		if g.name == name {
-			g.login.ServeHTTP(w, r)
-			return
-		}
-	}
-	rest.RefuseUnauthenticated(w, r, "The token of this link is not valid any more.")
+	return a.scheme + "://" + host + "/login?ticket=" + a.login.TicketFor(digestOf(g.Token))
 }
 
 // serveLink answers a request with a token by a new link, on the host by which the client has reached the server.

@@ -82,7 +82,7 @@ func parseConfig(content []byte) (c fileConfig, err error) {
 	return c, nil
 }
 
-// parseJSON parses the only value of a file, and refuses unknown fields.
+// parseJSON parses the only value of a file, and refuses unknown fields and keys that an object has twice.
 func parseJSON(content []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
@@ -92,7 +92,31 @@ func parseJSON(content []byte, into any) error {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("the file must be a single JSON object")
 	}
-	return nil
+	return checkKeys(json.NewDecoder(bytes.NewReader(content)))
+}
+
+// checkKeys returns an error if an object in the next value, which is valid, has a key twice: package json takes the
+// last one, and an operator may have changed the other.
+func checkKeys(decoder *json.Decoder) error {
+	begin, err := decoder.Token()
+	if _, isList := begin.(json.Delim); err != nil || !isList {
+		return err
+	}
+	keys := map[json.Token]bool{}
+	for err == nil && decoder.More() {
+		if begin == json.Delim('{') {
+			key, _ := decoder.Token() // its error comes again
+			if keys[key] {
+				return fmt.Errorf("the key %q must not occur twice", key)
+			}
+			keys[key] = true
+		}
+		err = checkKeys(decoder)
+	}
+	if err == nil {
+		_, err = decoder.Token()
+	}
+	return err
 }
 
 // reloading reads the files of the server again when they have changed.

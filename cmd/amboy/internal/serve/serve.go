@@ -245,7 +245,7 @@ func (s *server) startHTTP() error {
 	mux.Handle("/live", health)
 	mux.Handle("/ready", health)
 	mux.Handle("/metrics", s.access.forMetrics(metrics))
-	mux.HandleFunc("/login", s.access.serveLogin)
+	mux.Handle("/login", s.access.login)
 	mux.HandleFunc("POST /login/link", s.access.serveLink)
 	mux.Handle("/", s.access.limitStrangers(rest.Handler(inspector,
 		rest.Workers(s.dispatcher), rest.WaitingOfClient(maxOfClient), rest.CreateOutside(), rest.Authorize(s.access.authorize), rest.Actor(s.access.actor))))

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,11 +31,24 @@ type grant struct {
 	May []string `json:"may"`
 	// Queues lists the queues on which it may do so. An asterisk at the end stands for any text. If the list
 	// is absent, it may do so on all queues.
-	Queues []string `json:"queues"`
+	Queues patterns `json:"queues"`
 
 	name string // empty for the token of the token file
-	// login has the sessions of the links that holders of the token have made.
-	login *rest.Login
+}
+
+// patterns are names of queues, some with an asterisk at the end.
+type patterns []string
+
+// UnmarshalJSON implements json.Unmarshaler. A list that is null is empty: it must not mean all queues.
+func (p *patterns) UnmarshalJSON(text []byte) error {
+	list := []string{}
+	if string(text) != "null" {
+		if err := json.Unmarshal(text, &list); err != nil {
+			return err
+		}
+	}
+	*p = list
+	return nil
 }
 
 // String names the token.
@@ -60,6 +74,9 @@ func parseGrants(content []byte) ([]*grant, error) {
 	var byName map[string]*grant
 	if err := parseJSON(content, &byName); err != nil {
 		return nil, fmt.Errorf("decoding the tokens: %w", err)
+	}
+	if byName == nil {
+		return nil, errors.New("the file must contain an object, and not null")
 	}
 	if len(byName) > maxTokens {
 		return nil, fmt.Errorf("there must be at most %d tokens (are %d)", maxTokens, len(byName))
@@ -133,56 +150,33 @@ func matches(pattern, queue string) bool {
 	return queue == pattern
 }
 
-// digest is the digest of a token. Tokens are looked up by it, so that the time of that reveals nothing about them.
-type digest [sha256.Size]byte
-
-func digestOf(token string) digest { return sha256.Sum256([]byte(token)) }
+// digestOf returns the digest of a token. Tokens are looked up by it, so that the time of that reveals nothing about
+// them.
+func digestOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return string(sum[:])
+}
 
 // grants are the grants in force. A value is immutable.
 type grants struct {
-	all     []*grant // that of the token file first
-	byToken map[digest]*grant
+	all      []*grant // that of the token file first
+	byDigest map[string]*grant
 }
 
-// newGrants returns the grants that are in force after others. The sessions of a token last until it changes,
-// because any holder could make links.
-func newGrants(all []*grant, before *grants) (*grants, error) {
-	now := &grants{all: all, byToken: map[digest]*grant{}}
+func newGrants(all []*grant) (*grants, error) {
+	made := &grants{all: all, byDigest: map[string]*grant{}}
 	for _, g := range all {
 		key := digestOf(g.Token)
-		if other, known := now.byToken[key]; known {
+		if other, known := made.byDigest[key]; known {
 			return nil, fmt.Errorf("%s and %s must not be equal", other, g)
 		}
-		now.byToken[key] = g
+		made.byDigest[key] = g
 	}
-	for key, g := range now.byToken {
-		last := before.byToken[key]
-		switch {
-		case last == g:
-		case last != nil && last.name == g.name:
-			g.login = last.login
-		default:
-			g.login = rest.NewLogin("")
-		}
-	}
-	return now, nil
+	return made, nil
 }
 
 // withToken returns the grant of a request with a token; nil for none.
 func (g *grants) withToken(r *http.Request) *grant {
 	token, _ := bearer.Token(r)
-	return g.byToken[digestOf(token)]
-}
-
-// of returns the grant of a request with a token or a session; nil for none.
-func (g *grants) of(r *http.Request) *grant {
-	if found := g.withToken(r); found != nil || len(r.Cookies()) == 0 {
-		return found
-	}
-	for _, one := range g.all {
-		if one.login.Authorize(r, rest.Access{}) == nil {
-			return one
-		}
-	}
-	return nil
+	return g.byDigest[digestOf(token)]
 }

@@ -21,12 +21,12 @@ const (
 	tenantsToken = "token-of-the-tenants"
 )
 
-// startedWithTokens starts a server with a file of tokens, which write replaces.
-func startedWithTokens(t *testing.T, content string) (r *running, replace func(content string)) {
+// startedWithTokens starts a server with a file of tokens, which replace replaces.
+func startedWithTokens(t *testing.T) (r *running, replace func(content string)) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tokens.json")
-	write(t, file, content)
+	write(t, file, tokens)
 	r = startedWith(t, serve.Config{Store: "memory", TokenFile: filepath.Join(dir, "token"), Tokens: file, Listen: "127.0.0.1:0"})
 	return r, func(content string) { write(t, file, content) }
 }
@@ -38,7 +38,7 @@ const tokens = `{
 }`
 
 func TestATokenGrantsWhatItsFileSays(t *testing.T) {
-	r, _ := startedWithTokens(t, tokens)
+	r, _ := startedWithTokens(t)
 	client := &http.Client{Transport: &http.Transport{}}
 	for _, queue := range []string{"images", "mail", "tenant-a"} {
 		status, body := r.call(client, http.MethodPost, "/v2/queues/"+queue+"/jobs", r.token, newJob)
@@ -73,8 +73,39 @@ func TestATokenGrantsWhatItsFileSays(t *testing.T) {
 	assert.Contains(t, body, `"tenant-b"`)
 }
 
+// The refusal named the type of the jobs of the schedule.
+func TestATokenOfSomeQueuesLearnedWhichSchedulesOthersHave(t *testing.T) {
+	r, _ := startedWithTokens(t)
+	client := &http.Client{Transport: &http.Transport{}}
+	status, body := r.call(client, http.MethodPost, "/v2/queues/mail/schedules", r.token, `{"name": "daily", "type": "greet", "outside": true, "every": "24h"}`)
+	require.Equal(t, http.StatusCreated, status, body)
+	for method, path := range map[string]string{http.MethodDelete: "", http.MethodPost: "/trigger"} {
+		status, known := r.call(client, method, "/v2/queues/mail/schedules/daily"+path, tenantsToken, "")
+		assert.Equal(t, http.StatusForbidden, status)
+		_, unknown := r.call(client, method, "/v2/queues/mail/schedules/other"+path, tenantsToken, "")
+		assert.Equal(t, unknown, known)
+	}
+}
+
+// The timeline of a job had the number of jobs of all queues that an operator had acted on.
+func TestATokenOfSomeQueuesSawAnActionOnOthers(t *testing.T) {
+	r, _ := startedWithTokens(t)
+	client := &http.Client{Transport: &http.Transport{}}
+	for _, path := range []string{"/v2/queues/mail/jobs", "/v2/queues/tenant-a/jobs"} {
+		status, body := r.call(client, http.MethodPost, path, r.token, strings.Replace(newJob, "{", `{"id": "a", `, 1))
+		require.Equal(t, http.StatusCreated, status, body)
+	}
+	status, body := r.call(client, http.MethodPost, "/v2/jobs/actions", r.token, `{"action": "prioritize", "priority": 3, "limit": 10, "filter": {"types": ["greet"]}}`)
+	require.Equal(t, http.StatusOK, status, body)
+	for token, sees := range map[string]bool{r.token: true, readerToken: true, tenantsToken: false} {
+		status, body = r.call(client, http.MethodGet, "/v2/queues/tenant-a/jobs/a", token, "")
+		require.Equal(t, http.StatusOK, status, body)
+		assert.Equal(t, sees, strings.Contains(body, "with 2 jobs"), "%s: %s", token, body)
+	}
+}
+
 func TestALinkGrantsWhatTheTokenDoesThatMadeIt(t *testing.T) {
-	r, replace := startedWithTokens(t, tokens)
+	r, replace := startedWithTokens(t)
 	client := &http.Client{Transport: &http.Transport{}}
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
@@ -99,26 +130,47 @@ func TestALinkGrantsWhatTheTokenDoesThatMadeIt(t *testing.T) {
 	replace(strings.ReplaceAll(tokens, readerToken, "another-token-of-the-readers"))
 	assert.Contains(t, r.hangUp(), "Reloaded")
 	assert.Equal(t, http.StatusUnauthorized, read())
-	status, _ = r.call(browser, http.MethodGet, "/login?as=nobody&ticket=x", "", "")
+	status, _ = r.call(browser, http.MethodGet, "/login?ticket=x", "", "")
 	assert.Equal(t, http.StatusUnauthorized, status)
 }
 
+// It had a session of each link, and acted with the one whose token came first.
+func TestABrowserDidNotHaveTheRightsOfItsLastLink(t *testing.T) {
+	r, _ := startedWithTokens(t)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	browser := &http.Client{Transport: &http.Transport{}, Jar: jar}
+	for _, c := range []struct {
+		token  string
+		create int
+	}{{r.token, http.StatusCreated}, {readerToken, http.StatusForbidden}, {tenantsToken, http.StatusCreated}, {readerToken, http.StatusForbidden}, {r.token, http.StatusCreated}} {
+		status, link := r.call(browser, http.MethodPost, "/login/link", c.token, "")
+		require.Equal(t, http.StatusOK, status)
+		_, _ = r.call(browser, http.MethodGet, strings.TrimPrefix(strings.TrimSpace(link), r.url), "", "")
+		status, body := r.call(browser, http.MethodPost, "/v2/queues/tenant-a/jobs", "", newJob)
+		assert.Equal(t, c.create, status, "%s: %s", c.token, body)
+	}
+}
+
 func TestAFileOfTokensThatIsNotValidChangesNothing(t *testing.T) {
-	r, replace := startedWithTokens(t, tokens)
+	r, replace := startedWithTokens(t)
 	client := &http.Client{Transport: &http.Transport{}}
 	for content, why := range map[string]string{
 		`[]`:           "cannot unmarshal array",
+		`null`:         "an object, and not null",
 		`{"a": null}`:  `token "a": it must be an object`,
 		`{"a": {}} {}`: "single JSON object",
-		`{"": {"token": "0123456789abcdef", "may": ["all"]}}`:                                                       "its name must have from 1 to 100 bytes",
-		`{"a": {"token": "short", "may": ["all"]}}`:                                                                 "one word of at least 16 characters",
-		`{"a": {"token": "0123456789abcdef"}}`:                                                                      "may must list what it allows",
-		`{"a": {"token": "0123456789abcdef", "may": ["write"]}}`:                                                    `(has "write")`,
-		`{"a": {"token": "0123456789abcdef", "may": ["all"], "queues": []}}`:                                        "or be absent for all",
-		`{"a": {"token": "0123456789abcdef", "may": ["all"], "queues": ["*-a"]}}`:                                   `(has "*-a")`,
-		`{"a": {"token": "0123456789abcdef", "can": ["all"]}}`:                                                      `unknown field "can"`,
-		`{"a": {"token": "` + r.token + `", "may": ["read"]}}`:                                                      `the token of the token file and token "a" must not be equal`,
-		`{"a": {"token": "0123456789abcdef", "may": ["all"]}, "b": {"token": "0123456789abcdef", "may": ["read"]}}`: `token "a" and token "b" must not be equal`,
+		`{"": {"token": "0123456789abcdef", "may": ["all"]}}`:                                                        "its name must have from 1 to 100 bytes",
+		`{"a": {"token": "short", "may": ["all"]}}`:                                                                  "one word of at least 16 characters",
+		`{"a": {"token": "0123456789abcdef"}}`:                                                                       "may must list what it allows",
+		`{"a": {"token": "0123456789abcdef", "may": ["write"]}}`:                                                     `(has "write")`,
+		`{"a": {"token": "0123456789abcdef", "may": ["all"], "queues": []}}`:                                         "or be absent for all",
+		`{"a": {"token": "0123456789abcdef", "may": ["all"], "queues": ["*-a"]}}`:                                    `(has "*-a")`,
+		`{"a": {"token": "0123456789abcdef", "may": ["all"], "queues": null}}`:                                       "or be absent for all",
+		`{"a": {"token": "0123456789abcdef", "may": ["all"]}, "a": {"token": "0123456789abcdefg", "may": ["read"]}}`: `the key "a" must not occur twice`,
+		`{"a": {"token": "0123456789abcdef", "can": ["all"]}}`:                                                       `unknown field "can"`,
+		`{"a": {"token": "` + r.token + `", "may": ["read"]}}`:                                                       `the token of the token file and token "a" must not be equal`,
+		`{"a": {"token": "0123456789abcdef", "may": ["all"]}, "b": {"token": "0123456789abcdef", "may": ["read"]}}`:  `token "a" and token "b" must not be equal`,
 	} {
 		replace(content)
 		said := r.hangUp()
