@@ -20,8 +20,8 @@ func (p *program) serve() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the jobs of a store to workers in any language",
 		Long: "Serve the jobs of a store: the API, the dashboard, and ports for the clients of other systems.\n\n" +
-			"Everything needs the token in --token-file, which is made if it does not exist, or the link\n" +
-			"that is printed. The ports of workq and PinLater are exceptions: their protocols have no login.",
+			"Everything needs the token in --token-file, which is made if it does not exist, one of --tokens,\n" +
+			"or the link that is printed. The ports of workq and PinLater are exceptions: their protocols have no login.",
 		Args: exactly(0),
 		RunE: p.run(func(ctx context.Context, _ []string) error {
 			if config.Store == "" {
