@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jonboulle/clockwork"
-
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
@@ -953,36 +951,29 @@ func ExampleReport() {
 	// [now] [] [tonight]
 }
 
-// Put a job at intervals.
+// Put a job at intervals. Its ID names the time, so several processes put it once.
 func ExampleIntervalQueueOperation() {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	q := queue.NewLocalPriority(1, 1000)
-	defer q.Close(ctx)
+	defer q.Close(context.Background())
+	events, unsubscribe, err := amboy.Subscribe(q, 100)
+	must(err)
+	defer unsubscribe()
 
-	// A service leaves Clock unset and uses real time.
-	start := time.Date(2030, 1, 2, 3, 0, 0, 0, time.UTC)
-	clock := clockwork.NewFakeClockAt(start)
-	conf := amboy.QueueOperationConfig{ContinueOnError: true, LogErrors: true, Clock: clock}
-	amboy.IntervalQueueOperation(ctx, q, time.Minute, start, conf, func(ctx context.Context, q amboy.Queue) error {
-		at := clock.Now().Format("15:04")
+	const interval = 10 * time.Millisecond // minutes or hours in a service
+	conf := amboy.QueueOperationConfig{ContinueOnError: true, LogErrors: true}
+	amboy.IntervalQueueOperation(ctx, q, interval, time.Now(), conf, func(ctx context.Context, q amboy.Queue) error {
+		at := time.Now().Truncate(interval).Format(time.RFC3339Nano)
 		return putStep(ctx, q, at, job.ID("clean-up."+at))
 	})
-
-	// Each time the operation waits for its next run, a minute passes.
-	for range 2 {
-		must(clock.BlockUntilContext(ctx, 1))
-		clock.Advance(time.Minute)
+	for range 3 {
+		fmt.Println((<-events).Kind)
 	}
-	must(clock.BlockUntilContext(ctx, 1))
-	for info, err := range amboy.FindJobs(ctx, q, amboy.JobQuery{}) {
-		must(err)
-		fmt.Println(info.ID)
-	}
+	cancel() // ends the periodic operation
 	// Output:
-	// clean-up.03:00
-	// clean-up.03:01
-	// clean-up.03:02
+	// put
+	// put
+	// put
 }
 
 // newStep makes a job for a periodic operation.

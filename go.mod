@@ -7,7 +7,6 @@ require (
 	github.com/apache/thrift v0.25.0
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/jonboulle/clockwork v0.5.0
 	github.com/mongodb/grip v0.0.0-20260728153343-09a3a7fc4c49
 	github.com/netresearch/go-cron v0.9.1
 	github.com/prometheus/client_golang v1.25.0

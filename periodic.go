@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jonboulle/clockwork"
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/sleep"
 )
 
 // QueueOperation is work on a queue, such as putting jobs into it. It should
@@ -35,8 +35,6 @@ type QueueOperationConfig struct {
 	EnableDuplicateJobReporting bool `bson:"enable_duplicate_reporting" json:"enable_duplicate_reporting" yaml:"enable_duplicate_reporting"`
 	// Threshold is the number of pending jobs for RespectThreshold.
 	Threshold int `bson:"threshold" json:"threshold" yaml:"threshold"`
-	// Clock is the clock that the operation uses. nil means real time.
-	Clock clockwork.Clock `bson:"-" json:"-" yaml:"-"`
 }
 
 // GroupQueueOperation is an operation on a queue of a group.
@@ -66,7 +64,7 @@ func IntervalQueueOperation(ctx context.Context, q Queue, interval time.Duration
 		logRefusal(ctx, err)
 		return
 	}
-	go conf.every(ctx, interval, conf.firstRun(startAt, interval), func() bool {
+	go every(ctx, interval, firstRun(startAt, interval), func() bool {
 		return conf.run(ctx, q.ID(), func() error { return conf.operate(ctx, q, op) })
 	})
 }
@@ -88,7 +86,7 @@ func IntervalGroupQueueOperation(ctx context.Context, group QueueGroup, interval
 		logRefusal(ctx, err)
 		return
 	}
-	go conf.every(ctx, interval, conf.firstRun(startAt, interval), func() bool {
+	go every(ctx, interval, firstRun(startAt, interval), func() bool {
 		proceed := true
 		for _, op := range ops {
 			if ctx.Err() != nil {
@@ -133,18 +131,11 @@ func logRefusal(ctx context.Context, err error) {
 	})
 }
 
-func (c QueueOperationConfig) clock() clockwork.Clock {
-	if c.Clock == nil {
-		return clockwork.NewRealClock()
-	}
-	return c.Clock
-}
-
 // firstRun returns startAt or, if that has passed, the next time that is a whole number of
 // intervals after it. It is computed from the present time, so it keeps the monotonic
 // reading: changing the system's time moves no run.
-func (c QueueOperationConfig) firstRun(startAt time.Time, interval time.Duration) time.Time {
-	now := c.clock().Now()
+func firstRun(startAt time.Time, interval time.Duration) time.Time {
+	now := time.Now()
 	if !startAt.Before(now) {
 		return now.Add(startAt.Sub(now))
 	}
@@ -167,23 +158,12 @@ func sinceMultiple(t time.Time, interval time.Duration) time.Duration {
 
 // every calls run at the time first and at each interval after it, until run returns false
 // or ctx ends.
-func (c QueueOperationConfig) every(ctx context.Context, interval time.Duration, first time.Time, run func() bool) {
+func every(ctx context.Context, interval time.Duration, first time.Time, run func() bool) {
 	next := first
-	for c.waitUntil(ctx, next) && run() {
-		passed := c.clock().Since(first) / interval
+	for sleep.For(ctx, time.Until(next)) == nil && run() {
+		passed := time.Since(first) / interval
 		next = first.Add((passed + 1) * interval)
 	}
-}
-
-// waitUntil blocks until at, and then returns true. It returns false if ctx has ended.
-func (c QueueOperationConfig) waitUntil(ctx context.Context, at time.Time) bool {
-	timer := c.clock().NewTimer(c.clock().Until(at))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.Chan():
-	}
-	return ctx.Err() == nil
 }
 
 // run runs a step of a periodic operation, handles its error, and reports whether the
@@ -219,13 +199,13 @@ func (c QueueOperationConfig) operate(ctx context.Context, q Queue, op QueueOper
 			return nil
 		}
 	}
-	start := c.clock().Now()
+	start := time.Now()
 	err := op(ctx, q)
 	c.logDebug(ctx, func() message.Fields {
 		return message.Fields{
 			"message": "ran a periodic queue operation",
 			"queue":   q.ID(),
-			"took":    c.clock().Since(start).String(),
+			"took":    time.Since(start).String(),
 			"failed":  err != nil,
 		}
 	})

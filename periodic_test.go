@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/jonboulle/clockwork"
 	"github.com/mongodb/grip/level"
 	"github.com/mongodb/grip/message"
 	"github.com/stretchr/testify/assert"
@@ -152,34 +151,6 @@ func TestIntervalOperationDoesNotRunUnderAnEndedContext(t *testing.T) {
 					return nil
 				})
 				synctest.Wait()
-			})
-		})
-	}
-}
-
-func TestIntervalOperationUsesItsClock(t *testing.T) {
-	for name, start := range starters {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				clock := clockwork.NewFakeClockAt(someTime)
-				var ran []time.Duration
-				conf := amboy.QueueOperationConfig{Clock: clock}
-				start(ctx, &fakeQueue{id: "q"}, time.Minute, someTime.Add(time.Hour), conf, func(context.Context, amboy.Queue) error {
-					ran = append(ran, clock.Since(someTime))
-					return nil
-				})
-				for _, advance := range []time.Duration{time.Hour - 1, 1, time.Minute - 1, 1, 10 * time.Minute, time.Minute} {
-					synctest.Wait()
-					clock.Advance(advance)
-				}
-				synctest.Wait()
-				assert.Equal(t, []time.Duration{
-					time.Hour, time.Hour + time.Minute,
-					// The clock jumped over ten runs, of which one was made up for.
-					time.Hour + 11*time.Minute, time.Hour + 12*time.Minute,
-				}, ran)
 			})
 		})
 	}
@@ -545,18 +516,16 @@ func TestQueueOperationConfigStoredForm(t *testing.T) {
 		ContinueOnError: true, DebugLogging: true, EnableDuplicateJobReporting: true, LogErrors: true,
 		RespectThreshold: true, Threshold: 5,
 	}
-	withClock := conf
-	withClock.Clock = clockwork.NewRealClock()
 	const want = `{"continue_on_error":true,"debug_logging":true,"enable_duplicate_reporting":true,"log_errors":true,"respect_threshold":true,"threshold":5}`
 
-	stored, err := json.Marshal(withClock)
+	stored, err := json.Marshal(conf)
 	require.NoError(t, err)
 	assert.JSONEq(t, want, string(stored))
 	var fromJSON amboy.QueueOperationConfig
 	require.NoError(t, json.Unmarshal(stored, &fromJSON))
 	assert.Equal(t, conf, fromJSON)
 
-	stored, err = bson.Marshal(withClock)
+	stored, err = bson.Marshal(conf)
 	require.NoError(t, err)
 	var fromBSON amboy.QueueOperationConfig
 	require.NoError(t, bson.Unmarshal(stored, &fromBSON))

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// For waits for d, and returns nil. If ctx ends first, it returns the error of ctx at once.
+// For waits until d is over or ctx has ended, and returns the error of ctx.
 func For(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ctx.Err()
 }

@@ -23,3 +23,12 @@ func TestForWaitsUntilTheTimeIsOverOrTheContextEnds(t *testing.T) {
 		assert.Equal(t, time.Hour, time.Since(start))
 	})
 }
+
+// If the time was over too, chance decided whether For returned the error.
+func TestForSucceedsAlthoughTheContextHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		require.ErrorIs(t, sleep.For(ctx, 0), context.Canceled)
+	}
+}
