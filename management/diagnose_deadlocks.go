@@ -23,13 +23,12 @@ const (
 // the jobs holds a scope that it took when it was put.
 func (d *diagnosis) checkDeadlocks(ctx context.Context) error {
 	for _, info := range d.mostOf(func(info driver.QueueInfo) int { return info.Stats.Blocked }) {
-		query := driver.Query{Queues: []string{info.Name}, States: []amboy.JobState{amboy.StateBlocked}, Holding: true, Latest: true}
-		found, err := d.store.Admin().Find(ctx, query, driver.PageRequest{Limit: deadlockSample})
+		holders, err := d.blockedHolders(ctx, info.Name)
 		if err != nil {
 			return fmt.Errorf("finding the blocked jobs of queue %q that hold scopes: %w", info.Name, err)
 		}
 		search := &deadlockSearch{inspector: d.inspector, queue: info.Name, seen: map[string]bool{}, holders: map[string]*driver.Record{}}
-		for _, r := range found.Records {
+		for _, r := range holders {
 			for {
 				cycle, err := search.from(ctx, r, nil)
 				if err != nil {
@@ -43,6 +42,25 @@ func (d *diagnosis) checkDeadlocks(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// blockedHolders returns the first blocked jobs of a queue that hold scopes.
+func (d *diagnosis) blockedHolders(ctx context.Context, queue string) ([]*driver.Record, error) {
+	query := driver.Query{Queues: []string{queue}, States: []amboy.JobState{amboy.StateBlocked}, Holding: true, Latest: true}
+	page := driver.PageRequest{Limit: deadlockSample}
+	var holders []*driver.Record
+	for range maxHolderPages { // a page may be short although others follow
+		found, err := d.store.Admin().Find(ctx, query, page)
+		if err != nil {
+			return nil, err
+		}
+		holders = append(holders, found.Records...)
+		if found.Next == "" || len(holders) >= deadlockSample {
+			break
+		}
+		page.After = found.Next
+	}
+	return holders, nil
 }
 
 // addDeadlock adds the finding of jobs that wait for each other. It begins with one that holds a scope.
