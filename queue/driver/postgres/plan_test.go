@@ -167,6 +167,30 @@ func TestEachRetryReadAllJobsOfItsQueue(t *testing.T) {
 	}
 }
 
+// The plan of a small table for a search by name was to read all of it, and until the plan was made anew each Put of a
+// job with a scope read all jobs that were put before.
+func TestEachPutWithAScopeReadTheJobsBeforeIt(t *testing.T) {
+	const jobs = 2000
+	conn := connect(t, pgtest.URL(t))
+	schema := pgtest.Schema(t)
+	d := open(t, postgres.Options{URL: pgtest.URL(t) + "&pool_max_conns=1&application_name=" + schema, Schema: schema})
+	postgres.SetReplanInterval(d, time.Hour)
+	execute(t, conn, "ALTER TABLE "+schema+".jobs SET (autovacuum_enabled = off)")
+	for part := range jobs / 100 {
+		records := make([]*driver.Record, 100)
+		for i := range records {
+			records[i] = scoped(fmt.Sprint(part, " ", i), 0, "scope")
+		}
+		insert(t.Context(), t, d, records...)
+		saved, err := d.Get(t.Context(), "", records[0].JobID())
+		require.NoError(t, err)
+		require.NoError(t, d.Save(t.Context(), saved))
+	}
+	perJob := tuplesRead(t, conn, d, schema, "jobs") / jobs
+	t.Logf("%d rows and index entries read a job", perJob)
+	assert.Less(t, perJob, 50)
+}
+
 // A group asks for the queues with work after each change, and read all queues that there ever were.
 func TestWorkReadAllIdleQueues(t *testing.T) {
 	const queues, calls = 10_000, 10

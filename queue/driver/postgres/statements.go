@@ -260,6 +260,13 @@ func fold(m, result string) string {
 	) SELECT (SELECT count(*) FROM d), (SELECT count(*) FROM f)` + result
 }
 
+// ofName selects and locks the record of a name ($2), the job ID in which is $3. It is searched by one index after the
+// other: a search with OR, planned while the table was small, read all jobs of a burst that followed. The conditions at
+// the end count again if another transaction has changed the row meanwhile.
+const ofName = ` FROM {s}.jobs WHERE seq = coalesce((SELECT seq FROM {s}.jobs WHERE queue = $1 AND name IS NOT NULL AND name = $2),
+		(SELECT seq FROM {s}.jobs WHERE queue = $1 AND job_id = $3 AND NOT replaced AND name IS NULL))
+	AND CASE WHEN name IS NULL THEN NOT replaced ELSE name = $2 END FOR UPDATE`
+
 // The leases of the arguments, and how a record with one of them is found by an index.
 const (
 	givenLeases = `e AS (SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
@@ -443,8 +450,7 @@ var statementTexts = [statements]string{
 	insertNext: insertNew(newJobs, "CASE WHEN n.wait_until IS NOT NULL THEN n.created END") + ` JOIN {s}.jobs p ON p.queue = n.queue
 			AND p.name = ($39::text[])[n.ord] AND p.xmin = pg_current_xact_id()::xid ORDER BY n.ord RETURNING queue, place)
 		INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, count(*) FROM i GROUP BY queue, place`,
-	findByName: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1
-		AND ((name IS NOT NULL AND name = $2) OR (NOT replaced AND job_id = $3 AND name IS NULL)) FOR UPDATE`,
+	findByName: `SELECT ` + jobColumns + ofName,
 	// It waits for no row: a statement that waited for an attempt which the next one replaced would
 	// find neither.
 	findLatest: `SELECT seq FROM {s}.jobs WHERE queue = $1 AND job_id = $2 AND NOT replaced`,
@@ -480,9 +486,8 @@ var statementTexts = [statements]string{
 	extendByName: extendBy(byJobName),
 	lockedLeases: lockedBy(byJobID),
 	lockedByName: lockedBy(byJobName),
-	readByName: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE queue = $1
-		AND ((name IS NOT NULL AND name = $2) OR (NOT replaced AND job_id = $3 AND name IS NULL)) FOR UPDATE`,
-	readBySeq: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE seq = $1 FOR UPDATE`,
+	readByName:   `SELECT ` + recordColumns + ofName,
+	readBySeq:    `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE seq = $1 FOR UPDATE`,
 	saveRecord: `UPDATE {s}.jobs SET type = $1, line = CASE WHEN line < 0 THEN -$2::integer ELSE $2::integer END, version = $3, format = $4,
 		error_count = $5, last_error = $6, extra = $7, body = $8 WHERE seq = $9`,
 	saveLock: `UPDATE {s}.jobs SET owner = $1, lease_count = $2, mod_time = CASE WHEN place = 6 THEN mod_time ELSE $3 END,
