@@ -27,8 +27,8 @@ const MaxLogins = 100
 //	mux.Handle("/jobs/", rest.Handler(inspector, rest.Prefix("/jobs"), rest.Authorize(login.Authorize)))
 //	fmt.Printf("http://%s/jobs/login?ticket=%s\n", listener.Addr(), login.Ticket())
 //
-// A program whose users may do different things makes tickets with TicketFor, and passes Authorize a
-// function that calls User.
+// A program whose users may do different things makes tickets with TicketFor, and passes to the handler a
+// function that calls User. It must refuse users that it no longer knows: their sessions do not end.
 //
 // A ticket can be used once. It sets a cookie that lasts until the browser or the process ends, or
 // MaxLogins newer sessions of the user were made. Scripts and other sites can't read the cookie. Cookies are

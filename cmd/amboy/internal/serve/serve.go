@@ -38,7 +38,8 @@ const (
 	// maxConnections is the maximum number of open connections of the HTTP server, and of requests that wait.
 	maxConnections = 40_000
 	// maxOfClient is how many of the connections a client of another machine may have, and how many requests
-	// that wait each client may have. All workers behind a proxy are one client.
+	// that wait each client may have. All workers behind a proxy are one client. Requests that wait with a named
+	// token are of a client for that token.
 	maxOfClient = maxConnections / 4
 )
 
