@@ -167,7 +167,7 @@ type Job struct {
 // Ack is what a worker says about a leased job. Exactly one of Complete, Fail, Release and
 // Checkpoint must be set.
 type Ack struct {
-	// Token is that of the job. It may be empty in what Job.Ack has returned.
+	// Token is the token of the job. It may be empty in an Ack that Job.Ack returned.
 	Token Token
 	// Complete ends the job as succeeded.
 	Complete *Complete
@@ -203,7 +203,7 @@ type Fail struct {
 	Stack string
 	// Permanent ends the job, even if it has attempts left.
 	Permanent bool
-	// RetryIn is how long the next attempt waits; nil for what the job's retry policy says.
+	// RetryIn is how long the next attempt waits; nil for the job's retry policy.
 	RetryIn *time.Duration
 	// Bytes are kept as the result of the job if it has failed for good; nil for none. They
 	// are limited and read as Complete.Bytes.

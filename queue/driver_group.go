@@ -59,8 +59,8 @@ type DriverGroupOptions struct {
 	Patterns []DriverQueuePattern
 	PerQueue map[string]DriverQueueOptions
 	// MiddlewareFor returns middleware for the queue with that name, which is placed around
-	// the Middleware of its options. It is called when the group makes the queue; an error
-	// that it panics with is returned by Get. Default: none.
+	// the Middleware of its options. It is called when the group makes the queue; if it
+	// panics, Get returns an error that wraps an *amboy.PanicError. Default: none.
 	MiddlewareFor func(name string) []amboy.Middleware
 	// OnOpen is called with each queue that the group has opened and started, or that was
 	// added by Put, before the call that opened it returns; other calls may use the queue
@@ -350,8 +350,8 @@ func (g *driverGroup) pruneUnused(ctx context.Context) error {
 	})
 }
 
-// openQueues opens the named queues, unless they are open or being opened. It does not wait long
-// for a queue that takes long, because none is opened meanwhile.
+// openQueues opens the named queues one after the other, unless they are open or being opened. It
+// waits for each for a limited time, so that a slow one does not delay the others for long.
 func (g *driverGroup) openQueues(names []string) {
 	for _, name := range names {
 		if name == "" || g.cache.has(name) || g.isCreating(name) {

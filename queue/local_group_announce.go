@@ -42,7 +42,7 @@ func (a *groupAnnouncer) refresh(ctx context.Context, g *localGroup) error {
 	for _, q := range open {
 		copied[q] = true
 		if !a.copied[q] {
-			after = time.Time{} // the queue may be older than its membership
+			after = time.Time{} // the queue may have notes from before it joined the group
 		}
 	}
 	if now.Sub(a.at).Abs() < presence.Soon && maps.Equal(copied, a.copied) {

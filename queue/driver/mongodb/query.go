@@ -326,8 +326,8 @@ func (s *selection) addPattern(grouped bool) {
 	s.orInQueues(field("job_id", like), field("retry_info.base_job_id", like), field("_id", nameLike))
 }
 
-// orInQueues is or for alternatives with an index each. It repeats the queues in each of them,
-// because servers do not use a partial index for an alternative if its first field is outside.
+// orInQueues is like or, for alternatives that have an index each. It repeats the queues in each of them,
+// because servers do not use a partial index for an alternative without the index's first field.
 func (s *selection) orInQueues(alternatives ...bson.D) {
 	for i, one := range alternatives {
 		alternatives[i] = append(slices.Clip(s.queues), one...)

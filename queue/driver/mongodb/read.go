@@ -38,7 +38,7 @@ func (d *Driver) latest(ctx context.Context, queue, id string) (*document, error
 	return d.first(ctx, d.withoutJobID(queue, id), field("retry_info.current_attempt", -1))
 }
 
-// withoutJobID returns a filter for the attempts of jobs of which no document has the ID: the legacy
+// withoutJobID returns a filter for the attempts of jobs whose ID is the job_id of no document: the legacy
 // library stored the job, or its last attempt was removed or is about to take the place of the one
 // before it.
 func (d *Driver) withoutJobID(queue string, jobs ...string) bson.D {

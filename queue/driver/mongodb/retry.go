@@ -191,8 +191,8 @@ type retrying struct {
 	conflicts int
 }
 
-// maxConflicts is the number of conflicts, with a pause after each, by which the transaction
-// of a process that lives has ended.
+// maxConflicts is the number of conflicts, with a pause after each, after which a transaction of
+// another process is taken for that of a dead one: a live process would have ended it.
 const maxConflicts = 8
 
 func (d *Driver) newRetrying(ended *driver.Record) (*retrying, error) {
@@ -242,9 +242,9 @@ func firstName(r *driver.Record) string {
 	return driver.RecordName(r.Group, r.JobID(), first)
 }
 
-// keepsID reports whether the document, which is the first attempt of a job, is stored as long as another
-// attempt waits to take a place (see removeAll). A process that is slow may be about to remove it if it could
-// do so before that attempt was stored.
+// keepsID reports whether the document, which is the first attempt of a job, stays stored while another
+// attempt waits to take a place. removeAll then leaves it alone, but a slow process may be about to remove it
+// if its time was over before that attempt was stored.
 func (doc *document) keepsID() bool {
 	return !doc.final() || doc.ForgetAt.IsZero() || doc.ForgetAt.After(time.Now().Add(forgetSlack))
 }
@@ -286,7 +286,7 @@ type handover struct {
 	// From is the name of the record of the attempt before.
 	From string `bson:"from"`
 	// Order is the order of that record, or zero if the legacy library stored it. A record of
-	// that name with another one is of a later run of the job, or of another job of its ID.
+	// that name with another order is of a later run of the job, or of another job of its ID.
 	Order int64 `bson:"order,omitempty"`
 	// UniqueLock is the unique key that the attempt before holds.
 	UniqueLock string `bson:"unique_lock,omitempty"`
@@ -381,7 +381,7 @@ func (r *retrying) handoverOf(old, doc *document) *document {
 	if own := r.sessionID(old); own != nil {
 		waiting.Handover = waiting.Handover.signedBy(own)
 	}
-	// Other processes learn of it, and watch that it is completed.
+	// By this revision other processes learn of the retry, and see to it that it is completed.
 	waiting.Rev = r.revs.next() + leftRevision
 	waiting.JobID, waiting.UniqueLock, waiting.Dependents, waiting.Scopes = "", "", false, nil
 	waiting.Line = waiting.newLine()
@@ -451,7 +451,7 @@ func (doc *document) follows(old *document) bool {
 }
 
 // settled returns the outcome of a retry whose next attempt no longer waits to take over. old
-// is the attempt before, whose record is named too, because it may be gone, as may be next.
+// is the attempt before, of the record that before names. old and next are nil if they are gone.
 func settled(old, next *document, before driver.Lease) error {
 	switch {
 	case old == nil && next == nil:
@@ -567,7 +567,7 @@ func (r *retrying) sign(ctx context.Context, old, next *document) (*document, er
 	return c.after, c.err
 }
 
-// removeNext removes a next attempt that does not take place.
+// removeNext removes a next attempt that will not take over.
 func (d *Driver) removeNext(ctx context.Context, next *document) error {
 	filter := append(field("_id", next.id), next.guard...)
 	if _, err := d.jobs.DeleteOne(ctx, filter); err != nil {
@@ -576,8 +576,8 @@ func (d *Driver) removeNext(ctx context.Context, next *document) error {
 	return nil
 }
 
-// swapInSteps swaps with two writes, of which the second can do without what a unique index
-// refuses.
+// swapInSteps makes the swap in two writes. What a unique index refuses the second one, the next attempt
+// does without.
 func (d *Driver) swapInSteps(ctx context.Context, ended *driver.Record, next *document) error {
 	c := &change{
 		queue: ended.Group,

@@ -28,7 +28,7 @@ func (s *sweeper) hear(state string, interval time.Duration) {
 		switch state {
 		case sweepBegins:
 			s.mine = false
-			s.rest()
+			s.cancelPlanned()
 			s.takeover = s.after(interval + sweepDutyTime)
 			s.committed.clear()
 		case sweepDone:

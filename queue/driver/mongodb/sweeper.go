@@ -20,8 +20,8 @@ const handoverTime = 2 * time.Second
 // rearrange free scopes, finish retries, and adopt legacy documents.
 //
 // One process sweeps for all. Before each sweep it writes that it has the duty, which the others
-// read in their change streams. They cancel the sweeps that they had planned, and plan one for the
-// case that they read neither of another sweep nor that nothing is left.
+// read in their change streams. They cancel the sweeps that they had planned, and plan one in case the
+// process dies: if they read neither of another sweep nor that nothing is left.
 // Without change streams, each process sweeps regularly.
 type sweeper struct {
 	signal chan struct{}
@@ -32,8 +32,8 @@ type sweeper struct {
 	// sweeps because the process that swept has stopped, and routine when it sweeps because it
 	// does not hear of changes. Zero means never.
 	due, takeover, routine time.Time
-	// forced is set if a sweep is to begin at once, without the duty; legacy and committedNow, if one
-	// is to query only legacy documents, or what transactions put and ended.
+	// forced requests a sweep of everything at once, without the duty. legacy requests a query for
+	// legacy documents only, and committedNow a check of what transactions put and ended.
 	forced, legacy, committedNow bool
 	// legacyFrom is when the next query for legacy documents may begin.
 	legacyFrom time.Time
@@ -90,7 +90,7 @@ func (s *sweeper) change(to func()) {
 	}
 }
 
-// after returns a time from now on, and a little later unless this process has the duty.
+// after returns the time in d. Without the duty it adds a random delay, so that one process takes it first.
 func (s *sweeper) after(d time.Duration) time.Time {
 	if !s.mine && s.hears {
 		d += rand.N(sweepJitter)
@@ -98,7 +98,7 @@ func (s *sweeper) after(d time.Duration) time.Time {
 	return time.Now().Add(d)
 }
 
-// in makes a sweep due after a time, or earlier. The caller holds the lock.
+// in makes a sweep due in d, unless one is due earlier. The caller holds the lock.
 func (s *sweeper) in(d time.Duration) {
 	if at := s.after(d); s.due.IsZero() || at.Before(s.due) {
 		s.due = at
@@ -207,13 +207,13 @@ func (s *sweeper) begin() (what sweepQuery, forced bool) {
 	s.forced, s.legacy, s.committedNow = false, false, false
 	what.ready = s.news || !s.hears
 	if what.everything {
-		s.rest() // before the query, which may miss what a caller of watch is about to write
+		s.cancelPlanned() // before the query, which may miss what a caller of watch is about to write
 	}
 	return what, forced
 }
 
-// rest is called when this process or another one sweeps everything.
-func (s *sweeper) rest() {
+// cancelPlanned is called when this process or another one begins to sweep everything.
+func (s *sweeper) cancelPlanned() {
 	s.due, s.takeover, s.news = time.Time{}, time.Time{}, false
 	if s.deaf {
 		s.routine = s.after(deafSweep)

@@ -239,8 +239,8 @@ func (c *claim) noteTypeWaits() {
 	}
 }
 
-// limitedTypes returns the branches that find out whether there are ready jobs of types without
-// room, and of which types whose rate lets none start.
+// limitedTypes returns the branches that find out whether ready jobs have types without room. Types whose
+// rate lets none start have a branch each, because the claim must know for which of them to wait.
 func (l *claimQuery) limitedTypes(queue string) []branch {
 	limits, kinds := l.limits.ofTypes(queue), map[string][]string{}
 	var full []string

@@ -139,21 +139,20 @@ func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*endi
 		return err
 	}
 	defer done()
-	for start := 0; start < len(endings) && err == nil; start += endedAtOnce {
+	for start := 0; start < len(endings); start += endedAtOnce {
 		end := min(start+endedAtOnce, len(endings))
-		err = d.completePlainIn(ctx, theirs, endings[start:end], isDone[start:end])
+		if err := d.completePlainIn(ctx, theirs, endings[start:end], isDone[start:end]); err != nil {
+			return err
+		}
 	}
 	for _, g := range leftOf(endings, isDone) {
-		var written moments
-		if err == nil {
-			written, err = d.completeLeftIn(ctx, theirs, g, endings, errs)
+		written, err := d.completeLeftIn(ctx, theirs, g, endings, errs)
+		if err != nil {
+			return err
 		}
 		times = times.and(written)
 	}
-	if err == nil {
-		err = d.signals.sendIn(ctx, theirs, newsOf(endings).MayClaim, times)
-	}
-	return err
+	return d.signals.sendIn(ctx, theirs, newsOf(endings).MayClaim, times)
 }
 
 // completeLeftIn ends attempts of one queue one by one, and returns the times of the records that wait now.
@@ -232,8 +231,8 @@ func (d *Driver) completeTogether(ctx context.Context, endings []*ending, errs [
 // isPlain reports whether the statement endPlain may end an attempt.
 func (e *ending) isPlain() bool { return e.next == nil }
 
-// isReplaced is the same for the statement endReplaced. It finds attempts by name, and the row of a job that became
-// retryable while it ran has the name of a job without attempts.
+// isReplaced reports whether the statement endReplaced may end an attempt. That finds attempts by name, and so not a
+// job that became retryable while it ran, whose row has the name of a job without attempts.
 func (e *ending) isReplaced() bool {
 	if e.next == nil || !e.next.isPlain() || e.next.UniqueKey != "" {
 		return false
@@ -342,8 +341,9 @@ func (c *endArgs) args() []any {
 	}
 }
 
-// completeReplaced ends attempts that the next ones replace. Of several ends of one lease it tries the
-// first: the next attempt can be inserted once. The others are refused when they are tried one by one.
+// completeReplaced ends attempts that the next ones replace. If several ends have the same lease it tries
+// only the first, because the next attempt can be inserted only once. The others are refused when they are
+// tried one by one.
 func (d *Driver) completeReplaced(ctx context.Context, p patience, endings []*ending, items []int, isDone []bool) error {
 	seen := make(map[driver.Lease]bool, len(items))
 	items = slices.DeleteFunc(slices.Clone(items), func(i int) bool {

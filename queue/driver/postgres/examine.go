@@ -17,8 +17,7 @@ import (
 var _ driver.Examiner = (*Driver)(nil)
 
 const (
-	// manyDead is the number of dead rows of a table from which they are bloat, if they are more
-	// than the live ones.
+	// manyDead is the number of dead rows from which a table is bloated, if fewer rows are live.
 	manyDead = 100_000
 	// oldTransaction is how long a transaction may be open.
 	oldTransaction = time.Hour
@@ -119,8 +118,8 @@ func (x *examination) findUnreadSlots(ctx context.Context) error {
 
 // compareOwnersClocks compares the clocks of processes with that of the server. A renewal sets
 // mod_time by the clock of the owner, and lease_until by that of the server. A lock that the job's
-// own code took moves only the latter, by a part of the lease, so that only an owner that is behind
-// by more is behind.
+// own code took moves only lease_until, by a part of the lease. So an owner counts as behind only if
+// it is behind by more than half of the lease.
 func (x *examination) compareOwnersClocks(ctx context.Context) error {
 	text := x.inSchema(`SELECT owner, max(mod_time - (lease_until - lease_time)), max(lease_time) FROM {s}.jobs
 		WHERE place = 6 AND lease_time > 0 AND seq IN (SELECT unnest(seqs) FROM (SELECT seqs FROM {s}.leases ORDER BY until DESC LIMIT $1) AS latest)
@@ -191,7 +190,7 @@ func (d *Driver) bloat(name string, dead, live int) driver.Defect {
 		Kind:    driver.Bloat,
 		Name:    name,
 		Detail:  fmt.Sprintf("The table %s has %d dead rows and %d live ones.", name, dead, live),
-		Remedy:  "Remove what keeps autovacuum from the table: that it is turned off or too slow, or an old transaction. Then vacuum the table once.",
+		Remedy:  "Find out what keeps autovacuum from the table: it is turned off or too slow, or a transaction is old. Remedy that, and vacuum the table once.",
 		Command: "VACUUM (VERBOSE) " + pgx.Identifier{d.opts.Schema, name}.Sanitize() + ";",
 	}
 }
@@ -211,6 +210,6 @@ func slotDefect(slot string, retained int) driver.Defect {
 		Kind:   driver.LargeLog,
 		Name:   slot,
 		Detail: fmt.Sprintf("The replication slot %s keeps %d MB of the write-ahead log, and nothing reads it.", slot, retained>>20),
-		Remedy: "Start the replica that uses the slot, or drop the slot (pg_drop_replication_slot) if there is none any more.",
+		Remedy: "Start the replica that uses the slot, or drop the slot (pg_drop_replication_slot) if the replica no longer exists.",
 	}
 }

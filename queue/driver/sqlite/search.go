@@ -12,13 +12,13 @@ import (
 )
 
 // search scans many records for few, some of them by their bodies. Package database/sql takes longer for
-// a row than SQLite does, so a search has connections without it, as many as scan at once.
+// a row than SQLite does, so a search uses connections that bypass it, one for each range that it scans at once.
 type search struct {
 	driver.PageRequest
 	on  *connections
 	ctx context.Context
-	// atOnce is true if several ranges of all records are scanned at once. First one is scanned, because
-	// it often has all that is wanted.
+	// atOnce is true if several ranges of all records are scanned at once. It is false at first, because the
+	// first range often has all that is wanted.
 	atOnce bool
 }
 
@@ -32,7 +32,7 @@ type rangeScan struct {
 	err   error
 }
 
-// wants reports whether the rest of a row of a scan is selected.
+// wants reads the columns of a row after its sequence number, and reports whether the row is selected.
 func (s *search) wants(r *row) bool {
 	if s.Body == nil {
 		return r.bool()
@@ -40,8 +40,8 @@ func (s *search) wants(r *row) bool {
 	return s.Wants(table.BodyOf(r.int(), r.borrow()))
 }
 
-// pageOfSearch is page for a search. It scans at most most rows of each scan of the access path, and
-// then reads the selected ones. A record that is restarted meanwhile moves to the end, where a later range
+// pageOfSearch is page for a search. It reads up to most rows in each scan of the access path, and then
+// the selected rows in full. A record that is restarted meanwhile moves to the end, where a later range
 // must find it: the rows of a range are scanned and read in one transaction, and these begin in the order of the
 // ranges.
 func (s *selection) pageOfSearch(columns string, at *table.Span, limit, most int, each func(*row) error) (next driver.Cursor, err error) {
@@ -138,8 +138,8 @@ func (s *selection) scan(conns []*ownConnection, at *table.Span, limit, most int
 // scansRanges reports whether several ranges are scanned at once.
 func (s *selection) scansRanges() bool { return s.path.all && s.search.atOnce }
 
-// divide returns the scans of n ranges of a span, in its order. Each has maxScanned sequence numbers, so
-// that it has no more rows, but the last one reaches to the end of the span.
+// divide returns the scans of n ranges of a span, in its order. Each covers maxScanned sequence numbers, and so
+// at most as many rows; the last one reaches to the end of the span.
 func divide(at *table.Span, n int) []*rangeScan {
 	scans := make([]*rangeScan, n)
 	rest, width := *at, int64(maxScanned)

@@ -42,7 +42,7 @@ type Closing struct {
 	done  chan struct{}
 }
 
-// Run calls end on a new goroutine, unless an earlier call of run did. It returns true
+// Run calls end on a new goroutine, unless an earlier call of Run did. It returns true
 // when end has returned, and false if that takes longer than closeLimit after the end of
 // ctx.
 func (c *Closing) Run(ctx context.Context, end func(context.Context)) (ended bool) {

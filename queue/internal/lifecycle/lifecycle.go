@@ -43,7 +43,7 @@ type Base struct {
 	// Shut closes the queue and everything that it owns.
 	Shut    func(context.Context)
 	closing Closing
-	// leftover lists what had not ended when shut returned.
+	// leftover lists what had not ended when Shut returned.
 	leftover Leftover
 	// made is the context of the constructor. The queue closes when it ends, unless it
 	// was started.
@@ -217,7 +217,7 @@ func (l *Base) WaitFor(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// smallStream is the number of items up to which stream uses no goroutine.
+// smallStream is the number of items up to which Stream uses no goroutine.
 const smallStream = 512
 
 // UnknownLength is the length of a stream whose length is not known.
@@ -232,7 +232,7 @@ func Stream[T any](ctx context.Context, l *Base, length int, items iter.Seq[T]) 
 	l.mu.Lock()
 	stopped := l.IsStopped()
 	if !stopped {
-		l.tasks.begin() // under the lock, so that close waits for it
+		l.tasks.begin() // under the lock, so that Close waits for it
 	}
 	l.mu.Unlock()
 	if stopped {

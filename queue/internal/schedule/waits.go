@@ -15,9 +15,9 @@ type Shortened[J any] struct {
 	Scheduled bool
 }
 
-// ShortenWaits makes waits begin now that begin in the future because the clock was set back:
-// they keep their length, and end earlier. If an entry is Scheduled, its DispatchBy moves with
-// its WaitUntil. The waiting entries are read only after the clock was set back.
+// ShortenWaits corrects waits whose beginning is in the future, because the clock was set back
+// since: they begin now, keep their length, and so end earlier. If an entry is Scheduled, its
+// DispatchBy moves with its WaitUntil. The waiting entries are read only after the clock was set back.
 func (s *Schedule[J]) ShortenWaits(now time.Time) []Shortened[J] {
 	now = now.Round(0) // A monotonic clock reading would hide that the clock was set back.
 	limit := now.Add(clockSlack)
