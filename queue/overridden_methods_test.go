@@ -34,7 +34,7 @@ type overriding struct {
 const (
 	whenCopied  = "copied"
 	whenRun     = "run"
-	whenWritten = "written" // as overridingWritten says
+	whenWritten = "written" // once overridingWritten is set
 )
 
 var (

@@ -305,8 +305,7 @@ func TestADriverWithTooFewResultsLeavesARunBehind(t *testing.T) {
 	})
 }
 
-// TestAStuckJobKeepsItsScopeAndFreesItsWorker uses a group whose queues share their
-// workers.
+// The stuck job has the only worker of the queue.
 func TestAStuckJobKeepsItsScopeAndFreesItsWorker(t *testing.T) {
 	onDurable(t, func(t *testing.T, store *spy) {
 		q := startEngine(t, store, 1)

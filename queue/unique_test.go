@@ -81,7 +81,7 @@ func TestEachQueueKeepsAUniqueKeyUntil(t *testing.T) {
 	}
 }
 
-// TestUniqueKeyOfAJobThatNeverRan ends a waiting job.
+// The job expires while it waits.
 func TestUniqueKeyOfAJobThatNeverRan(t *testing.T) {
 	for _, until := range []amboy.UniqueUntil{"", amboy.UniqueUntilEnded, amboy.UniqueUntilStarted} {
 		t.Run(fmt.Sprintf("%q", until), func(t *testing.T) {

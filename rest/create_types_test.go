@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,11 +43,7 @@ func TestAttackAJobOfATypeThatRunsCommandsIsPut(t *testing.T) {
 			for _, jobType := range []string{"resize", "mail", "shell", "", "Resize", "resize ", "group", strings.Repeat("x", 100_000)} {
 				inspector.did = nil
 				got := create(jobType).ask(t, handler, http.MethodPost, mine, nil)
-				allowed := false
-				for _, may := range test.may {
-					allowed = allowed || may == jobType
-				}
-				if allowed {
+				if slices.Contains(test.may, jobType) {
 					assert.Equal(t, http.StatusCreated, got.status, jobType)
 					continue
 				}
@@ -62,26 +59,26 @@ func TestAttackAJobOfATypeThatRunsCommandsIsPut(t *testing.T) {
 	}
 }
 
-// badge is a job type written by hand: it has no SetType, so its stored form decides what type
-// it says it is.
+// badge is a hand-written job type whose type a queue can't set, so its stored form decides which
+// type it claims to have.
 type badge struct {
 	job.Base `json:"job_base"`
 }
 
-// SetType hides that of job.Base.
+// SetType hides the method of job.Base.
 func (*badge) SetType() {}
 
-// tag is one without SetID.
+func (b *badge) Run(context.Context) { b.MarkComplete() }
+
+// tag is a hand-written job type whose ID a queue can't set.
 type tag struct {
 	job.Base `json:"job_base"`
 }
 
-// SetID hides that of job.Base.
+// SetID hides the method of job.Base.
 func (*tag) SetID() {}
 
 func (n *tag) Run(context.Context) { n.MarkComplete() }
-
-func (b *badge) Run(context.Context) { b.MarkComplete() }
 
 func init() {
 	registry.AddJobType("badge", func() amboy.Job {
