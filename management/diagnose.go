@@ -200,7 +200,7 @@ func (d *diagnosis) overdueSchedule(ctx context.Context, hint scheduleHint) (*Sc
 		return nil, nil
 	}
 	ticks, errTicks := of.Spec.Ticks() // perhaps a time zone that this machine does not know
-	if of.Spec.Paused || !d.covers(of.Queue) || errTicks == nil && !of.counts(hint.tick, ticks) {
+	if of.Spec.Paused || !d.covers(of.Queue) || errTicks == nil && !of.isOwnTick(hint.tick, ticks) {
 		return nil, nil
 	}
 	var state scheduleState

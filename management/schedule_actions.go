@@ -417,7 +417,7 @@ func (d scheduleDefinition) described(state, triggered scheduleState, now time.T
 	if len(s.Runs) > 0 {
 		s.Last = &s.Runs[0]
 	}
-	// No runner reads the schedule until the time of its hint, so none could store this error.
+	// No runner reads a schedule before its next tick, so none can store the error of a last tick in the future.
 	last := d.Since
 	for _, run := range s.Runs {
 		if !run.Triggered && run.Tick.After(last) {
@@ -546,8 +546,9 @@ func (i *inspector) definitionsIn(ctx context.Context, ranges []keyRange, part, 
 	return found, "", nil
 }
 
-// adjacent yields parts of a page of definitions. In the list of all queues there is little between two
-// definitions of the page, and there may be much between those of two queues that were named.
+// adjacent yields parts of a page of definitions, for each of which one range of keys is read. The page of
+// all queues is one part. If queues were named, each is a part, because between the keys of two of them may
+// lie those of many other queues.
 func adjacent(page []scheduleDefinition, ofAllQueues bool) iter.Seq[[]scheduleDefinition] {
 	return func(yield func([]scheduleDefinition) bool) {
 		for len(page) > 0 {

@@ -266,38 +266,17 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 	if _, err = registry.GetJobFactory(d.Spec.Type); err != nil && !d.Spec.Outside {
 		return done, leaving{publictext.Errorf("no process that runs schedules knows jobs of type %q", d.Spec.Type)}
 	}
-	opening, cancel := context.WithTimeout(ctx, loop.CallTime)
-	defer cancel()
-	opened, err := r.inspector.openScheduled(opening, d.Queue)
-	switch {
-	case errors.Is(err, ErrUnsupported):
-		return done, leaving{err}
-	case err != nil:
+	q, err := r.openQueue(ctx, d, hint)
+	if err != nil {
 		return done, err
 	}
-	marker, ok := opened.(amboy.QueueMarker)
-	if !ok {
-		return done, fmt.Errorf("queue %q is a %T, which has no marks: %w", d.Queue, opened, ErrUnsupported)
-	}
-	if r.inspector.store.ByReference() {
-		// The marks of a queue by reference end with it.
-		handled := hint.tick.Add(-time.Millisecond)
-		if d.Since.After(handled) {
-			handled = d.Since
-		}
-		err = schedule.Skip(opening, opened, d.Name, handled)
-		if err != nil {
-			return done, err
-		}
-	}
-	refused := map[string]bool{}
-	s, err := schedule.New(scheduledQueue{opened, marker, r.now(), refused}, schedule.Options{MaxCatchUp: d.Spec.MaxCatchUp})
+	s, err := schedule.New(q, schedule.Options{MaxCatchUp: d.Spec.MaxCatchUp})
 	if err != nil {
 		return done, err
 	}
 	makeJob := func(tick time.Time) (amboy.Job, error) {
 		id := schedule.TickID(d.Name, tick)
-		j, makeErr := d.Spec.NewJob(d.Queue, id).build(opened, id)
+		j, makeErr := d.Spec.NewJob(d.Queue, id).build(q.Queue, id)
 		if makeErr == nil {
 			done.runs = append(done.runs, ScheduleRun{Tick: tick.UTC(), JobID: id})
 		}
@@ -310,7 +289,7 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 	_, err = s.PutDue(ctx) // it logs the error
 	info := s.List()[0]
 	for n, run := range done.runs {
-		if refused[run.JobID] {
+		if q.refused[run.JobID] {
 			done.runs[n] = ScheduleRun{Tick: run.Tick, Missed: true}
 		}
 	}
@@ -324,15 +303,44 @@ func (r *ScheduleRunner) put(ctx context.Context, d scheduleDefinition, hint sch
 		return done, info.Err
 	}
 	done.next = info.Next
-	if len(done.runs) == 0 && info.Last.Before(hint.tick) && d.counts(hint.tick, ticks) {
+	if len(done.runs) == 0 && info.Last.Before(hint.tick) && d.isOwnTick(hint.tick, ticks) {
 		done.runs = []ScheduleRun{{Tick: hint.tick, Missed: true}}
 	}
 	return done, nil
 }
 
-// counts reports whether a time is a tick of a schedule that another schedule of the name has not
-// left behind.
-func (d scheduleDefinition) counts(tick time.Time, ticks schedule.Schedule) bool {
+// openQueue opens the queue of a schedule whose next tick is that of the hint.
+func (r *ScheduleRunner) openQueue(ctx context.Context, d scheduleDefinition, hint scheduleHint) (q scheduledQueue, err error) {
+	ctx, cancel := context.WithTimeout(ctx, loop.CallTime)
+	defer cancel()
+	opened, err := r.inspector.openScheduled(ctx, d.Queue)
+	switch {
+	case errors.Is(err, ErrUnsupported):
+		return q, leaving{err}
+	case err != nil:
+		return q, err
+	}
+	marker, ok := opened.(amboy.QueueMarker)
+	if !ok {
+		return q, fmt.Errorf("queue %q is a %T, which has no marks: %w", d.Queue, opened, ErrUnsupported)
+	}
+	if r.inspector.store.ByReference() {
+		// The marks of a queue by reference end with it.
+		handled := hint.tick.Add(-time.Millisecond)
+		if d.Since.After(handled) {
+			handled = d.Since
+		}
+		err = schedule.Skip(ctx, opened, d.Name, handled)
+		if err != nil {
+			return q, err
+		}
+	}
+	return scheduledQueue{opened, marker, r.now(), map[string]bool{}}, nil
+}
+
+// isOwnTick reports whether a time is a tick of the schedule, and not one that an earlier schedule of
+// its name left in the hint.
+func (d scheduleDefinition) isOwnTick(tick time.Time, ticks schedule.Schedule) bool {
 	return tick.After(d.Since) && ticks.Next(tick.Add(-time.Millisecond)).Equal(tick)
 }
 
