@@ -2,6 +2,7 @@ package mongodb_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
@@ -78,6 +80,60 @@ func TestAPutThatWasRolledBackWasConfirmed(t *testing.T) {
 	n, err := s.Collection("work.group").CountDocuments(t.Context(), bson.D{})
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, n)
+}
+
+// putFirstOfTwo puts two jobs that exclude each other. The first must be added, and the second refused.
+func putFirstOfTwo(t *testing.T, d *mongodb.Driver, records ...*driver.Record) {
+	t.Helper()
+	errs, err := d.Insert(t.Context(), records)
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+	assert.True(t, amboy.IsDuplicateJobError(errs[1]), "the error is %v", errs[1])
+}
+
+// The second one was taken for the one that was stored, so that neither was put.
+func TestTheFirstOfTwoJobsOfOneIDWasRefusedAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	s := mongotest.Open(t, mongotest.StandIn())
+	d := openOn(t, s)
+	insert(t, d, newRecord(t, "q", "earlier")) // joins the drain barrier
+	lostAnswer(s, mongotest.Unanswered, func() {})
+	putFirstOfTwo(t, d, newRecord(t, "q", "job"), newRecord(t, "q", "job"))
+}
+
+// After a command with several jobs had taken too long, they were sent at once, each with a command of its own, so
+// that the second one could be stored before the first.
+func TestASlowServerWasAskedToStoreTheSecondOfTwoJobsBeforeTheFirst(t *testing.T) {
+	plain := func(id string, change func(*driver.Record)) *driver.Record {
+		return plainRecord(id, change, func(r *driver.Record) { r.Tags = []string{id} })
+	}
+	for name, records := range map[string][2]*driver.Record{
+		"of one ID":         {plainRecord("job", func(r *driver.Record) { r.Tags = []string{"first"} }), plainRecord("job")},
+		"of one unique key": {plain("first", func(r *driver.Record) { r.UniqueKey = "key" }), plain("second", func(r *driver.Record) { r.UniqueKey = "key" })},
+		"of one scope":      {plain("first", takesScope), plain("second", takesScope)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.Open(t, mongotest.InMemory())
+				d := openOn(t, s)
+				putAll(t, d, plainRecord("earlier")) // joins the drain barrier
+				const maxTimeExpired = 50
+				s.Fail(mongotest.Failure{Commands: []string{"insert"}, Collection: "work.group", Times: 1, ErrorCode: maxTimeExpired})
+				s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+					var insert struct {
+						Documents []struct {
+							Tags []string `bson:"tags"`
+						} `bson:"documents"`
+					}
+					if c.Name == "insert" && bson.Unmarshal(c.Command, &insert) == nil && len(insert.Documents) == 1 && slices.Contains(insert.Documents[0].Tags, "first") {
+						time.Sleep(100 * time.Millisecond)
+					}
+					return mongotest.Served
+				})
+				putFirstOfTwo(t, d, records[:]...)
+			})
+		})
+	}
 }
 
 func TestAnEndThatWasRolledBackWasConfirmed(t *testing.T) {

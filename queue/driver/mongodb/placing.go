@@ -72,15 +72,17 @@ func (b *batch) findHeld(ctx context.Context, queue string, scopes map[string]in
 // store inserts the documents that are not refused.
 func (b *batch) store(ctx context.Context, docs []*newDocument) error {
 	p := &placing{batch: b, docs: docs, size: insertSize}
-	for round := 0; ; round++ {
-		if round > 0 {
+	for round := 0; ; {
+		if p.failing {
+			p.failing = false
+			round++
 			if err := pause(ctx, round); err != nil {
 				return p.after(err)
 			}
-		}
-		if p.unsure != nil {
-			if err := p.findStored(ctx); err != nil {
-				return unknown(fmt.Errorf("%w, after %w", err, p.unsure))
+			if p.unsure != nil {
+				if err := p.findStored(ctx); err != nil {
+					return unknown(fmt.Errorf("%w, after %w", err, p.unsure))
+				}
 			}
 		}
 		rest := left(docs)
@@ -99,6 +101,7 @@ type placing struct {
 	*batch
 	docs     []*newDocument
 	failures int
+	failing  bool // a command of the last round took too long or failed
 	// unsure is the error of a command after which it is not known which documents are
 	// stored. They may also be stored later.
 	unsure error
@@ -122,14 +125,9 @@ func (p *placing) after(err error) error {
 func (p *placing) send(ctx context.Context, docs []*newDocument) error {
 	raws, docs := p.encodeAll(docs)
 	size := p.size
-	parts := make([]*part, 0, len(docs)/size+1)
-	for from := 0; from < len(docs); from += size {
-		to := min(from+size, len(docs))
-		parts = append(parts, &part{docs: docs[from:to], raws: raws[from:to]})
-	}
 	var failure error
 	failures := p.failures
-	for _, part := range p.sendAll(ctx, parts) {
+	for _, part := range p.sendAll(ctx, p.divide(docs, raws)) {
 		if isTimedOut(part.err) {
 			p.timedOut(part, size)
 			continue
@@ -148,6 +146,57 @@ type part struct {
 	raws   []bson.Raw
 	answer *answer
 	err    error
+}
+
+// divide divides documents into commands. A server stores those of one command in their order. A document that an
+// earlier one in another command may exclude is left for the next round, so that it is not stored first.
+func (p *placing) divide(docs []*newDocument, raws []bson.Raw) (parts []*part) {
+	if len(docs) > 0 && len(docs) <= p.size {
+		return []*part{{docs: docs, raws: raws}}
+	}
+	const later = -1
+	takers := map[taken]int{} // the index of the part in which something is taken, or later
+	for i, n := range docs {
+		at := len(parts) - 1
+		if at < 0 || len(parts[at].docs) == p.size {
+			at++
+		}
+		for _, what := range n.takes() {
+			if by, is := takers[what]; is && by != at {
+				at = later
+				break
+			}
+		}
+		for _, what := range n.takes() {
+			takers[what] = at
+		}
+		switch at {
+		case later:
+			continue
+		case len(parts):
+			parts = append(parts, &part{})
+		}
+		parts[at].docs, parts[at].raws = append(parts[at].docs, n), append(parts[at].raws, raws[i])
+	}
+	return parts
+}
+
+// taken is what a unique index lets one document of a queue have.
+type taken struct {
+	index        uniqueIndex
+	queue, value string
+}
+
+// takes returns what no other document can have beside this one.
+func (n *newDocument) takes() []taken {
+	all := []taken{{byName, n.Group, n.id}, {byJobID, n.Group, n.JobID}}
+	if n.UniqueLock != "" {
+		all = append(all, taken{byUniqueKey, n.Group, n.UniqueLock})
+	}
+	for _, scope := range n.Scopes {
+		all = append(all, taken{byScope, n.Group, scope})
+	}
+	return all
 }
 
 // sendAll sends commands and returns those that were sent. At first it sends them one by one,
@@ -177,7 +226,7 @@ func (p *placing) sendAll(ctx context.Context, parts []*part) (sent []*part) {
 // timedOut records that a command took too long. Some of its documents may be stored, or even a
 // single one, if only the client gave up on it.
 func (p *placing) timedOut(part *part, size int) {
-	p.unsure = part.err
+	p.unsure, p.failing = part.err, true
 	switch {
 	case len(part.docs) > 1 && p.size == size: // this part is the first, so none is larger
 		p.size = max(1, len(part.docs)/atOnce)
@@ -224,6 +273,7 @@ func (p *placing) sent(ctx context.Context, docs []*newDocument, a *answer, err 
 // failed handles a command without a usable answer.
 func (p *placing) failed(ctx context.Context, err error) error {
 	p.failures++
+	p.failing = true
 	switch {
 	case ctx.Err() != nil || p.failures == maxFailures:
 	case isTransient(err) || isUnacknowledged(err):
@@ -284,10 +334,10 @@ func (p *placing) findStored(ctx context.Context) error { return p.findOwn(ctx, 
 // not stored.
 func (p *placing) findOwn(ctx context.Context, docs []*newDocument) error {
 	ids := bson.A{}
-	byID := map[string]*newDocument{}
+	byOrder := map[int64]*newDocument{} // several may have one _id
 	for _, n := range docs {
 		ids = append(ids, n.id)
-		byID[n.id] = n
+		byOrder[n.Order] = n
 	}
 	for round := range maxRounds {
 		if round > 0 {
@@ -298,7 +348,7 @@ func (p *placing) findOwn(ctx context.Context, docs []*newDocument) error {
 		var found []*document
 		filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
 		err := p.each(ctx, filter, options.Find().SetProjection(bson.D{{Key: "order", Value: 1}}), func(doc *document) error {
-			if n := byID[doc.id]; n != nil && n.Order == doc.Order {
+			if n := byOrder[doc.Order]; n != nil && n.id == doc.id {
 				doc.guard = field("order", doc.Order)
 				found = append(found, doc)
 			}
@@ -315,7 +365,7 @@ func (p *placing) findOwn(ctx context.Context, docs []*newDocument) error {
 			continue
 		}
 		for _, doc := range found {
-			byID[doc.id].stored, byID[doc.id].refusal = true, nil
+			byOrder[doc.Order].stored, byOrder[doc.Order].refusal = true, nil
 		}
 		return nil
 	}

@@ -218,6 +218,7 @@ func TestAPutWaitedAMinuteForTheTransactionOfAProcessThatDied(t *testing.T) {
 			assert.True(t, amboy.IsDuplicateJobScopeError(errs[0]), "the job keeps its scope: %v", errs[0])
 		})
 		assert.Less(t, took, 10*time.Second, "the sweep of the other process ends the transaction")
+		pass(time.Second) // and then lets the next attempt take over
 		running := claimAll(t, d, request("owner", 1, "queue"))
 		require.Len(t, running, 1)
 		assert.Equal(t, next.Name, running[0].Name)
