@@ -27,7 +27,7 @@ func newMongoDBGroup(t *testing.T, d *mongotest.Deployment, amend func(*queue.Mo
 	if amend != nil {
 		amend(&opts)
 	}
-	group, err := queue.NewMongoDBSingleQueueGroup(t.Context(), opts)
+	group, err := queue.NewMongoDBSingleQueueGroup(context.WithoutCancel(t.Context()), opts) // it would close with the test, before the cleanup
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a server may not answer at once

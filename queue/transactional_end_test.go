@@ -148,7 +148,7 @@ var transactionalQueues = map[string]func(t *testing.T, use amboy.Middleware) (t
 	},
 	"MongoDB, NewDriverGroup": func(t *testing.T, use amboy.Middleware) (transactionalStore, amboy.Queue) {
 		s, server := newTransactionalDatabase(t)
-		g, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{DefaultQueue: transactionalOptions(openMongoDBDriver(t, server), use)})
+		g, err := queue.NewDriverGroup(context.WithoutCancel(t.Context()), queue.DriverGroupOptions{DefaultQueue: transactionalOptions(openMongoDBDriver(t, server), use)})
 		require.NoError(t, err)
 		return s, tenantOf(t, g)
 	},
@@ -161,7 +161,7 @@ var transactionalQueues = map[string]func(t *testing.T, use amboy.Middleware) (t
 	},
 	"MongoDB, NewMongoDBSingleQueueGroup": func(t *testing.T, use amboy.Middleware) (transactionalStore, amboy.Queue) {
 		s, server := newTransactionalDatabase(t)
-		g, err := queue.NewMongoDBSingleQueueGroup(t.Context(), queue.MongoDBQueueGroupOptions{DefaultQueue: transactionalMongoDBOptions(server, use)})
+		g, err := queue.NewMongoDBSingleQueueGroup(context.WithoutCancel(t.Context()), queue.MongoDBQueueGroupOptions{DefaultQueue: transactionalMongoDBOptions(server, use)})
 		require.NoError(t, err)
 		return s, tenantOf(t, g)
 	},
@@ -194,7 +194,8 @@ func transactionalQueue(t *testing.T, d driver.Driver, use amboy.Middleware) amb
 	return q
 }
 
-// tenantOf returns a queue of a group.
+// tenantOf returns a queue of a group. The context of the group must not end with the test: the group would close
+// then, and report what a slow server has not answered within a second.
 func tenantOf(t *testing.T, g amboy.QueueGroup) amboy.Queue {
 	t.Helper()
 	t.Cleanup(func() { require.NoError(t, g.Close(context.Background())) })
