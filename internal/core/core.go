@@ -2,6 +2,7 @@ package core
 
 import (
 	"container/list"
+	"math"
 	"time"
 
 	"github.com/mongodb/amboy/internal/heap"
@@ -56,9 +57,9 @@ type Core struct {
 
 	// Queues and their workers; see line.go.
 	lines map[string]*Line
-	order list.List // of *Line: the least recently served line comes first
-	// firstServed and lastServed are the first and the last number in that order.
-	firstServed, lastServed int
+	order list.List // of *Line, in the order in which they were opened
+	// opened and served are the last numbers that lines got; see Line.served.
+	opened, served int
 
 	// Claims; see claim.go.
 	candidates candidates
@@ -126,7 +127,7 @@ type Core struct {
 func New(config Config, now Time) *Core {
 	c := &Core{
 		config: config, now: now, worked: now.Mono,
-		lines: map[string]*Line{}, candidates: newCandidates(), rated: newRated(),
+		lines: map[string]*Line{}, opened: math.MinInt, candidates: newCandidates(), rated: newRated(),
 	}
 	c.timers.init()
 	c.ends.init()

@@ -14,13 +14,15 @@ type Line struct {
 	// sets its own limit; 0 for no limit.
 	MaxInterruptions int
 
-	place    *list.Element
-	waiting  []*Worker // a stack: the last to come is served first, because its memory is warm
-	out      int       // runs that have not returned
-	ended    int       // runs that have returned
-	ahead    int       // runs that wait for a worker
-	workers  int       // the most workers that have waited or run at once
-	served   int       // the sort key of Core.order
+	place   *list.Element
+	waiting []*Worker // a stack: the last to come is served first, because its memory is warm
+	out     int       // runs that have not returned
+	ended   int       // runs that have returned
+	ahead   int       // runs that wait for a worker
+	workers int       // the most workers that have waited or run at once
+	// served is the number of the last service of the line. Until then it is the number of its
+	// opening, which is less than that of any service.
+	served   int
 	watching int
 	asked    int // index in the asks of the last claim
 	// mayHave is false if the last claim found nothing more in the queue. changed is true
@@ -71,9 +73,9 @@ func (c *Core) open(l *Line) {
 		c.stop(before)
 		c.order.Remove(before.place)
 	}
-	c.firstServed--
-	l.served = c.firstServed
-	l.place = c.order.PushFront(l)
+	c.opened++
+	l.served = c.opened
+	l.place = c.order.PushBack(l)
 	c.lines[l.Queue] = l
 }
 

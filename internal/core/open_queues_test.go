@@ -98,6 +98,22 @@ func TestAfterAClaimThatFailedAtOnceThereIsAPause(t *testing.T) {
 	only[core.Claim](t, s.wait(100*time.Millisecond))
 }
 
+// The queue that was opened last came first, so that while queues were opened faster than their
+// jobs could start, those of the first ones waited for all others.
+func TestAQueueThatWasNeverServedWaitedForThoseThatWereOpenedAfterIt(t *testing.T) {
+	s := newStory(t)
+	claim := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
+	for _, name := range []string{"b", "a", "c"} {
+		l := &core.Line{Queue: name}
+		s.tell(core.Opened{Line: l})
+		s.tell(core.Resumed{Line: l})
+		s.tell(core.Waiting{Worker: &core.Worker{Line: l}})
+	}
+	claim = only[core.Claim](t, s.tell(core.Claimed{Call: claim.Call}))
+	want := []driver.Demand{{Queue: "b", Limit: 1}, {Queue: "a", Limit: 1}, {Queue: "c", Limit: 1}}
+	assert.Equal(t, want, claim.Demands)
+}
+
 // A change in an unknown queue made the core claim from all open queues.
 func TestAChangeInAnUnknownQueueQueriesTheStoreForQueuesWithWork(t *testing.T) {
 	s := newStory(t)

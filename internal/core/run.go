@@ -78,9 +78,8 @@ func (c *Core) start(l *Line, r *Run) {
 	r.line = l
 	l.out++
 	c.out++
-	c.lastServed++
-	l.served = c.lastServed
-	c.order.MoveToBack(l.place)
+	c.served++
+	l.served = c.served
 	c.do(Start{Worker: c.next(l), Run: r})
 }
 
