@@ -311,8 +311,8 @@ func (c *Core) afterClaim(e Claimed) time.Time {
 }
 
 // take holds the leases of claimed records, and gives the runs to workers. left counts the
-// runs that are handed back because their kind was found to be unknown after the claim was
-// sent.
+// runs that are not started because their kind was found to be unknown, or they expired, after the
+// claim was sent.
 func (c *Core) take(call *call, records []*driver.Record) (started, left int) {
 	fence := c.fence(call)
 	for _, record := range records {
@@ -325,6 +325,9 @@ func (c *Core) take(call *call, records []*driver.Record) (started, left int) {
 			c.finish(r, End{HandBack: &driver.HandBack{}})
 		case c.isExpired(record):
 			c.do(Expire{r})
+			if !hadExpired(record) {
+				left++
+			}
 		case c.isUnknown(record):
 			c.finish(r, End{HandBack: &driver.HandBack{}})
 			left++
@@ -388,7 +391,13 @@ func (c *Core) isExpired(r *driver.Record) bool { return HasExpired(r, c.now.Wal
 // dependencies ended, so it must not be run even if the clock was set back since.
 func HasExpired(r *driver.Record, now time.Time) bool {
 	deadline := r.TimeInfo.DispatchBy
-	return !deadline.IsZero() && (deadline.Before(now) || deadline.Before(r.TimeInfo.Start))
+	return !deadline.IsZero() && deadline.Before(now) || hadExpired(r)
+}
+
+// hadExpired reports whether a record had expired when it was claimed. The limits of a claim do not count it.
+func hadExpired(r *driver.Record) bool {
+	deadline := r.TimeInfo.DispatchBy
+	return !deadline.IsZero() && deadline.Before(r.TimeInfo.Start)
 }
 
 // asksFor reports whether a claim may return jobs of a line.
