@@ -207,7 +207,8 @@ type TransactionalCompleter interface {
 	// began; then the transaction can be repeated.
 	//
 	// From then on the lease is not renewed, so that what is left of it, three quarters at
-	// least, bounds the transaction and the rest of the run.
+	// least, bounds the transaction and the rest of the run. A runner passes the job to Complete even if
+	// the lease is lost then, because the transaction may have been committed.
 	CompleteIn(ctx context.Context, j Job) error
 }
 

@@ -111,7 +111,7 @@ func (w *worker) ended(a *attempt) {
 // runtime.Goexit, the job ends as failed, if the queue can do that without them.
 func (w *worker) settle(a *attempt) error {
 	switch {
-	case a.lost:
+	case a.lost && !w.mayEndInTransaction(a.job):
 		return fmt.Errorf("dropping job %q: %w", a.id, amboy.ErrLeaseLost)
 	case a.broken != nil && w.breaker != nil:
 		return w.endBroken(a, a.broken)
@@ -161,7 +161,7 @@ func (w *worker) settleByJob(a *attempt) error {
 			a.job.AddRetryableError(fmt.Errorf("job was interrupted: %w", context.Cause(w.hard)))
 		}
 	}
-	if w.transacts != nil && w.transacts.MayEndInTransaction(a.job) {
+	if w.mayEndInTransaction(a.job) {
 		// If the transaction was committed, the job has succeeded, whatever its function returned: Complete
 		// finds that out, and removes its errors.
 		err := w.complete(a.job, a.aborted)
@@ -177,6 +177,10 @@ type transactionReporter interface {
 	// MayEndInTransaction reports whether a job that runs has written its end in a transaction, which may have been
 	// committed.
 	MayEndInTransaction(j amboy.Job) bool
+}
+
+func (w *worker) mayEndInTransaction(job amboy.Job) bool {
+	return w.transacts != nil && w.transacts.MayEndInTransaction(job)
 }
 
 // isComplete reports whether a job marked itself as complete and has no error. It decides

@@ -75,7 +75,10 @@ func (c *Core) renewedLeases(e Renewed) {
 		return
 	}
 	for _, lease := range e.Lost {
-		c.lose(lease)
+		// A transaction has probably ended it since the renewal was sent. If not, the fence will end it.
+		if r := c.find(lease); r == nil || !r.transacted {
+			c.lose(lease)
+		}
 	}
 	if e.Err != nil {
 		c.reportFailure(call, "could not renew the leases of running jobs", e.Err)

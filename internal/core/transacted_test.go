@@ -31,3 +31,13 @@ func TestALeaseEndedByATransactionIsNotRenewed(t *testing.T) {
 	assert.Equal(t, []core.Cancel{{Run: transacted, Cause: amboy.ErrLeaseLost}}, canceled, "the holder fences itself")
 	assert.NoError(t, other.Cause())
 }
+
+// The transaction of the job has ended it since the renewal was sent.
+func TestARenewalDoesNotLoseTheLeaseOfAJobThatEndedInATransaction(t *testing.T) {
+	s := newStory(t)
+	run := s.run()
+	renew := only[core.Renew](t, s.wait(storyConfig().LeaseTime/4))
+	s.tell(core.Transacted{Run: run})
+	assert.Empty(t, all[core.Cancel](s.tell(core.Renewed{Call: renew.Call, Lost: renew.Leases})))
+	assert.Len(t, all[core.Cancel](s.wait(storyConfig().LeaseTime)), 1, "at its fence")
+}

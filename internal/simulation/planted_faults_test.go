@@ -44,8 +44,8 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "a lease that the store calls lost goes on", file: "internal/core/lease.go",
-		right: "for _, lease := range e.Lost {\nc.lose(lease)\n}",
-		wrong: "",
+		right: "if r := c.find(lease); r == nil || !r.transacted {\nc.lose(lease)\n}",
+		wrong: "_ = lease",
 	},
 	{
 		name: "a lost lease is handed back", file: "internal/core/finish.go",

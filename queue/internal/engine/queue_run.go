@@ -302,6 +302,9 @@ func (q *Queue) endTaken(ctx context.Context, j amboy.Job, run *core.Run) error 
 		if ended, err := q.endTransacted(ctx, j, run); ended || err != nil {
 			return err
 		}
+		if q.Engine.hasLost(run) {
+			return q.handLostBack(ctx, j, run)
+		}
 		if j.Error() == nil && !run.Canceled {
 			j.AddRetryableError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrNotCommitted))
 		}

@@ -133,6 +133,16 @@ func (q *Queue) endTransacted(ctx context.Context, j amboy.Job, run *core.Run) (
 	return true, nil
 }
 
+// handLostBack hands back a run that has lost its lease, and whose transaction was not committed by now.
+func (q *Queue) handLostBack(ctx context.Context, j amboy.Job, run *core.Run) error {
+	done := q.Engine.Result()
+	q.Engine.Finish(run, handBackStarted, func(err error) { done <- err })
+	if err := q.Engine.WaitForEnd(ctx, run, done); err != nil {
+		return q.endedLate(ctx, j, run, err)
+	}
+	return amboy.ErrLeaseLost
+}
+
 // endedLate is called with the error of another end of a run. If that has lost its lease because the run's
 // transaction was committed after endTransacted, endedLate is endTransacted.
 func (q *Queue) endedLate(ctx context.Context, j amboy.Job, run *core.Run, failure error) error {

@@ -133,6 +133,13 @@ func (e *Engine) start(run *core.Run, j amboy.Job) bool {
 	return !over
 }
 
+// hasLost is isLost for a caller that does not hold the lock.
+func (e *Engine) hasLost(run *core.Run) bool {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	return isLost(run)
+}
+
 // isLost reports whether the lease of a run is lost. The caller holds the lock.
 func isLost(run *core.Run) bool { return run.Cause() == amboy.ErrLeaseLost } //nolint:errorlint // It is never wrapped here.
 
@@ -158,7 +165,8 @@ func (e *Engine) take(j amboy.Job) *core.Run {
 }
 
 // context derives a context that ends when the lease of a job is lost, or the job is to
-// be canceled. A run whose lease was lost is handed back when its job returns.
+// be canceled. A run whose lease was lost is handed back when its job returns, unless a transaction
+// may have ended it: Complete finds that out.
 func (e *Engine) context(ctx context.Context, j amboy.Job) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	e.coreMu.Lock()
@@ -175,7 +183,7 @@ func (e *Engine) context(ctx context.Context, j amboy.Job) (context.Context, con
 	return ctx, func() {
 		cancel(context.Canceled)
 		e.coreMu.Lock()
-		over := run != nil && isLost(run) && e.runs[j] == run
+		over := run != nil && isLost(run) && e.runs[j] == run && !run.Transacted()
 		if over {
 			delete(e.runs, j)
 		}
