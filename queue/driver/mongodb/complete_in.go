@@ -200,6 +200,7 @@ func (d *Driver) FollowEnd(ctx context.Context, lease driver.Lease) {
 		return // another process sweeps
 	}
 	defer leave()
+	d.leases.take(lease) // it stayed known
 	if c := d.ends.takeOf(d.idsOf(lease.Queue, lease.Name), lease); c != nil {
 		d.follow(plain(ctx), []*change{c})
 	}

@@ -356,6 +356,20 @@ func TestAnEndInATransactionThatWasNotCommittedIsForgotten(t *testing.T) {
 	})
 }
 
+// The driver kept each job that had ended in a transaction in memory until its lease would have ended.
+func TestTheLeasesOfJobsThatEndedInTransactionsStayedInMemory(t *testing.T) {
+	s := newTransactionalStore(t)
+	d := s.open()
+	putAll(t, d, plainRecord("job"))
+	running := claimAll(t, d, request("owner", 1, "queue"))
+	require.Len(t, running, 1)
+	session, inTx := begin(t, s.client)
+	mustEndIn(inTx, t, d, running...)
+	require.NoError(t, session.CommitTransaction(t.Context()))
+	d.FollowEnd(t.Context(), driver.LeaseOf(running[0]))
+	assert.Zero(t, mongodb.KnownLeases(d))
+}
+
 func TestProgressInATransactionDoesNotKeepTheJobFromEndingInIt(t *testing.T) {
 	s := newOwnStore(t)
 	d := s.open()

@@ -11,5 +11,12 @@ func (d *Driver) TimedAtOnce(n int) { d.timedBatch = n }
 // Elapse advances the monotonic clock of a driver.
 func Elapse(d *Driver, by time.Duration) { d.skipped.Add(int64(by)) }
 
+// KnownLeases returns how many leases a driver keeps in memory.
+func KnownLeases(d *Driver) int {
+	d.leases.mu.Lock()
+	defer d.leases.mu.Unlock()
+	return len(d.leases.byKey)
+}
+
 // Sweep requests a sweep.
 func Sweep(d *Driver) { d.sweeper.hurry() }
