@@ -276,7 +276,7 @@ func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, 
 		owner += workerMark + req.Worker
 	}
 	var back []queue.LeaseEnd
-	size := 0
+	size, began := 0, time.Now()
 	for n := min(req.Limit, leasedAtOnce); n > 0; n = min(req.Limit-len(jobs), roomFor(size, len(jobs))) {
 		var leased []queue.LeasedJob
 		taken := time.Now()
@@ -301,7 +301,7 @@ func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, 
 		return nil, time.Time{}, err
 	}
 	d.handBack(ctx, back)
-	d.cover(call, jobs)
+	d.cover(call, jobs, time.Since(began))
 	jobs, err = d.lengthen(call, sign, req, jobs)
 	if ctx.Err() != nil {
 		d.takeBack(call, jobs)
@@ -422,21 +422,31 @@ func describe(sign *signer, g queue.LeasedJob, payload job.Payload, length time.
 const runGrace = 5 * time.Second
 
 // cover renews the leases that would run out at about the time when the jobs must have
-// ended.
-func (d *Dispatcher) cover(ctx context.Context, jobs []Job) {
+// ended. A lease counts from before its claim, which took a time, and a run from during that.
+func (d *Dispatcher) cover(ctx context.Context, jobs []Job, took time.Duration) {
 	for i := range jobs {
 		j := &jobs[i]
-		if j.RunBy.IsZero() || j.RunBy.After(j.LeaseEnds) || j.LeaseEnds.After(j.RunBy.Add(runGrace)) {
+		if j.RunBy.IsZero() || j.RunBy.After(j.LeaseEnds.Add(took)) || j.LeaseEnds.After(j.RunBy.Add(runGrace)) {
 			continue
 		}
-		l, err := j.held()
-		if err == nil {
-			_, err = d.leases.Extend(ctx, []driver.Lease{l.Lease}, time.Until(j.RunBy)+runGrace)
-		}
-		if err != nil {
+		if err := d.coverOne(ctx, j); err != nil {
 			logging.Error(ctx, d.failure("could not renew a lease that ends with the time to run", j.Queue, j.ID, err))
 		}
 	}
+}
+
+func (d *Dispatcher) coverOne(ctx context.Context, j *Job) error {
+	l, err := j.held()
+	if err != nil {
+		return err
+	}
+	sent := time.Now()
+	length := d.held.runBy(l).Sub(sent) + runGrace
+	lost, err := d.leases.Extend(ctx, []driver.Lease{l.Lease}, length)
+	if err == nil && len(lost) == 0 {
+		d.held.renew(l, sent.Add(length))
+	}
+	return err
 }
 
 // lengthen renews the leases that must last longer than the request says. It returns the jobs

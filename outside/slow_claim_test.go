@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue/driver"
@@ -27,6 +28,24 @@ func (s *slowClaims) Claim(ctx context.Context, req driver.ClaimRequest) (driver
 		time.Sleep(time.Duration(s.late.Swap(0)))
 	}
 	return claimed, err
+}
+
+// The time to run counts from after the claim, and the lease from before it. The lease of a worker that did not renew it
+// seemed to end first, so the job waited for another worker instead of having failed.
+func TestAnAttemptDidNotEndWithItsTimeToRunIfItsLeaseWasAsLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowClaims{Driver: stores["memory"](t)()}
+		f := newFixture(t, t.Context(), func() driver.Driver { return store }, noOptions)
+		f.put("a", `1`, job.Timeout(time.Minute))
+		store.late.Store(int64(10 * time.Millisecond))
+		req := request()
+		req.Lease = time.Minute
+		_, err := f.dispatcher.Lease(t.Context(), req)
+		require.NoError(t, err)
+		time.Sleep(time.Minute + time.Second)
+		f.hasState("a", amboy.StateFailed)
+		f.close()
+	})
 }
 
 // A worker was given a job whose lease had run out before the store answered, while another worker may
