@@ -117,6 +117,36 @@ func TestACollectionThatWasDroppedWhileAProcessWasBusyHasIndexes(t *testing.T) {
 	})
 }
 
+// What a process does when it is no longer busy was interrupted, because it needed to hear of more. Later it did
+// everything but check the indexes.
+func TestACollectionThatWasDroppedWhileAProcessWasBusyHadNoIndexesAfterAnInterruption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d := openOn(t, s)
+		makeBusy(t, d)
+		require.NoError(t, s.Client().Database(s.Database()).Collection("work.group").Drop(t.Context()))
+		checks, goesOn := make(chan struct{}), make(chan struct{})
+		var held atomic.Bool
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Name == "listIndexes" && !held.Swap(true) {
+				close(checks)
+				<-goesOn
+			}
+			return mongotest.Served
+		})
+		require.Empty(t, claimAll(t, d, request("owner", 1, "queue")))
+		<-checks
+		defer d.Subscribe(func(driver.Change) {})()
+		synctest.Wait()
+		close(goesOn)
+		pass(10 * time.Second)
+		putAll(t, d, plainRecord("job"))
+		condition, err := d.Examine(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, condition.Defects)
+	})
+}
+
 // Drivers of one client with other collections have one stream. It watches the whole database unless
 // all need to hear of the same controls only.
 func TestAStreamForSeveralCollectionsWatchesThemAll(t *testing.T) {

@@ -80,6 +80,8 @@ type feed struct {
 	cursor  int64  // of the stream, on the server
 	token   bson.Raw
 	broken  bool
+	// unchecked is true if a collection may have been dropped unnoticed, so that it has no indexes.
+	unchecked bool
 }
 
 type feedKey struct {
@@ -242,12 +244,11 @@ func (f *feed) serve(ctx context.Context, members map[*Driver]interest, widened 
 	switches := watched != f.watched
 	if switches {
 		f.watched, f.token = watched, nil
+		f.unchecked = f.unchecked || watched == ""
 	}
 	stream, err := f.open(ctx, members)
 	switch {
 	case err != nil:
-	case missed && f.broken:
-		err = errors.Join(f.readAnew(ctx, members), f.checkIndexes(ctx, members))
 	case missed:
 		err = f.readAnew(ctx, members)
 	case switches:
@@ -257,6 +258,10 @@ func (f *feed) serve(ctx context.Context, members map[*Driver]interest, widened 
 			d.sweeper.sweepLegacy() // no claim finds what a legacy process has put
 			d.subscribers.Notify(driver.Anywhere)
 		}
+	}
+	if err == nil && f.unchecked {
+		err = f.checkIndexes(ctx, members)
+		f.unchecked = err != nil
 	}
 	if err != nil && ctx.Err() != nil {
 		f.token = nil // the next stream does what was interrupted
@@ -327,8 +332,7 @@ func (f *feed) catchUp(ctx context.Context, members map[*Driver]interest) error 
 		d.subscribers.Notify(driver.Change{MayClaim: true, Cancels: true})
 		failures = append(failures, d.refreshDrains(ctx))
 		if f.watched == "" {
-			d.sweeper.sweepLegacy()                          // no claim finds what a legacy process has put
-			failures = append(failures, d.checkIndexes(ctx)) // the collection may have been dropped unnoticed
+			d.sweeper.sweepLegacy() // no claim finds what a legacy process has put
 		}
 	}
 	return errors.Join(failures...)
@@ -477,7 +481,7 @@ func (f *feed) pass(ctx context.Context, e event, members map[*Driver]interest, 
 // because it may fail in the same place again: a server that has lost the place, or meets an event there
 // that it can't send, never gets beyond it, and one that has much to read from there never answers in time.
 func (f *feed) failed(ctx context.Context, err error) {
-	f.token = nil
+	f.token, f.unchecked = nil, true
 	if !f.broken {
 		f.broken = true
 		f.report(ctx, err)
