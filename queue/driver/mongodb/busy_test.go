@@ -76,6 +76,28 @@ func TestTheServerDecodedAllChangesOfAShortDrain(t *testing.T) {
 	})
 }
 
+// The server decoded all changes for it until it was closed.
+func TestAProcessThatHadWaitedForAJobListenedToAllChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		watched := newestStream(s)
+		d, other := openOn(t, s), openOn(t, s)
+		waits := d.Subscribe(func(driver.Change) {})
+		pass(time.Second)
+		waits()
+		pass(time.Minute)
+		assert.Equal(t, "work.group.control", watched())
+		var told atomic.Int64
+		defer d.Subscribe(func(driver.Change) { told.Add(1) })()
+		pass(time.Second)
+		assert.Empty(t, watched(), "the whole database")
+		told.Store(0)
+		putAll(t, other, plainRecord("job"))
+		pass(time.Second)
+		assert.NotZero(t, told.Load())
+	})
+}
+
 func TestABusyProcessHearsOfCancelsAndControls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.Open(t, mongotest.InMemory())

@@ -36,6 +36,8 @@ type listening struct {
 	followers int  // of all changes
 	// follows is on while there are followers, and for followFor longer.
 	follows lingering
+	// listens is true once the driver is a member of the feed.
+	listens bool
 	closed  bool
 }
 
@@ -112,11 +114,12 @@ func (d *Driver) follows(n int) {
 // until the feed does. listening.mu is locked, so that no earlier need replaces a later one.
 func (d *Driver) listen() (open func(context.Context)) {
 	l := &d.listening
-	if !d.isReplica || l.closed || !l.claims && !l.follows.on {
+	l.listens = l.listens || l.claims || l.follows.on
+	if !d.isReplica || l.closed || !l.listens {
 		return func(context.Context) {}
 	}
 	wanted := interest{claimable: l.idle.on || l.follows.on, ends: l.follows.on || d.limits.anyRuns()}
-	d.sweeper.setDeaf(!wanted.claimable)
+	d.sweeper.setDeaf(l.claims && !wanted.claimable) // a process that runs no jobs leaves the sweeps to others
 	return d.feed.want(d, wanted)
 }
 
