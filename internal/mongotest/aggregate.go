@@ -330,11 +330,16 @@ func addFieldsStage(v any) (stage, error) {
 			if err != nil {
 				return nil, err
 			}
-			if bsonvalue.Rank(v) == bsonvalue.RankUndefined {
-				continue
+			// The value of a missing field, as $$REMOVE, removes the field, and the documents on its path are made.
+			missing := bsonvalue.Rank(v) == bsonvalue.RankUndefined
+			if missing {
+				v = nil
 			}
 			if result, err = setPath(result, e.Key, v); err != nil {
 				return nil, err
+			}
+			if missing {
+				result = unsetPath(result, strings.Split(e.Key, "."))
 			}
 		}
 		return result, nil

@@ -42,6 +42,25 @@ func TestUnionWith(t *testing.T) {
 	}
 }
 
+// A field that is set to a missing value, or to $$REMOVE, is removed. The documents on its path are made all the same.
+// https://www.mongodb.com/docs/manual/reference/aggregation-variables/#mongodb-variable-variable.REMOVE
+func TestSettingAMissingValueRemovesTheField(t *testing.T) {
+	c := jobs(t)
+	insert(t, c, `{"_id": 1, "a": 1, "b": {"x": 1}}`)
+	for stage, want := range map[string]string{
+		`{"$set": {"a": "$$REMOVE"}}`:                                      `{"_id":1,"b":{"x":1}}`,
+		`{"$set": {"a": "$none"}}`:                                         `{"_id":1,"b":{"x":1}}`,
+		`{"$set": {"b.x": "$$REMOVE"}}`:                                    `{"_id":1,"a":1,"b":{}}`,
+		`{"$set": {"b.y": "$$REMOVE"}}`:                                    `{"_id":1,"a":1,"b":{"x":1}}`,
+		`{"$set": {"c.d": "$$REMOVE"}}`:                                    `{"_id":1,"a":1,"b":{"x":1},"c":{}}`,
+		`{"$set": {"b": "$$REMOVE", "a": "$b.x"}}`:                         `{"_id":1,"a":1}`,
+		`{"$set": {"b.x": 5, "b.q": "$$REMOVE", "a": "$$REMOVE", "e": 1}}`: `{"_id":1,"b":{"x":5},"e":1}`,
+	} {
+		cursor, err := c.Aggregate(t.Context(), stages(t, `[`+stage+`]`))
+		assert.Equal(t, []string{want}, all(t, cursor, err), stage)
+	}
+}
+
 // A pipeline inside is checked before anything runs. $unionWith must not be used in a
 // transaction, or in a pipeline that updates or watches documents.
 // https://www.mongodb.com/docs/manual/reference/operator/aggregation/unionWith/
