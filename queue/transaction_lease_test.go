@@ -130,7 +130,8 @@ func TestAJobThatHasLostItsLeaseAfterItsTransactionWasRolledBackRunsAgain(t *tes
 	inSession(t, func(t *testing.T, server *mongotest.Deployment, q amboy.Queue) {
 		runs := 0
 		found := runWithScope(t, q, func(ctx context.Context, j *funcJob) {
-			if runs++; runs == 1 {
+			runs++
+			if runs == 1 {
 				j.AddError(endInSession(ctx, server, q, j, errors.New("it changed its mind")))
 				<-ctx.Done()
 			}
