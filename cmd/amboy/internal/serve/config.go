@@ -171,7 +171,32 @@ func (c *Config) setDefaults() error {
 	if c.Pinlater != "" {
 		errs = append(errs, checkAddress("--pinlater", c.Pinlater))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.checkNeeded()...)...)
+}
+
+// checkNeeded returns an error for each setting of a server that is not to run.
+func (c *Config) checkNeeded() (errs []error) {
+	for _, setting := range []struct {
+		flag       string
+		isSet      bool
+		of, server string
+	}{
+		{"--workq-remote", isSet(c.WorkqRemote), "--workq", c.Workq},
+		{"--workq-retry-fails", isSet(c.WorkqRetryFails), "--workq", c.Workq},
+		{"--pinlater-remote", isSet(c.PinlaterRemote), "--pinlater", c.Pinlater},
+		{"--pinlater-queues", c.PinlaterQueues != "", "--pinlater", c.Pinlater},
+		{"--pinlater-servers", c.PinlaterServers != "", "--pinlater", c.Pinlater},
+		{"--pinlater-admin-password-hash", c.PinlaterAdminPasswordHash != "", "--pinlater", c.Pinlater},
+		{"--pinlater-claim-timeout", c.PinlaterClaimTimeout != 0, "--pinlater", c.Pinlater},
+		{"--pinlater-keep-succeeded", c.PinlaterKeepSucceeded != 0, "--pinlater", c.Pinlater},
+		{"--pinlater-keep-failed", c.PinlaterKeepFailed != 0, "--pinlater", c.Pinlater},
+		{"--pinlater-priority-levels", c.PinlaterPriorityLevels != 0, "--pinlater", c.Pinlater},
+	} {
+		if setting.isSet && setting.server == "" {
+			errs = append(errs, fmt.Errorf("%s needs %s", setting.flag, setting.of))
+		}
+	}
+	return errs
 }
 
 func checkAddress(flag, address string) error {

@@ -309,6 +309,8 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		"--tls-cert and --tls-key must be":    func(c *serve.Config) { c.TLSCert = "cert.pem" },
 		"no-such-file":                        func(c *serve.Config) { c.File = "no-such-file" },
 		"no-such-cert":                        func(c *serve.Config) { c.TLSCert, c.TLSKey = "no-such-cert", "no-such-key" },
+		"--workq-retry-fails needs --workq":   func(c *serve.Config) { c.WorkqRetryFails = new(true) },
+		"--pinlater-keep-failed needs --pinl": func(c *serve.Config) { c.PinlaterKeepFailed = 1 },
 		"--workq must be":                     func(c *serve.Config) { c.Workq = "x" },
 		`--store must be memory`:              func(c *serve.Config) { c.Store = "oracle://secret@host" },
 		"at least 16 characters":              func(c *serve.Config) { c.TokenFile = short },
