@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,10 +50,10 @@ func hasForm(body registry.Body, forms []form, buffer *[]byte) bool {
 		return false
 	}
 	text := (*buffer)[:0]
-	if body.IsJSON() {
+	if body.IsJSON() || !slices.ContainsFunc(forms, func(f form) bool { return len(f.inText) == 0 }) {
 		text = driver.AppendLower(text, body.Raw())
 		*buffer = text
-		if !slices.ContainsFunc(forms, func(f form) bool { return bytes.Contains(text, f.verbatim) }) {
+		if !slices.ContainsFunc(forms, func(f form) bool { return f.mayBeIn(body, text) }) {
 			return false
 		}
 	}
@@ -88,6 +89,34 @@ type form struct {
 	// verbatim is the longest piece without punctuation. JSON with the whole form contains it,
 	// whatever the spaces between its values.
 	verbatim []byte
+	// inText is the end of verbatim that BSON contains if one of its texts has verbatim in JSON; empty if other
+	// values may have it.
+	inText []byte
+}
+
+// mayBeIn returns false only if the form is not in the arguments in the stored form of a job, which is also given
+// in lower case. Few jobs have to be decoded then.
+func (f form) mayBeIn(body registry.Body, lower []byte) bool {
+	if body.IsJSON() {
+		return bytes.Contains(lower, f.verbatim)
+	}
+	// JSON shows bytes as base64, and sorts the options of a regular expression.
+	return bytes.Contains(lower, f.inText) || mayHave(body.Raw(), bson.TypeBinary) || mayHave(body.Raw(), bson.TypeRegex)
+}
+
+// mayHave returns false only if BSON of up to MaxSearchedArgs bytes has no value of a type, or only empty ones. A
+// byte before three zeros does not begin another value: it is part of a length, for instance.
+func mayHave(raw []byte, kind bsontype.Type) bool {
+	for {
+		at := bytes.IndexByte(raw, byte(kind))
+		if at < 0 {
+			return false
+		}
+		raw = raw[at+1:]
+		if !bytes.HasPrefix(raw, []byte{0, 0, 0}) {
+			return true
+		}
+	}
 }
 
 // formsOf returns a part of arguments as it is, and as it is written in the strings of JSON. Letters
@@ -104,11 +133,32 @@ func formsOf(part string) []form {
 	}
 	forms := make([]form, 0, len(texts))
 	for _, text := range slices.Compact(texts) {
-		pieces := append(strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(`{}[]:,"`, c) }), "")
+		pieces := append(strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(`{}[]:,"\`, c) }), "")
 		longest := slices.MaxFunc(pieces, func(a, b string) int { return len(a) - len(b) })
-		forms = append(forms, form{whole: []byte(text), verbatim: []byte(longest)})
+		forms = append(forms, form{whole: []byte(text), verbatim: []byte(longest), inText: []byte(inText(longest))})
 	}
 	return forms
+}
+
+const (
+	// ofNumbers are the characters of numbers, times and ObjectIDs in JSON, in lower case.
+	ofNumbers = "0123456789abcdef+-.tz"
+	// ofJSON are the words of JSON and of extended JSON, in lower case.
+	ofJSON = "true false null nan -infinity base64 subtype pattern options $oid $date $numberlong $numberdouble $numberdecimal " +
+		"$binary $symbol $code $scope $timestamp $regularexpression $dbpointer $ref $id $minkey $maxkey $undefined"
+)
+
+// escapeEnd matches what may be the rest of an escape of JSON, in lower case.
+var escapeEnd = regexp.MustCompile(`^(?:u?[0-9a-f]{1,4}|[nrtu])`)
+
+// inText returns the end of a piece of JSON without punctuation, in lower case: BSON contains it if one of its texts
+// has the piece, which may begin in an escape. It returns "" if other values may have the piece.
+func inText(piece string) string {
+	rest := piece[len(escapeEnd.FindString(piece)):]
+	if strings.Trim(rest, ofNumbers) == "" || strings.Contains(ofJSON, rest) {
+		return ""
+	}
+	return rest
 }
 
 // appendPlainArgs is appendArgs for BSON with plain values: a search reads the arguments of most jobs

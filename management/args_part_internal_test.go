@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -67,6 +68,50 @@ func FuzzPlainArgs(f *testing.F) {
 		var shown bytes.Buffer
 		require.NoError(t, json.Compact(&shown, args))
 		assert.Equal(t, shown.String(), string(plain))
+	})
+}
+
+// Most BSON is not decoded, because its bytes show that it can't contain the part. Whatever is shown must be found.
+func FuzzPartsOfBSONArguments(f *testing.F) {
+	id, err := primitive.ObjectIDFromHex("0123456789abcdef01234567")
+	require.NoError(f, err)
+	decimal, err := primitive.ParseDecimal128("1.5E+300")
+	require.NoError(f, err)
+	for name, value := range map[string]any{
+		"text": "Ann \"the\" <b>Great</b> & co", "escapes": "a\needle\tof\rall\bad\fine\x01end\u2028\\path", "damaged": "x\xffdead",
+		"Grüße": "Über\ufffd", "$key": "$date", "true": true, "null": nil, "number": 4711, "big": int64(1) << 60,
+		"double": -1.5e300, "nan": math.NaN(), "infinity": math.Inf(-1), "time": time.UnixMilli(1893553445678),
+		"early": time.UnixMilli(-1 << 55), "id": id, "decimal": decimal, "bytes": []byte("needle in bytes"), "": []byte("unnamed"),
+		"uuid":  primitive.Binary{Subtype: bson.TypeBinaryUUID, Data: []byte("0123456789abcdef")},
+		"regex": primitive.Regex{Pattern: "^needle$", Options: "xmi"}, "code": primitive.JavaScript("f(x)"),
+		"scoped": primitive.CodeWithScope{Code: "g(y)", Scope: bson.M{"needle": 1}}, "symbol": primitive.Symbol("needle"),
+		"timestamp": primitive.Timestamp{T: 1, I: 2}, "pointer": primitive.DBPointer{DB: "needles", Pointer: id},
+		"least": primitive.MinKey{}, "most": primitive.MaxKey{}, "undefined": primitive.Undefined{},
+		"date": bson.M{"$date": bson.M{"$numberLong": "1893553445678"}}, "list": bson.A{"one", 2, bson.A{}, bson.D{}},
+	} {
+		for _, stored := range []bson.M{{"args": value}, {name: value}, {"args": bson.M{name: value}}} {
+			raw, err := bson.Marshal(stored)
+			require.NoError(f, err)
+			f.Add(raw)
+		}
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		body := registry.NewBody(raw, false)
+		args, err := storedArgs(body)
+		if err != nil || len(raw) > MaxSearchedArgs {
+			return
+		}
+		var shown bytes.Buffer
+		require.NoError(t, json.Compact(&shown, args))
+		text := shown.String()
+		for _, size := range []int{1, 2, 3, 5, 8, 13} {
+			for from := 0; from+size <= len(text); from++ {
+				part := text[from : from+size]
+				if utf8.ValidString(part) && !(JobFilter{ArgsPart: part}).body()(body) {
+					t.Errorf("%q is not found in %s", part, text)
+				}
+			}
+		}
 	})
 }
 
