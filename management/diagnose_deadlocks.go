@@ -19,8 +19,8 @@ const (
 	shownWaits = 5
 )
 
-// checkDeadlocks finds jobs that wait for each other. Put refuses edges that form a cycle, so one of
-// the jobs holds a scope that it took when it was put.
+// checkDeadlocks finds jobs that wait for each other. Put refuses edges that form a cycle, so that it begins
+// with jobs that took a scope when they were put.
 func (d *diagnosis) checkDeadlocks(ctx context.Context) error {
 	for _, info := range d.mostOf(func(info driver.QueueInfo) int { return info.Stats.Blocked }) {
 		holders, err := d.blockedHolders(ctx, info.Name)
@@ -63,17 +63,14 @@ func (d *diagnosis) blockedHolders(ctx context.Context, queue string) ([]*driver
 	return holders, nil
 }
 
-// addDeadlock adds the finding of jobs that wait for each other. It begins with one that holds a scope.
+// addDeadlock adds a finding about jobs that wait for each other. Canceling any of them lets the others go on.
 func (d *diagnosis) addDeadlock(cycle []wait) {
-	for cycle[len(cycle)-1].scope == "" {
-		cycle = append(cycle[1:], cycle[0])
-	}
 	first := cycle[0].job
 	d.add(Finding{
 		Kind: Deadlock, Severity: Critical, Subject: Subject{InQueue: true, Queue: first.Group, JobID: first.JobID(), Type: first.Type},
 		Detail:  waitsText(cycle),
 		Why:     "These jobs never run, nor do the jobs that wait for one of them or for its scopes.",
-		Remedy:  "Cancel one that holds a scope. Let none take a scope at Put that a job it depends on needs, and let jobs that share several scopes take the same ones at Put.",
+		Remedy:  "Cancel one of them. Let none take a scope at Put that a job it depends on needs, and let jobs that share several scopes take the same ones at Put.",
 		Command: command("amboy jobs cancel", first.Group, first.JobID()),
 		Docs:    "docs/guides/lock-with-scopes.md#take-a-scope-at-put",
 	})

@@ -302,6 +302,18 @@ var faults = map[string]fault{
 		},
 		management.Deadlock, inIll(management.Subject{JobID: "one", Type: "alpha"}), `one waits for scope "b" of two, which waits for scope "a" of one.`,
 	},
+	"jobs that depend on each other, as those of the legacy library may": {
+		onSQLite, func(p *patient) {
+			depend := func(on string) func(*driver.Record) {
+				return func(r *driver.Record) { r.Dependency = &registry.DependencyInterchange{Edges: []string{on}} }
+			}
+			p.insert("one", depend("pending"))
+			p.insert("two", depend("one"))
+			p.insert("holder", func(r *driver.Record) { takeScopes(r, "ledger"); depend("two")(r) })
+			p.execFile(`UPDATE jobs SET edges = '["two"]' WHERE job_id = 'one'`)
+		},
+		management.Deadlock, inIll(management.Subject{JobID: "two", Type: "alpha"}), "two depends on one, which depends on two.",
+	},
 	"a job that does not return": {
 		inMemory, func(p *patient) {
 			running := func(r *driver.Record) {

@@ -66,7 +66,7 @@ const (
 	// job.
 	MissedSchedule FindingKind = "missed-schedule"
 	// Deadlock: jobs wait for each other: each depends on the next, or needs a scope that the next took
-	// when it was put. Jobs with a dispatch-by time are not in one.
+	// when it was put. Jobs with a dispatch-by time do not count, because their wait ends.
 	Deadlock FindingKind = "deadlock"
 	// StuckJob: a job has not returned although its context has ended.
 	StuckJob FindingKind = "stuck-job"

@@ -197,7 +197,7 @@ func TestAttackAClientOfAServiceWaitsWithoutEnd(t *testing.T) {
 	}
 }
 
-// A test that canceled its requests received 400 for one that had not begun to wait.
+// A request that was canceled before its job was read was answered with 400.
 func TestARequestThatEndedWasToldThatItsJobDoesNotExist(t *testing.T) {
 	s := newServices(t, func(management.Inspector) []rest.Option { return []rest.Option{everybody()} })
 	ended, cancel := context.WithCancel(t.Context())

@@ -28,7 +28,8 @@ func TestTheJobsBehindOneThatExpiredDuringItsClaimWaited(t *testing.T) {
 	require.Len(t, all[core.Expire](commands), 1)
 	claim = only[core.Claim](t, commands)
 
-	// The limit does not count those that had expired before, so that there are no others.
+	// A job that had expired before its claim does not count against the limit: a claim that returned only such
+	// jobs has found all.
 	commands = s.tell(core.Claimed{Call: claim.Call, Records: []*driver.Record{newExpiring(-time.Millisecond)}})
 	require.Len(t, all[core.Expire](commands), 1)
 	assert.Empty(t, all[core.Claim](commands))

@@ -91,7 +91,7 @@ func putFirstOfTwo(t *testing.T, d *mongodb.Driver, records ...*driver.Record) {
 	assert.True(t, amboy.IsDuplicateJobError(errs[1]), "the error is %v", errs[1])
 }
 
-// The second one was taken for the one that was stored, so that neither was put.
+// After the lost answer the stored job was looked up by its _id and taken for the second one. Both were refused.
 func TestTheFirstOfTwoJobsOfOneIDWasRefusedAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	s := mongotest.Open(t, mongotest.StandIn())

@@ -261,8 +261,8 @@ func fold(m, result string) string {
 }
 
 // ofName selects and locks the record of a name ($2), the job ID in which is $3. It is searched by one index after the
-// other: a search with OR, planned while the table was small, read all jobs of a burst that followed. The conditions at
-// the end count again if another transaction has changed the row meanwhile.
+// other: a search with OR, planned while the table was small, read all jobs of a burst that followed. The condition at
+// the end is checked again if another transaction has changed the row meanwhile.
 const ofName = ` FROM {s}.jobs WHERE seq = coalesce((SELECT seq FROM {s}.jobs WHERE queue = $1 AND name IS NOT NULL AND name = $2),
 		(SELECT seq FROM {s}.jobs WHERE queue = $1 AND job_id = $3 AND NOT replaced AND name IS NULL))
 	AND CASE WHEN name IS NULL THEN NOT replaced ELSE name = $2 END FOR UPDATE`
