@@ -186,8 +186,13 @@ func (c *changes) endMarked(j *job) (done bool, err error) {
 	return true, c.endCanceled(j, s, s.Reason, table.TimeOf(s.ForgetAt))
 }
 
-// leasesAtOnce is the maximum number of rows of the log of leases that are recovered at once.
-const leasesAtOnce = 500
+// leasesAtOnce is the maximum number of rows of the log of leases that are recovered before they are removed. Their jobs
+// are looked up in parts: a part with leasedAtOnce jobs takes no other row. While a statement looks up many jobs, its
+// snapshot keeps pages from reclaiming the space of jobs that have been claimed or have ended.
+const (
+	leasesAtOnce = 500
+	leasedAtOnce = 1000
+)
 
 const (
 	// clockSlack is how far in the future a wait or a lease may seem to begin.
@@ -260,49 +265,61 @@ type staleJob struct {
 
 // recoverSome recovers the leases of the first rows of the log of leases.
 func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovered int, more bool, err error) {
-	var until, ids []int64
+	var until, ids, jobs []int64
 	err = d.readPlanned(ctx, staleLeases, func(r *row) error {
-		until, ids = append(until, r.integer()), append(ids, r.integer())
+		until, ids, jobs = append(until, r.integer()), append(ids, r.integer()), append(jobs, r.integer())
 		return nil
 	}, leasesAtOnce)
 	rows := len(ids)
 	if err != nil || rows == 0 {
 		return 0, false, err
 	}
-	last := rows - 1
-	var stale []staleJob
-	err = d.readPlanned(ctx, staleJobs, func(r *row) error {
-		stale = append(stale, staleJob{r.integer(), r.key(), r.time()})
-		return nil
-	}, until[last], ids[last])
-	if err != nil {
-		return 0, false, err
-	}
 	var kept []int64
-	for len(stale) > 0 {
-		n := 1
-		for n < len(stale) && n < changedAtOnce && stale[n].queue == stale[0].queue {
-			n++
+	for from := 0; from < rows; {
+		to, leased := from, int64(0)
+		for ; to < rows && leased < leasedAtOnce; to++ {
+			leased += jobs[to]
 		}
-		some, keptSome, failure := d.recoverIn(ctx, stale[:n], keep)
+		some, keptSome, failure := d.recoverRows(ctx, until[from:to], ids[from:to], keep)
+		recovered += some
 		if failure != nil {
 			return recovered, false, failure
 		}
-		recovered += some
 		kept = append(kept, keptSome...)
-		stale = stale[n:]
+		from = to
 	}
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		return d.pipeline(ctx, func(b *batch) {
 			b.plan()
 			if len(kept) > 0 { // The next call checks them again.
-				b.exec(keepLeases, until[last], kept)
+				b.exec(keepLeases, until[rows-1], kept)
 			}
-			// Other rows, which may be earlier, were committed meanwhile: their jobs were not read.
 			b.exec(dropStaleLeases, until, ids)
 		})
 	})
 	return recovered, rows == leasesAtOnce, err
+}
+
+// recoverRows recovers the leases of some rows of the log of leases, given by their keys, except those in keep.
+func (d *Driver) recoverRows(ctx context.Context, until, ids []int64, keep []driver.Lease) (recovered int, kept []int64, err error) {
+	var stale []staleJob
+	err = d.readPlanned(ctx, staleJobs, func(r *row) error {
+		stale = append(stale, staleJob{r.integer(), r.key(), r.time()})
+		return nil
+	}, until, ids)
+	for err == nil && len(stale) > 0 {
+		n := 1
+		for n < len(stale) && n < changedAtOnce && stale[n].queue == stale[0].queue {
+			n++
+		}
+		var some int
+		var keptSome []int64
+		some, keptSome, err = d.recoverIn(ctx, stale[:n], keep)
+		recovered += some
+		kept = append(kept, keptSome...)
+		stale = stale[n:]
+	}
+	return recovered, kept, err
 }
 
 // recoverIn hands back jobs of one queue whose leases have ended, except those in keep.

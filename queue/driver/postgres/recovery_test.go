@@ -1,9 +1,13 @@
 package postgres_test
 
 import (
+	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -54,4 +58,42 @@ func TestALeaseThatIsCommittedDuringARecoveryIsRecoveredLater(t *testing.T) {
 	for _, queue := range []string{"early", "late"} {
 		assert.Equal(t, []string{queue}, idsOf(claimIn(t, d, time.Now(), queue).Records))
 	}
+}
+
+// mostRows is the largest number of rows that a statement of a batch returned.
+type mostRows struct {
+	roundTrips
+	rows atomic.Int64
+}
+
+func (m *mostRows) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+	if n := data.CommandTag.RowsAffected(); data.CommandTag.Select() && n > m.rows.Load() {
+		m.rows.Store(n)
+	}
+}
+
+// At 14,000 jobs a second, one statement looked up the jobs of five seconds. It took 0.7 s, and while its snapshot was
+// held, no page could reclaim the space of jobs that had ended.
+func TestARecoveryLookedUpTheJobsOfAllClaimsInOneStatement(t *testing.T) {
+	const each, claims = 1000, 2
+	read := &mostRows{}
+	d := openWith(t, read)
+	records := make([]*driver.Record, claims*each)
+	for i := range records {
+		records[i] = newRecord(fmt.Sprint(i))
+	}
+	insert(t.Context(), t, d, records...)
+	for range claims {
+		claimed, err := d.Claim(t.Context(), driver.ClaimRequest{
+			Owner: "dead", Queues: []driver.Demand{{Limit: each}}, Limit: each, Now: time.Now(), LeaseTime: time.Nanosecond,
+		})
+		require.NoError(t, err)
+		require.Len(t, claimed.Records, each)
+	}
+
+	read.rows.Store(0)
+	recovered, err := d.RecoverStale(patience(t))
+	require.NoError(t, err)
+	assert.Equal(t, claims*each, recovered)
+	assert.LessOrEqual(t, read.rows.Load(), int64(each))
 }

@@ -496,9 +496,10 @@ var statementTexts = [statements]string{
 	setCount: `UPDATE {s}.jobs SET lease_count = $1 WHERE seq = $2`,
 	// Leases are recovered in the order of their ends. The time is the same for all rows, so that the index finds
 	// them.
-	staleLeases: `SELECT until, id FROM {s}.leases WHERE until < (SELECT ` + serverNow + `) ORDER BY until, id LIMIT $1`,
+	staleLeases: `SELECT until, id, cardinality(seqs)::bigint FROM {s}.leases WHERE until < (SELECT ` + serverNow + `) ORDER BY until, id LIMIT $1`,
 	staleJobs: `SELECT seq, queue, lease_until FROM {s}.jobs WHERE place = 6 AND lease_until < ` + serverNow + `
-		AND seq IN (SELECT unnest(seqs) FROM {s}.leases WHERE (until, id) <= ($1, $2)) ORDER BY queue, seq`,
+		AND seq IN (SELECT unnest(l.seqs) FROM unnest($1::bigint[], $2::bigint[]) AS s (until, id) JOIN {s}.leases l ON l.until = s.until AND l.id = s.id)
+		ORDER BY queue, seq`,
 	findStale: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 AND place = 6 AND lease_until < ` + serverNow + ` FOR UPDATE SKIP LOCKED`,
 	keepLeases: `INSERT INTO {s}.leases (until, taken, seqs) SELECT $1, min(lease_until - lease_time), array_agg(seq) FROM {s}.jobs
 		WHERE seq = ANY($2::bigint[]) AND place = 6 HAVING count(*) > 0`,
