@@ -156,9 +156,10 @@ func (d *Driver) step(version int, schemaExists bool) Migration {
 
 // A step that changes a table waits for the transactions that use it, and what other processes do with
 // that table waits behind the step. So a step waits for a short time, and is tried again after a pause in
-// which they go on.
+// which they go on. It waits for longer than a second: then the server cancels an autovacuum that is in the way
+// (deadlock_timeout).
 const (
-	migrationWait  = "1s"
+	migrationWait  = "1200ms"
 	migrationPause = 2 * time.Second
 )
 
