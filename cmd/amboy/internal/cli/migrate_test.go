@@ -30,7 +30,7 @@ func TestMigratePrintsOrTakesTheStepsThatAreLeft(t *testing.T) {
 		SQL     string
 	}
 	require.NoError(t, json.Unmarshal([]byte(asJSON.out), &steps))
-	require.Len(t, steps, 9)
+	require.Len(t, steps, 10)
 	assert.Equal(t, 1, steps[0].Version)
 
 	// The script is what an operator runs who does not trust a program with the schema.
@@ -46,13 +46,13 @@ func TestMigratePrintsOrTakesTheStepsThatAreLeft(t *testing.T) {
 	require.NoError(t, err)
 	taken := migrate()
 	require.Zero(t, taken.code, taken.errOut)
-	assert.Equal(t, "VERSION  STEP\n1        the tables of version 1\n2        the rate of a queue\n3        scopes with several holders\n4        limits of job types\n5        work that a transaction leaves\n6        the expired jobs of a queue\n7        the running jobs to be canceled\n8        claims that write no index\n9        jobs that become ready late\n", taken.out)
+	assert.Equal(t, "VERSION  STEP\n1        the tables of version 1\n2        the rate of a queue\n3        scopes with several holders\n4        limits of job types\n5        work that a transaction leaves\n6        the expired jobs of a queue\n7        the running jobs to be canceled\n8        claims that write no index\n9        jobs that become ready late\n10       room for claims, and vacuum without pauses\n", taken.out)
 
 	_, err = conn.Exec(t.Context(), "INSERT INTO "+schema+".migrations (version) VALUES (99)")
 	require.NoError(t, err)
 	newer := migrate()
 	assert.Equal(t, 1, newer.code)
-	assert.Contains(t, newer.errOut, "the schema was written by a newer version of this library: it has version 99, and this one knows versions up to 9; update the program")
+	assert.Contains(t, newer.errOut, "the schema was written by a newer version of this library: it has version 99, and this one knows versions up to 10; update the program")
 }
 
 // A build of an index that takes longer than a request was undone each time.
