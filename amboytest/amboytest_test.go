@@ -156,6 +156,29 @@ func TestJobsAreForgotten(t *testing.T) {
 	amboytest.RequireCount(t, q, 0, amboy.JobQuery{})
 }
 
+// Jobs were counted after their retention, and nothing said that they had been removed.
+func TestFailuresDidNotSayThatJobsWereRemoved(t *testing.T) {
+	q, _ := start(t)
+	id, err := sendMail.Put(t.Context(), q, mail{To: "ann"})
+	require.NoError(t, err)
+	assertions := []func(testing.TB){
+		func(t testing.TB) { amboytest.RequireCount(t, q, 2, amboy.JobQuery{}) },
+		func(t testing.TB) { amboytest.RequirePut(t, q, sendMail, mail{To: "bob"}) },
+		func(t testing.TB) { amboytest.RequireState(t, q, id+"x", amboy.StateSucceeded) },
+	}
+	const hint = "succeeded jobs are removed after 24h0m0s"
+	q.RunAll(t.Context())
+	for _, assertion := range assertions {
+		said := failure(t, assertion)
+		assert.NotEmpty(t, said)
+		assert.NotContains(t, said, hint, "none can have been removed yet")
+	}
+	q.Advance(queue.DefaultKeepSucceeded)
+	for _, assertion := range assertions {
+		assert.Contains(t, failure(t, assertion), hint)
+	}
+}
+
 func TestASchedule(t *testing.T) {
 	q, s := start(t)
 	scheduler, err := schedule.New(q, schedule.Options{})

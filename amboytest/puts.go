@@ -55,11 +55,12 @@ func RequirePut[A any](t testing.TB, q amboy.Queue, d Definition[A], args A) Put
 			return put
 		}
 	}
-	t.Fatalf("amboytest: no %q job was put with %#v; %s", d.Type().Name, args, list(puts))
+	t.Fatalf("amboytest: no %q job was put with %#v; %s%s", d.Type().Name, args, list(puts), removedHint(q))
 	return Put[A]{}
 }
 
-// RequireNoPut fails the test if a job of a definition was put.
+// RequireNoPut fails the test if a job of a definition was put, unless the queue has removed it
+// after its retention.
 func RequireNoPut[A any](t testing.TB, q amboy.Queue, d Definition[A]) {
 	t.Helper()
 	if puts := Puts(t, q, d); len(puts) > 0 {
@@ -80,7 +81,18 @@ func list[A any](puts []Put[A]) string {
 	return b.String()
 }
 
-// RequireCount fails the test unless exactly want jobs of a queue match a query.
+// removedHint explains, in the message of an assertion that misses jobs, that the queue may have removed
+// them; empty if it has removed none.
+func removedHint(q amboy.Queue) string {
+	own, ok := q.(*Queue)
+	if !ok || own.kept == amboy.KeepForever || own.Now().Sub(own.began) < own.kept {
+		return ""
+	}
+	return fmt.Sprintf("; succeeded jobs are removed after %s (see queue.InlineOptions.Retention)", own.kept)
+}
+
+// RequireCount fails the test unless exactly want jobs of a queue match a query. Jobs that the
+// queue has removed after their retention do not count.
 func RequireCount(t testing.TB, q amboy.Queue, want int, query amboy.JobQuery) {
 	t.Helper()
 	found := find(t, q, query)
@@ -91,7 +103,11 @@ func RequireCount(t testing.TB, q amboy.Queue, want int, query amboy.JobQuery) {
 	for _, info := range found {
 		fmt.Fprintf(&b, "\n\t%q of type %q (%s), tags %q", info.ID, info.Type.Name, info.State, info.Tags)
 	}
-	t.Fatalf("amboytest: the query matches %d jobs, want %d:%s", len(found), want, b.String())
+	hint := ""
+	if len(found) < want {
+		hint = removedHint(q)
+	}
+	t.Fatalf("amboytest: the query matches %d jobs, want %d%s:%s", len(found), want, hint, b.String())
 }
 
 // RequireState fails the test unless the latest attempt of a job has a state.
@@ -107,7 +123,7 @@ func RequireState(t testing.TB, q amboy.Queue, id string, want amboy.JobState) {
 		}
 		return
 	}
-	t.Fatalf("amboytest: job %q does not exist", id)
+	t.Fatalf("amboytest: job %q does not exist%s", id, removedHint(q))
 }
 
 func find(t testing.TB, q amboy.Queue, query amboy.JobQuery) []amboy.JobInfo {

@@ -4,6 +4,7 @@
 package amboytest
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -22,7 +23,10 @@ import (
 // time: these are real.
 type Queue struct {
 	*queue.Inline
-	t testing.TB
+	t     testing.TB
+	began time.Time
+	// kept is how long jobs that succeeded are kept; amboy.KeepForever for no limit.
+	kept time.Duration
 }
 
 // New returns an empty queue. Its time starts at the system's time. It is closed when the
@@ -40,7 +44,7 @@ func NewWithOptions(t testing.TB, opts queue.InlineOptions) *Queue {
 		t.Fatalf("amboytest: %v", err)
 	}
 	t.Cleanup(func() { q.Close(context.Background()) })
-	return &Queue{Inline: q, t: t}
+	return &Queue{Inline: q, t: t, began: q.Now(), kept: cmp.Or(opts.Retention.Succeeded, amboy.DefaultKeepSucceeded)}
 }
 
 // RunAll is RunAll of queue.Inline. If no job runs, it logs why jobs are pending, as far as
