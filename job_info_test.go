@@ -36,7 +36,7 @@ func TestNewJobInfo(t *testing.T) {
 	}, amboy.NewJobInfo(j))
 }
 
-func TestNewJobInfoDerivesTheStateFromThePresent(t *testing.T) {
+func TestNewJobInfoDerivesTheStateFromTheCurrentTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob("a")
 		j.UpdateTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Minute)})

@@ -159,7 +159,7 @@ func TestPopulateQueueGoesOnAfterErrors(t *testing.T) {
 	var invalid *amboy.InvalidJobError
 	require.ErrorAs(t, err, &invalid)
 	assert.Equal(t, "job", invalid.Field)
-	assert.False(t, amboy.IsDuplicateJobError(err), "one of them is something else")
+	assert.False(t, amboy.IsDuplicateJobError(err), "the errors include others than duplicates")
 }
 
 func TestPopulateQueueErrorIsBounded(t *testing.T) {

@@ -104,7 +104,8 @@ func NewStoreInspector(d driver.Driver) (Inspector, error) {
 }
 
 // NewDBInspector returns an Inspector of jobs in a MongoDB, without opening a queue. It
-// lives, connects, blocks and fails as NewDBQueueManager does, and has a method Close too.
+// connects, blocks and returns errors as NewDBQueueManager does. The Inspector can be used until ctx
+// ends, or until its method Close(context.Context) error is called.
 func NewDBInspector(ctx context.Context, opts DBQueueManagerOptions) (Inspector, error) {
 	m, err := newDBManager(ctx, opts)
 	if err != nil {
@@ -150,8 +151,8 @@ func validJobID(id string) error {
 	}
 }
 
-// checkQueueExists returns an error that wraps ErrUnknownQueue for a queue outside this inspector, and
-// for one that the store has never contained and that is not open in this process.
+// checkQueueExists returns an error that wraps ErrUnknownQueue if a queue is outside this inspector, or
+// if it is not open in this process and the store has never contained it.
 func (i *inspector) checkQueueExists(ctx context.Context, name string) error {
 	if allowed := i.store.Queues(); len(allowed) > 0 {
 		if slices.Contains(allowed, name) {

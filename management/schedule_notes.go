@@ -73,8 +73,8 @@ func (d scheduleDefinition) revision() string { return strconv.FormatInt(d.Chang
 type scheduleHint struct {
 	at  time.Time
 	key string // of the definition
-	// isProbe is true for the hint that replaces that of a schedule which was found paused or
-	// deleted, and so may have been resumed or created at the same time.
+	// isProbe is true if the hint replaces another, because the schedule was found paused or
+	// deleted. It may have been resumed or created again at the same time.
 	isProbe bool
 	tick    time.Time
 }
@@ -125,7 +125,7 @@ type scheduleState struct {
 	Runs     []ScheduleRun `json:"runs,omitempty"`
 }
 
-// add adds runs, which are those of another process if they are known already.
+// add adds runs, except those that another process has added already.
 func (s *scheduleState) add(runs ...ScheduleRun) {
 	for _, run := range runs {
 		known := func(r ScheduleRun) bool { return r.JobID == run.JobID && r.Tick.Equal(run.Tick) }
@@ -192,7 +192,7 @@ func (i *inspector) definition(ctx context.Context, queue, name string) (schedul
 	return d, err
 }
 
-// covers reports whether a queue is not outside this inspector.
+// covers reports whether a queue belongs to this inspector.
 func (i *inspector) covers(queue string) bool {
 	allowed := i.store.Queues()
 	return len(allowed) == 0 || slices.Contains(allowed, queue)
@@ -247,7 +247,7 @@ func (i *inspector) keepDefinition(ctx context.Context, d scheduleDefinition, no
 	return true, keepHint()
 }
 
-// probeAfter is when a probe looks again at a schedule that was found paused or deleted.
+// probeAfter is how long after a schedule was found paused or deleted its probe reads it again.
 const probeAfter = 30 * time.Second
 
 // dropHint removes a hint of a schedule that does not need it now. The schedule may be created or

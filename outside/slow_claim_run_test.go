@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// lateClaims is a store that begins to claim late.
+// lateClaims is a store in which each claim starts after claimedLate.
 type lateClaims struct{ driver.Driver }
 
 const claimedLate = 4 * time.Second
@@ -24,8 +24,8 @@ func (s lateClaims) Claim(ctx context.Context, req driver.ClaimRequest) (driver.
 	return s.Driver.Claim(ctx, req)
 }
 
-// The time to run was counted from before a first claim, which only met a job of another type, so that
-// an attempt failed before its RunBy.
+// A first claim found only a job of another type. The time to run of the job that a second one took was
+// counted from before the first, so its attempt failed before its RunBy.
 func TestAnAttemptFailedBeforeItsTimeToRunWasOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, t.Context(), func() driver.Driver { return lateClaims{stores["memory"](t)()} }, noOptions)

@@ -63,7 +63,7 @@ func invalid(field string, value any, rule string) error {
 
 // LeaseRequest asks for jobs.
 type LeaseRequest struct {
-	// Queues are the queues to take jobs of, from 1 to MaxNames. Each gets a turn.
+	// Queues are the queues to take jobs from, 1 to MaxNames. Each gets a turn.
 	Queues []string
 	// Types are the names of the types of jobs that the worker can run, from 1 to MaxNames.
 	Types []string
@@ -75,9 +75,9 @@ type LeaseRequest struct {
 	Lease time.Duration
 	// Worker names the worker for operators. It may be empty.
 	Worker string
-	// LeaseOf returns how long the lease of a job lasts, if it must last longer than Lease; it
-	// is at most MaxLease. It is for workers that can't renew their leases. It must not block.
-	// Default: nil, for Lease.
+	// LeaseOf returns how long the lease of a job lasts, up to MaxLease; leases are never
+	// shorter than Lease. It is for workers that can't renew their leases. It must not block.
+	// Default: nil, all leases last for Lease.
 	LeaseOf func(Job) time.Duration
 	// LostFails ends the attempts of the leased jobs as failed if their leases run out, so
 	// that a job without attempts left has failed then. Otherwise they are interruptions. A
@@ -146,7 +146,7 @@ type Job struct {
 	Attempt, MaxAttempts int
 	// Interruptions is how often the attempt was interrupted: how often its lease ran out.
 	Interruptions int
-	// Payload is what to do.
+	// Payload contains the arguments of the job.
 	Payload job.Payload
 	// LeaseEnds is when the lease runs out unless it is renewed.
 	LeaseEnds time.Time
@@ -164,7 +164,7 @@ type Job struct {
 	read  *driver.Record // the job as Leased has read it
 }
 
-// Ack is what a worker says about a leased job. Exactly one of Complete, Fail, Release and
+// Ack is a worker's answer about a leased job. Exactly one of Complete, Fail, Release and
 // Checkpoint must be set.
 type Ack struct {
 	// Token is the token of the job. It may be empty in an Ack that Job.Ack returned.

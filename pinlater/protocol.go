@@ -14,12 +14,12 @@ import (
 // maxContainer is the maximum number of elements of a list of a request.
 const maxContainer = 100_000
 
-// minStruct is the least number of bytes of an element that is a struct: each has a required
-// field with a text.
+// minStruct is the minimum number of bytes of a struct in a list: each has a required field
+// that is a text.
 const minStruct = 8
 
-// requestProtocol reads requests. It refuses containers that claim more elements than the
-// request can have, because memory is allocated by their number.
+// requestProtocol reads requests. It refuses lists that claim more elements than the
+// request can contain, because memory is allocated by their number.
 type requestProtocol struct{ thrift.TProtocol }
 
 func (p requestProtocol) ReadListBegin(ctx context.Context) (elem thrift.TType, size int, err error) {
@@ -27,8 +27,8 @@ func (p requestProtocol) ReadListBegin(ctx context.Context) (elem thrift.TType, 
 	if err != nil {
 		return elem, 0, err
 	}
-	left := p.Transport().RemainingBytes()
-	if size > maxContainer || elem == thrift.STRUCT && uint64(size)*minStruct > left {
+	remaining := p.Transport().RemainingBytes()
+	if size > maxContainer || elem == thrift.STRUCT && uint64(size)*minStruct > remaining {
 		return elem, 0, thrift.NewTProtocolExceptionWithType(thrift.SIZE_LIMIT, fmt.Errorf("a list claims to have %d elements", size))
 	}
 	return elem, size, nil
@@ -39,7 +39,7 @@ func (p requestProtocol) Skip(ctx context.Context, fieldType thrift.TType) error
 	return thrift.SkipDefaultDepth(ctx, p, fieldType)
 }
 
-// configuration is that of the protocol for frames of a size.
+// configuration returns the settings of the protocol for frames of at most maxFrame bytes.
 func configuration(maxFrame int) *thrift.TConfiguration {
 	strictRead, strictWrite := false, true // old clients send no version
 	size := int32(maxFrame)                //nolint:gosec // Options bound it.
@@ -52,7 +52,7 @@ func configuration(maxFrame int) *thrift.TConfiguration {
 // errNoMessage is returned for a frame that is not a message.
 var errNoMessage = errors.New("frame is not a Thrift message")
 
-// answerSafely is answer. A panic, for instance of the encoding, is an error.
+// answerSafely calls answer, and returns a panic, such as one of the encoding, as an error.
 func (s *Server) answerSafely(ctx context.Context, frame []byte) (reply []byte, claimed []outside.Job, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -63,7 +63,8 @@ func (s *Server) answerSafely(ctx context.Context, frame []byte) (reply []byte, 
 }
 
 // answer answers a request. The answer begins with its length. claimed are the jobs that were claimed
-// for the client. An error means that the request is no message.
+// for the client. The error is errNoMessage, or that of encoding the reply; claimed jobs are returned
+// beside the latter.
 func (s *Server) answer(ctx context.Context, frame []byte) (answered []byte, claimed []outside.Job, err error) {
 	in := thrift.NewTMemoryBufferLen(0)
 	in.Buffer = newBuffer(frame)

@@ -216,6 +216,6 @@ func TestTheLogDidNotNameTheJobsWhoseProcessHadDied(t *testing.T) {
 			<-began
 			drain(t, q)
 		}, "message", "job_id", "interruptions")
-		assert.Contains(t, lines, "warning|runs a job again whose process died or lost the store|job|1")
+		assert.Contains(t, lines, "warning|running a job again, because its process died or lost the store|job|1")
 	})
 }

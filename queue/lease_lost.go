@@ -10,9 +10,9 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// EndLost ends the attempt of a job as failed if its lease, that of an AttemptOwner, was
-// found to have run out. over is false while the job still runs under the lease. The job may
-// have ended, or have been leased again; then EndLost changes nothing.
+// EndLost ends the attempt of a job as failed if its lease, which must be of an AttemptOwner,
+// was found to have run out. It changes nothing if the job has ended or was leased again.
+// over is false while the job still runs under the lease.
 func (l *Leases) EndLost(ctx context.Context, id string, lease driver.Lease) (over bool, err error) {
 	r, err := l.driver.Get(ctx, lease.Queue, id)
 	switch {

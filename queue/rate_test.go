@@ -150,7 +150,7 @@ func TestQueueAtItsRateDoesNotHoldUpOthers(t *testing.T) {
 			require.NoError(t, q.PutMany(t.Context(), s.jobs(t, name, 50)))
 		}
 		put("slow", slow)
-		for i := range 20 { // more than the engine asks one by one
+		for i := range 20 { // so many that the engine first asks the store which have work
 			put(fmt.Sprint("fast", i), fast)
 		}
 		pass(time.Second)

@@ -13,14 +13,14 @@ import (
 // reencodePage is the number of jobs that Reencode reads at a time.
 const reencodePage = 100
 
-// Reencode encodes again the jobs that wait and that were not encoded with the codec and the
-// key that their queue uses now, so that an old key can be removed sooner. It returns how many
-// jobs it has stored. Running jobs are encoded when they end, and jobs that have ended are left
-// as they are until their retention is over. Call it when all processes have the new key first:
-// a process without it leaves the jobs to others.
+// Reencode encodes waiting jobs with the codec and the key that their queue uses now, if they
+// were encoded with others, so that an old key can be removed sooner. It returns how many jobs it
+// has stored. Running jobs are encoded when they end. Ended jobs stay as they are until their
+// retention is over. Call it after all processes have the new key: a process without it leaves
+// the jobs to others.
 //
-// It blocks until it has read all jobs that wait. After an error of the store it stops; a job
-// that can't be decoded is left, and the error names the first such job. Calling it again
+// It blocks until it has read all waiting jobs. After an error of the store it stops. It skips
+// jobs that can't be decoded, and its error names the first of them. Calling it again
 // continues. It may run while jobs are put and run, in several processes.
 func (s *Store) Reencode(ctx context.Context) (done int, err error) {
 	if s.driver == nil {

@@ -77,7 +77,7 @@ func TestAJobThatAnotherServerHasLeasedIsCompleted(t *testing.T) {
 	})
 }
 
-// slowStore is a store whose first answer to an action has come to no job yet.
+// slowStore is a store in which the first call of an action finds no job, and returns a cursor.
 type slowStore struct{ driver.Driver }
 
 func (s *slowStore) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {

@@ -42,7 +42,7 @@ type Run struct {
 	uncertain bool  // a call that may have written its end failed
 	failure   error // of the last call that was to write the end
 	alone     bool  // its end is written by a call of its own
-	blocked   bool  // the last try to write its end was blocked by someone else's transaction
+	blocked   bool  // the last try to write its end was blocked by another client's transaction
 	probed    bool  // its end failed alone while the store was in doubt
 	pause     time.Duration
 	due       time.Duration // of the next try, if alone or blocked

@@ -24,8 +24,8 @@ type fate struct {
 	// request and answer are the delays of the request and of the answer.
 	request, answer         time.Duration
 	requestLost, answerLost bool
-	// before is the error of a call that takes no effect, after the error of a call that
-	// does.
+	// before is the error of a call that fails without effect, after that of a call that fails
+	// although it took effect.
 	before, after error
 	// ignoresLimit is true for a call that continues after its context ends.
 	ignoresLimit bool

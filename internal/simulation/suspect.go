@@ -60,7 +60,7 @@ func (p *process) checkStart(r *run) {
 	switch {
 	case isSuspect(r.Record):
 	case r.Cause() != nil:
-		p.w.violate(CoreRule, r.task.ID, "process %d starts it although it is to end: %v", p.index, r.Cause())
+		p.w.violate(CoreRule, r.task.ID, "process %d starts it although its run was canceled: %v", p.index, r.Cause())
 	case core.HasExpired(r.Record, p.wall()):
 		p.w.violate(CoreRule, r.task.ID, "process %d starts it although it has expired", p.index)
 	}

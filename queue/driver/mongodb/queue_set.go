@@ -9,15 +9,15 @@ import (
 // queueSet is the set of queues that this process has claimed from.
 type queueSet struct{ all sync.Map }
 
-// add reports whether the name is new.
-func (n *queueSet) add(name string) bool {
-	_, there := n.all.LoadOrStore(name, true)
-	return !there
+// add adds a name, and reports whether it is new.
+func (s *queueSet) add(name string) bool {
+	_, known := s.all.LoadOrStore(name, true)
+	return !known
 }
 
-func (n *queueSet) names() bson.A {
+func (s *queueSet) names() bson.A {
 	var names bson.A
-	for name := range n.all.Range {
+	for name := range s.all.Range {
 		names = append(names, name)
 	}
 	return names

@@ -33,7 +33,7 @@ func openBesideDue(t *testing.T, n int) (d *postgres.Driver, due time.Time) {
 	return d, due
 }
 
-// To make them ready first writes each of them once more, in all indexes, and claims waited for it.
+// Due jobs were made ready before they were claimed, which wrote each of them once more, in all indexes.
 func TestDueJobsAreTakenAsTheyAreIfNothingElseIsReady(t *testing.T) {
 	d, due := openBesideDue(t, 5)
 	now := due.Add(time.Minute)
@@ -54,7 +54,7 @@ func TestDueJobsAreTakenAsTheyAreBehindThoseThatAreReady(t *testing.T) {
 	now := due.Add(time.Millisecond)
 	claimed := claimUpTo(t, d, now, "", 3)
 	assert.Equal(t, []string{"ready 0", "ready 1", "due 0"}, idsOf(claimed.Records))
-	assert.Equal(t, due.Add(time.Second).UnixNano(), claimed.Next.UnixNano(), "then the others are to become ready")
+	assert.Equal(t, due.Add(time.Second).UnixNano(), claimed.Next.UnixNano(), "Next is when due 1 and due 2 become ready")
 	assert.Equal(t, []string{"due 1", "due 2"}, idsOf(claimUpTo(t, d, now, "", 3).Records))
 }
 

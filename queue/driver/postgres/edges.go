@@ -17,9 +17,9 @@ func (c *changes) findTargets(s *stored) ([]table.Target, error) {
 	return targets, err
 }
 
-// findTarget finds the latest attempt of a job and locks it. The attempt for which the statement waited
-// may have been replaced by the next one, which was not there yet when the statement began, so the
-// statement is repeated then.
+// findTarget finds the latest attempt of a job and locks it. If the statement waited for the lock of an
+// attempt that was replaced meanwhile, it does not find the next attempt, which did not exist when the
+// statement began. Then it is repeated.
 func (c *changes) findTarget(queue int32, t *table.Target) (found bool, err error) {
 	for {
 		found, err = c.one(findTarget, func(r *row) {
@@ -53,8 +53,8 @@ func (c *changes) releaseDependents(j *job) error {
 	return c.endEdges(j.queue, j.ID, j.Place.Edge(), 0)
 }
 
-// endEdges ends the edges of records after one to a job, up to the limit of a transaction. The
-// others are left for later.
+// endEdges ends the edges to a job of the records whose seq is greater than after, up to the limit of
+// a transaction. The others are left for later.
 func (c *changes) endEdges(queue int32, id string, state int, after int64) error {
 	most := endEdgesAtOnce - c.edgesEnded
 	if most <= 0 {

@@ -24,7 +24,8 @@ type newRecord struct {
 	refusal     error
 }
 
-// encodeInserted is encodeNew for a record that Insert adds. It refuses names that are too long.
+// encodeInserted encodes a record that Insert adds. Unlike encodeNew, it refuses names that are too
+// long.
 func encodeInserted(index int, r *driver.Record) (*newRecord, error) {
 	if err := checkLengths(r); err != nil {
 		return nil, err

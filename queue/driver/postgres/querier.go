@@ -25,7 +25,7 @@ type queued struct {
 	args []any
 	// each reads the rows of a query.
 	each func(*row) error
-	// check checks the number of rows that another statement has changed; nil if any number will do.
+	// check checks the number of rows that a statement without each has changed; nil allows any number.
 	check func(rows int64) error
 }
 
@@ -112,8 +112,8 @@ func readRows(rows pgx.Rows, each func(*row) error) error {
 // sqlQuerier uses a transaction of database/sql, on a handle of pgx's package stdlib.
 type sqlQuerier struct{ tx *sql.Tx }
 
-// isOfAnotherDriver reports whether a statement failed because the transaction is not one of PostgreSQL, which
-// takes no more statements after one has failed.
+// isOfAnotherDriver reports whether a statement failed because the transaction is not one of PostgreSQL.
+// PostgreSQL refuses all statements of a transaction after one has failed.
 func (q sqlQuerier) isOfAnotherDriver(ctx context.Context, failure error) bool {
 	if pgconnect.CodeOf(failure) != "" {
 		return false

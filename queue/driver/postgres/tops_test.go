@@ -46,7 +46,7 @@ func TestEachClaimScannedAllPriorities(t *testing.T) {
 		require.Equal(t, fmt.Sprint("priority ", priorities-i), claim(t, d, 1)[0].JobID())
 	}
 	ready := tuplesRead(t, conn, d, schema, "lines")
-	assert.Less(t, ready-before, 20*claims, "while jobs of each are ready")
+	assert.Less(t, ready-before, 20*claims, "while each priority has ready jobs")
 
 	d = open(t, opts)
 	postgres.SetScans(d, 0, math.MaxInt32)
@@ -56,7 +56,7 @@ func TestEachClaimScannedAllPriorities(t *testing.T) {
 		insert(t.Context(), t, d, prioritized(id, 1))
 		require.Equal(t, id, claim(t, d, 1)[0].JobID())
 	}
-	assert.Less(t, tuplesRead(t, conn, d, schema, "lines")-ready, 20*claims+10*priorities, "while those of all but the lowest have started")
+	assert.Less(t, tuplesRead(t, conn, d, schema, "lines")-ready, 20*claims+10*priorities, "while only the lowest priority has ready jobs")
 }
 
 // manyPriorities returns two drivers of the same store. The first has scanned all priorities, and found only the

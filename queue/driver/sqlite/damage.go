@@ -23,7 +23,7 @@ var ErrDamaged = errors.New("the database file is damaged")
 // does not stop the others: a claim parks it.
 var errDamagedRow = errors.New("stored record is damaged")
 
-// named adds ErrDamaged or amboy.ErrStoreFull to an error of SQLite that means it.
+// named adds ErrDamaged or amboy.ErrStoreFull to an error of SQLite with that meaning.
 func named(err error) error {
 	switch resultCode(err) {
 	case codeCorrupt, codeNotADatabase:

@@ -31,7 +31,7 @@ func AddMigrations(steps ...string) (restore func()) {
 // Queries returns all statements of a driver that read or change a table, except statements
 // that open a file and those of Selections.
 func Queries() []string {
-	queries := slices.Concat(statementTexts[:], []string{readLatest, readAttempts, readQueue, readCancelled, readLeases, readLeasesOf, readHolders, readLateWait})
+	queries := slices.Concat(statementTexts[:], []string{readLatest, readAttempts, readQueue, readCanceled, readLeases, readLeasesOf, readHolders, readLateWait})
 	return slices.DeleteFunc(queries, func(q string) bool {
 		verb, _, _ := strings.Cut(q, " ")
 		return !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE", "WITH"}, verb)

@@ -21,12 +21,12 @@ func TestOpenRefusesANetworkFileSystem(t *testing.T) {
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, "nfs")
 	require.ErrorContains(t, err, "AllowNetworkFileSystem")
-	assert.Empty(t, filesBeside(t, path), "nothing was made there")
+	assert.Empty(t, filesBeside(t, path), "no file was created")
 
 	d := open(t, sqlite.Options{Path: path, AllowNetworkFileSystem: true})
 	insert(t, d, newRecord(t, "job"))
 	_, err = sqlite.Open(t.Context(), sqlite.Options{Path: path})
-	require.ErrorIs(t, err, sqlite.ErrNetworkFileSystem, "nor is a file opened that exists")
+	require.ErrorIs(t, err, sqlite.ErrNetworkFileSystem, "an existing file is not opened either")
 }
 
 func TestOpenReportsThatTheFileSystemIsUnknown(t *testing.T) {
@@ -36,7 +36,7 @@ func TestOpenReportsThatTheFileSystemIsUnknown(t *testing.T) {
 	require.ErrorIs(t, err, failure)
 }
 
-// The file system of the file counts, and not of a link to it.
+// Open checks the file system of the file, not that of a link to it.
 func TestOpenFollowsLinksToTheFileSystem(t *testing.T) {
 	path, link := newPath(t), filepath.Join(t.TempDir(), "link.db")
 	require.NoError(t, os.Symlink(path, link))

@@ -125,5 +125,5 @@ func TestALockFileThatWasReplacedProvesNothing(t *testing.T) {
 	assert.Zero(t, recoverStale(t, taker))
 	assert.Zero(t, recoverStale(t, holder))
 	sqlite.Elapse(taker, request(1).LeaseTime)
-	assert.Equal(t, 1, recoverStale(t, taker), "it is over as on a system without such locks")
+	assert.Equal(t, 1, recoverStale(t, taker), "without a lock file, the lease ends by its length")
 }

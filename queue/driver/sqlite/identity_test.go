@@ -96,7 +96,7 @@ func TestAPutAfterTheFileWasLostFails(t *testing.T) {
 
 			_, err := d.Insert(t.Context(), []*driver.Record{newRecord(t, "lost")})
 			require.ErrorIs(t, err, sqlite.ErrFileLost)
-			require.ErrorIs(t, err, driver.ErrOutcomeUnknown, "it is in the file that was lost")
+			require.ErrorIs(t, err, driver.ErrOutcomeUnknown, "the record may be in the lost file")
 			require.ErrorContains(t, err, path)
 			_, err = d.Insert(t.Context(), []*driver.Record{newRecord(t, "refused")})
 			require.ErrorIs(t, err, sqlite.ErrFileLost)

@@ -23,8 +23,8 @@ const (
 	leftoversTime = 5 * time.Second
 )
 
-// freeScopeLeft is the kind of leftovers that are free scopes. The other kinds are the
-// states of edges; their name is the ID of a job that ended.
+// freeScopeLeft is the kind of a leftover that is a free scope. The kind of any other is the new
+// state of the edges to an ended job, and its name is the ID of that job.
 const freeScopeLeft = table.OpenEdge
 
 // endEdgesLeft ends all edges that are left, a part in each transaction. If that takes long, as in a file in which
@@ -87,7 +87,7 @@ func (c *changes) settleLeftovers() (more bool, err error) {
 func (c *changes) leaveScopes(queue int64, scopes []string) error {
 	for _, scope := range scopes {
 		if _, err := c.exec(leave, queue, freeScopeLeft, scope); err != nil {
-			return fmt.Errorf("recording that scope %q is to be promised: %w", scope, err)
+			return fmt.Errorf("recording that scope %q is free: %w", scope, err)
 		}
 	}
 	return nil

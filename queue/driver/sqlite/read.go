@@ -73,8 +73,8 @@ func (r *reader) query(ctx context.Context, text string, each func(*row) error, 
 	return r.failed(ctx, (&row{}).readAll(rows, each))
 }
 
-// failed returns driver.ErrClosed if the driver was closed, or else the error, which names that of
-// the context, or ErrDamaged, if it means that.
+// failed returns driver.ErrClosed if a statement failed because the driver was closed, and adds the
+// error of the context if its end interrupted the statement. Other errors are named.
 func (r *reader) failed(ctx context.Context, err error) error {
 	switch {
 	case err != nil && r.isClosed():
@@ -143,11 +143,11 @@ const (
 		WHERE due <= ? ORDER BY due LIMIT ?) AS j JOIN queues AS q ON q.id = j.queue WHERE j.place = 1`
 	countOtherTypes = `SELECT q.name, j.type, j.place, j.n FROM (SELECT queue, type, place, count(*) AS n FROM jobs INDEXED BY jobs_place
 		WHERE place IN (0, 1, 2, 3, 5, 6, 7) AND place NOT IN (4, 8) GROUP BY queue, type, place) AS j JOIN queues AS q ON q.id = j.queue`
-	readLeases    = `SELECT ` + leaseColumns + ` FROM jobs WHERE place = 6 AND place NOT IN (4, 8)`
-	readLeasesOf  = `SELECT ` + leaseColumns + ` FROM jobs INDEXED BY jobs_place WHERE place = 6 AND place NOT IN (4, 8) AND owner = ?`
-	readHolders   = `SELECT owner, slot, file FROM holders`
-	readLateWait  = `SELECT 1 FROM jobs WHERE due IS NOT NULL AND since > ? LIMIT 1`
-	readCancelled = `SELECT (SELECT name FROM queues WHERE id = jobs.queue), name, owner, lease_count, started FROM jobs
+	readLeases   = `SELECT ` + leaseColumns + ` FROM jobs WHERE place = 6 AND place NOT IN (4, 8)`
+	readLeasesOf = `SELECT ` + leaseColumns + ` FROM jobs INDEXED BY jobs_place WHERE place = 6 AND place NOT IN (4, 8) AND owner = ?`
+	readHolders  = `SELECT owner, slot, file FROM holders`
+	readLateWait = `SELECT 1 FROM jobs WHERE due IS NOT NULL AND since > ? LIMIT 1`
+	readCanceled = `SELECT (SELECT name FROM queues WHERE id = jobs.queue), name, owner, lease_count, started FROM jobs
 		WHERE owner = ? AND cancel = 1`
 )
 
@@ -321,7 +321,7 @@ func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, e
 
 // CancelRequests implements driver.Driver.
 func (d *Driver) CancelRequests(ctx context.Context, owner string) (leases []driver.Lease, err error) {
-	err = d.reads.query(ctx, readCancelled, func(r *row) error {
+	err = d.reads.query(ctx, readCanceled, func(r *row) error {
 		leases = append(leases, driver.Lease{Queue: r.text(), Name: r.text(), Owner: r.text(), Count: r.int(), Stamp: r.integer()})
 		return nil
 	}, owner)

@@ -58,14 +58,14 @@ func (q *Queue) DecodeAndStart(ctx context.Context, run *core.Run) (begun amboy.
 	return begun
 }
 
-// logInterruptions logs that a job runs which was interrupted before.
+// logInterruptions logs that a job which was interrupted before runs again.
 func (q *Queue) logInterruptions(ctx context.Context, r *driver.Record) {
 	lost := r.Status.Interruptions
 	if lost.Total() == 0 {
 		return
 	}
 	fields := message.Fields{
-		"message":       "runs a job again whose process died or lost the store",
+		"message":       "running a job again, because its process died or lost the store",
 		"queue":         amboy.NameOf(q),
 		"job_id":        r.JobID(),
 		"job_type":      r.Type,

@@ -57,8 +57,8 @@ func (q *Queue) Next(ctx context.Context) amboy.Job {
 	}
 }
 
-// endPanicked ends an entry that was taken, after its job has panicked, or has ended its goroutine,
-// outside its run.
+// endPanicked ends an entry that was taken, after a method of its job other than Run has panicked
+// or ended the goroutine.
 func (q *Queue) endPanicked(e *localEntry, panicked error) {
 	j, now := e.Job.job, q.now()
 	var err error
@@ -215,7 +215,7 @@ func (q *Queue) release(ctx context.Context, j amboy.Job, until time.Time, kind 
 	q.Publish(kind, j, now)
 	jobstate.ForgetRun(j)
 	times := j.TimeInfo()
-	times.DispatchBy = time.Time{} // which the job has met by that run
+	times.DispatchBy = time.Time{} // the job met it when that run started
 	j.SetTimeInfo(times)
 	q.mu.Lock()
 	e.Backoff = 0

@@ -323,7 +323,7 @@ func (s *Schedule[J]) start(e *Entry[J]) {
 }
 
 // advanceAtOnce is the maximum number of due entries, and of expired ones, that one call of Advance
-// moves, so that others do not wait long for the lock of the owner.
+// moves, so that other goroutines do not wait long for the lock of the owner.
 const advanceAtOnce = 1000
 
 // Advance makes due entries ready, and returns the entries that expired before they started:

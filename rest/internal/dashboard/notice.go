@@ -16,7 +16,7 @@ import (
 var noticeFields = []string{"did", "done", "skipped", "told"}
 
 const (
-	// didBefore is the result of a form that an earlier request has sent.
+	// didBefore is the result of a form that was already sent by an earlier request.
 	didBefore    = "sent-before"
 	noticeCookie = "amboy-told"
 	// noticeTime is how long a page shows a message.

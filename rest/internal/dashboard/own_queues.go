@@ -7,8 +7,8 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// A request that may not read all queues, but some, gets the pages of these: lists without a queue
-// in their address redirect to the address with its queues.
+// A request that may read only some queues gets pages about these: the address of a list that names
+// no queue redirects to the address with the queues of the request.
 
 // ownQueues returns the queues that a request may read, if it may not read all.
 func (d *Dashboard) ownQueues(r *http.Request) []string {
@@ -27,10 +27,9 @@ func withQueues(queues []string) string {
 	return query.Encode()
 }
 
-// list serves a list that may be of some queues. If the request may read only some, and names none,
-// it redirects to the list of these.
-//
-// It also redirects from a part of the names of queues to the list of the queues that have it.
+// list wraps the handler of a list that can be limited to queues. If the request names no queue and
+// may read only some, it is redirected to the list of these. A request with a part of the names of
+// queues is redirected to the list of the matching queues.
 func (d *Dashboard) list(do answer) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		query := r.URL.Query()
@@ -69,8 +68,8 @@ func (d *Dashboard) list(do answer) answer {
 // queuePart is the field for a part of the names of queues.
 const queuePart = "queue_part"
 
-// queuesWith returns the queues whose names have a part, or an error if there is none, or more than
-// a list can be of.
+// queuesWith returns the queues whose names contain a part. It returns an error if there are none, or
+// more than management.MaxFilterValues, the most to which a list can be limited.
 func (d *Dashboard) queuesWith(r *http.Request, part string) ([]string, error) {
 	inspector := d.options.Inspector(r)
 	filter := management.QueueFilter{Name: part, Queues: d.ownQueues(r)}

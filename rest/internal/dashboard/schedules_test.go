@@ -36,7 +36,7 @@ func TestFormsOfSchedules(t *testing.T) {
 	} {
 		assert.Equal(t, landed, lands(t, s, one, s.post(one, url.Values{"do": {do}})))
 	}
-	// Arguments may be hidden from the operator; those that are not written stay.
+	// Arguments may be hidden from the operator, so an empty field keeps them.
 	assert.Equal(t, one+"?did=schedule-changed&done=1&skipped=0", lands(t, s, one, s.post(one, url.Values{"do": {"change"}, "cron": {"@daily"}, "type": {"remind"}, "args": {""}, "revision": {"17"}})))
 	assert.Equal(t, "@daily", f.spec.Cron)
 	assert.Equal(t, "17", f.revision, "the page may be old")

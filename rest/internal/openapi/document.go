@@ -114,20 +114,20 @@ func (t goTypes) add(fset *token.FileSet, d *ast.GenDecl) {
 		if declared.Assign.IsValid() {
 			continue // an alias has no schema
 		}
-		read := &goType{comment: declared.Doc.Text()}
+		found := &goType{comment: declared.Doc.Text()}
 		if len(d.Specs) == 1 {
-			read.comment = d.Doc.Text()
+			found.comment = d.Doc.Text()
 		}
 		if structure, is := declared.Type.(*ast.StructType); is {
-			read.read(fset, structure)
+			found.readFields(fset, structure)
 		}
-		t[declared.Name.Name] = append(t[declared.Name.Name], read)
+		t[declared.Name.Name] = append(t[declared.Name.Name], found)
 	}
 }
 
-// read reads the fields of a struct. A comment describes the fields of the following lines too, if
+// readFields reads the fields of a struct. A comment describes the fields of the following lines too, if
 // it names them.
-func (t *goType) read(fset *token.FileSet, structure *ast.StructType) {
+func (t *goType) readFields(fset *token.FileSet, structure *ast.StructType) {
 	comment, line := "", 0
 	for _, field := range structure.Fields.List {
 		if field.Doc != nil || fset.Position(field.Pos()).Line != line+1 {
@@ -144,11 +144,11 @@ func (t *goType) read(fset *token.FileSet, structure *ast.StructType) {
 		tag, _ := strconv.Unquote(field.Tag.Value) // the compiler has checked it
 		property, _, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
 		for _, name := range field.Names {
-			read := goField{name: name.Name, property: property}
+			named := goField{name: name.Name, property: property}
 			if regexp.MustCompile(`\b` + name.Name + `\b`).MatchString(comment) {
-				read.comment = comment
+				named.comment = comment
 			}
-			t.fields = append(t.fields, read)
+			t.fields = append(t.fields, named)
 		}
 	}
 }
@@ -186,7 +186,7 @@ var constants = map[string]string{
 	"MaxListedInterruptions": strconv.Itoa(amboy.MaxListedInterruptions), "MaxTokenBytes": strconv.Itoa(outside.MaxTokenBytes),
 }
 
-// overHTTP replaces what comments say that is different over HTTP.
+// overHTTP replaces the parts of comments that are wrong for clients over HTTP.
 var overHTTP = strings.NewReplacer(
 	"number of the attempt, from 0", "number of the attempt, from 1", "numbers the attempt, from 0", "numbers the attempt, from 1",
 	" A value is immutable once it is in a status; its methods return new values. A nil *Interruptions is empty.", "",

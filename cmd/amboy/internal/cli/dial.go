@@ -12,7 +12,7 @@ func Dial(service Service) (management.Inspector, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = service.Timeout
 	client := &http.Client{Transport: transport}
-	if !service.Watch {
+	if !service.Watch { // the body of a watch has no end
 		client.Timeout = service.Timeout
 	}
 	var options []rest.ClientOption
