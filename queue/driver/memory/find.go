@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/arrivals"
 	"github.com/mongodb/amboy/queue/internal/pattern"
@@ -73,6 +74,9 @@ type walk struct {
 	*arrivals.Walk[entry]
 	// stride is the maximum number of records that are checked before the lock is released.
 	stride int
+	// retries is true if only records that await their next attempt are selected. Most often there
+	// are none.
+	retries bool
 }
 
 // newWalk starts a walk after a cursor.
@@ -84,13 +88,17 @@ func (d *Driver) newWalk(q driver.Query, after driver.Cursor, newest bool) (*wal
 	if !q.Latest {
 		w.IDs = nil // only the latest attempt of a job is found by its ID
 	}
-	return &walk{filter: newFilter(q, d.opts.Now()), Walk: w, stride: stride}, nil
+	retries := len(q.States) == 1 && q.States[0] == amboy.StateRetrying
+	return &walk{filter: newFilter(q, d.opts.Now()), Walk: w, stride: stride, retries: retries}, nil
 }
 
 // following returns the next entry that a walk must check; nil if there is none. If the
 // query names one queue, it skips the entries of others. If the query names job IDs, findJobs
 // must have been called.
 func (d *Driver) following(w *walk) *entry {
+	if w.retries && d.index.retrying == 0 {
+		return nil
+	}
 	records := &d.records
 	if len(w.Queues) == 1 {
 		q := d.queues[w.Queues[0]]

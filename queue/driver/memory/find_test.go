@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
@@ -171,4 +172,22 @@ func TestLongReadsEndWithTheirContext(t *testing.T) {
 	n, err = d.Count(&endingContext{t.Context(), 3}, driver.Query{}, 2500)
 	require.NoError(t, err)
 	assert.Equal(t, 2500, n)
+}
+
+// A group scans for retries each second while it opens queues. In a store of a million waiting jobs that took
+// half a second, and its claims waited for it.
+func TestASearchForRetriesReadAllRecordsAlthoughNoneAwaitedARetry(t *testing.T) {
+	d := newDriver(t, memory.Options{KeepFinished: 1})
+	for i := range 2500 {
+		insert(t, d, record(fmt.Sprint(i)))
+	}
+	retries := driver.Query{States: []amboy.JobState{amboy.StateRetrying}}
+	page, err := d.Find(&endingContext{t.Context(), 1}, retries, driver.PageRequest{Limit: 1000})
+	require.NoError(t, err, "it takes the lock once")
+	assert.Equal(t, driver.Page{}, page)
+
+	run(t, d, 1, func(r *driver.Record) { r.RetryInfo = amboy.JobRetryInfo{Retryable: true, NeedsRetry: true} })
+	page, err = d.Find(t.Context(), retries, driver.PageRequest{Limit: 1000})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"0"}, ids(page.Records))
 }

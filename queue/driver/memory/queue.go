@@ -25,9 +25,10 @@ type queue struct {
 	inserts     wait.Line // Inserts that wait for room
 	called      int       // woken Inserts that have not taken their room yet
 
-	touched bool
-	next    time.Time // when there may be more work, if timed is not 0
-	timed   int       // position in index.timed; 0 if it is not in it
+	touched  bool
+	next     time.Time // when there may be more work, if timed is not 0
+	timed    int       // position in index.timed; 0 if it is not in it
+	retrying int       // how many records index.retrying counts
 
 	empty      *list.Element // in index.empty; nil if it is not in it
 	emptySince time.Time     // when the queue was added to index.empty

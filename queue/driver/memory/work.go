@@ -19,6 +19,8 @@ type index struct {
 	timed   heap.Heap[*queue] // by the next time at which they have more work
 	empty   emptyQueues
 	touched []*queue
+	// retrying is the number of records that await their next attempt.
+	retrying int
 }
 
 func newIndex() index {
@@ -48,6 +50,8 @@ func (x *index) arrange(now func() time.Time) {
 		} else {
 			delete(x.busy, q)
 		}
+		x.retrying += q.schedule.Retrying() - q.retrying
+		q.retrying = q.schedule.Retrying()
 		at, isTimed := q.schedule.NextTime()
 		q.next = at
 		if isTimed {
