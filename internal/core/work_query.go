@@ -1,6 +1,10 @@
 package core
 
-import "time"
+import (
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
 
 // lookForQueues queries for queues that have work and are not open.
 func (c *Core) lookForQueues() {
@@ -50,14 +54,14 @@ func (c *Core) looked(e Looked) {
 		c.lookFor(call)
 		c.timers.set(pollTimer, c.now.Mono+claimRetry)
 	}
-	hasWork := map[string]bool{}
 	var closed []string
 	for _, w := range e.Work.Queues {
-		hasWork[w.Queue] = w.Ready || w.Expired
 		l := c.lines[w.Queue]
 		switch {
 		case l == nil || l.stopped:
-			closed = append(closed, w.Queue)
+			if call.opens {
+				closed = append(closed, w.Queue)
+			}
 		case call.claims:
 			if w.Ready {
 				c.mayHave(l)
@@ -67,10 +71,8 @@ func (c *Core) looked(e Looked) {
 			}
 		}
 	}
-	for _, l := range c.watched {
-		if call.claims && e.Err == nil && l.out == 0 && !hasWork[l.Queue] {
-			c.do(Drained{l})
-		}
+	if call.claims && e.Err == nil {
+		c.reportDrained(e.Work)
 	}
 	if call.opens {
 		c.openQueues(closed)
@@ -84,6 +86,22 @@ func (c *Core) looked(e Looked) {
 	if c.lookAgain {
 		c.lookAgain = false
 		c.look()
+	}
+}
+
+// reportDrained reports the watched queues that have no work.
+func (c *Core) reportDrained(work driver.Work) {
+	if len(c.watched) == 0 {
+		return
+	}
+	hasWork := make(map[string]bool, len(work.Queues))
+	for _, w := range work.Queues {
+		hasWork[w.Queue] = w.Ready || w.Expired
+	}
+	for _, l := range c.watched {
+		if l.out == 0 && !hasWork[l.Queue] {
+			c.do(Drained{l})
+		}
 	}
 }
 

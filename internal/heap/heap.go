@@ -2,6 +2,11 @@
 // or leave without a search for it.
 package heap
 
+import (
+	"iter"
+	"slices"
+)
+
 // Heap holds elements, and gives the least of them. An operation takes a time that is logarithmic in their
 // number. It is not safe for concurrent use.
 type Heap[E any] struct {
@@ -23,25 +28,8 @@ func (h *Heap[E]) Len() int { return len(h.elements) }
 // First returns the least element. It panics if there is none.
 func (h *Heap[E]) First() E { return h.elements[0] }
 
-// FirstFrom returns the least element that is not below a bound. below reports whether an element is, and must
-// be true of all that come before such an element.
-func (h *Heap[E]) FirstFrom(below func(E) bool) (first E, ok bool) { return h.firstFrom(below, 0) }
-
-// firstFrom is FirstFrom among the element at an index and those under it.
-func (h *Heap[E]) firstFrom(below func(E) bool, i int) (first E, ok bool) {
-	switch {
-	case i >= len(h.elements):
-		return first, false
-	case !below(h.elements[i]):
-		return h.elements[i], true
-	}
-	for child := 2*i + 1; child <= 2*i+2; child++ {
-		if e, found := h.firstFrom(below, child); found && (!ok || h.less(e, first)) {
-			first, ok = e, true
-		}
-	}
-	return first, ok
-}
+// All yields the elements in no particular order. The heap must not change meanwhile.
+func (h *Heap[E]) All() iter.Seq[E] { return slices.Values(h.elements) }
 
 // Put adds an element. One that is in the heap it moves to its place, after its order has changed.
 func (h *Heap[E]) Put(e E) {

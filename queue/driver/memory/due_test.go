@@ -50,3 +50,28 @@ func TestAClaimMovedAllDueRecordsUnderOneLock(t *testing.T) {
 		})
 	}
 }
+
+// The driver keeps the queues apart whose time has come, which must not outlast that.
+func TestAQueueThatWasDueWaitsForItsTimeAgainIfTheClockIsSetBack(t *testing.T) {
+	d := newDriver(t, memory.Options{KeepFinished: 1})
+	at := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	insert(t, d, recordOf("other", "job", func(r *driver.Record) { r.TimeInfo.WaitUntil = at }))
+	for _, test := range []struct {
+		now  time.Time
+		want driver.Work
+	}{
+		{at.Add(-time.Minute), driver.Work{Next: at}},
+		{at, driver.Work{Queues: []driver.QueueWork{{Queue: "other", Ready: true, Expired: true}}}},
+		{at.Add(-time.Minute), driver.Work{Next: at}},
+		{at.Add(time.Minute), driver.Work{Queues: []driver.QueueWork{{Queue: "other", Ready: true, Expired: true}}}},
+	} {
+		work, err := d.Work(t.Context(), test.now)
+		require.NoError(t, err)
+		require.Equal(t, test.want, work, "at %s", test.now)
+		req := claimRequest("owner", 1)
+		req.Now = test.now
+		claimed, err := d.Claim(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, driver.Claimed{Next: test.want.Next}, claimed, "at %s", test.now)
+	}
+}

@@ -26,8 +26,9 @@ type queue struct {
 	called      int       // woken Inserts that have not taken their room yet
 
 	touched  bool
-	next     time.Time // when there may be more work, if timed is not 0
+	next     time.Time // when there may be more work, if it is in index.timed or index.due
 	timed    int       // position in index.timed; 0 if it is not in it
+	due      int       // position in index.due; 0 if it is not in it
 	retrying int       // how many records index.retrying counts
 
 	empty      *list.Element // in index.empty; nil if it is not in it

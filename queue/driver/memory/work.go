@@ -15,8 +15,12 @@ import (
 // It is updated for the touched queues before the lock is released, so that no operation has to
 // read all queues.
 type index struct {
-	busy    map[*queue]struct{}
-	timed   heap.Heap[*queue] // by the next time at which they have more work
+	busy map[*queue]struct{}
+	// timed are the queues that have more work at a known time, by that time. When it has come, at seen,
+	// they move to due, so that a claim does not walk over the queues that it does not ask for.
+	timed, due heap.Heap[*queue]
+	seen       time.Time
+
 	empty   emptyQueues
 	touched []*queue
 	// retrying is the number of records that await their next attempt.
@@ -24,11 +28,11 @@ type index struct {
 }
 
 func newIndex() index {
+	byNext := func(a, b *queue) bool { return a.next.Before(b.next) }
 	return index{
-		busy: map[*queue]struct{}{},
-		timed: heap.New(
-			func(a, b *queue) bool { return a.next.Before(b.next) },
-			func(q *queue) *int { return &q.timed }),
+		busy:  map[*queue]struct{}{},
+		timed: heap.New(byNext, func(q *queue) *int { return &q.timed }),
+		due:   heap.New(byNext, func(q *queue) *int { return &q.due }),
 	}
 }
 
@@ -54,6 +58,7 @@ func (x *index) arrange(now func() time.Time) {
 		q.retrying = q.schedule.Retrying()
 		at, isTimed := q.schedule.NextTime()
 		q.next = at
+		x.due.Remove(q)
 		if isTimed {
 			x.timed.Put(q)
 		} else {
@@ -64,20 +69,41 @@ func (x *index) arrange(now func() time.Time) {
 	x.touched = x.touched[:0]
 }
 
-// next returns the first time at which a queue has more work; zero if there is none.
-func (x *index) next() time.Time {
+// advance moves the queues whose time has come to due.
+func (x *index) advance(now time.Time) {
+	now = now.Round(0) // the times of records are those of the wall clock
+	if now.Before(x.seen) {
+		x.moveBack(now)
+	}
+	x.seen = now
+	for x.timed.Len() > 0 && !x.timed.First().next.After(now) {
+		x.due.Put(x.timed.Pop())
+	}
+}
+
+// moveBack moves the queues from due whose time has not come: the clock was set back, or a caller read
+// it before another.
+func (x *index) moveBack(now time.Time) {
+	var early []*queue
+	for q := range x.due.All() {
+		if q.next.After(now) {
+			early = append(early, q)
+		}
+	}
+	for _, q := range early {
+		x.due.Remove(q)
+		x.timed.Put(q)
+	}
+}
+
+// nextAfter returns the first time after now at which a queue has more work; zero if there is
+// none.
+func (x *index) nextAfter(now time.Time) time.Time {
+	x.advance(now)
 	if x.timed.Len() == 0 {
 		return time.Time{}
 	}
 	return x.timed.First().next
-}
-
-// nextAfter is next without the queues whose time has come.
-func (x *index) nextAfter(now time.Time) time.Time {
-	if q, ok := x.timed.FirstFrom(func(q *queue) bool { return !q.next.After(now) }); ok {
-		return q.next
-	}
-	return time.Time{}
 }
 
 // Work implements driver.Driver.
@@ -86,24 +112,18 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 		return driver.Work{}, err
 	}
 	defer d.unlock()
-	var work driver.Work
+	work := driver.Work{Next: d.index.nextAfter(now)}
 	for q := range d.index.busy {
-		w := driver.QueueWork{Queue: q.name, Ready: q.schedule.Ready() > 0 && q.mayRun(), Retrying: q.schedule.Retrying() > 0}
-		if q.timed == 0 || q.next.After(now) { // otherwise it is added below
-			work.Queues = append(work.Queues, w)
+		if q.due == 0 { // otherwise it is added below
+			work.Queues = append(work.Queues, driver.QueueWork{
+				Queue: q.name, Ready: q.schedule.Ready() > 0 && q.mayRun(), Retrying: q.schedule.Retrying() > 0,
+			})
 		}
 	}
-	var later []*queue
-	for d.index.timed.Len() > 0 && !d.index.timed.First().next.After(now) {
-		q := d.index.timed.Pop()
-		later = append(later, q)
+	for q := range d.index.due.All() {
 		work.Queues = append(work.Queues, driver.QueueWork{
 			Queue: q.name, Ready: q.mayRun(), Expired: true, Retrying: q.schedule.Retrying() > 0,
 		})
-	}
-	work.Next = d.index.next()
-	for _, q := range later {
-		d.index.timed.Put(q)
 	}
 	work.Queues = slices.DeleteFunc(work.Queues, func(w driver.QueueWork) bool { return w == driver.QueueWork{Queue: w.Queue} })
 	slices.SortFunc(work.Queues, func(a, b driver.QueueWork) int { return cmp.Compare(a.Queue, b.Queue) })
