@@ -111,6 +111,39 @@ func takeScopes(r *driver.Record, scopes ...string) {
 	r.RequiredScopes, r.EnqueueScopes = scopes, scopes
 }
 
+// countingFinds counts the records that Find returns.
+type countingFinds struct {
+	driver.Driver
+	records int
+}
+
+func (d *countingFinds) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
+	found, err := d.Driver.Find(ctx, q, page)
+	d.records += len(found.Records)
+	return found, err
+}
+
+func TestTheHolderOfAScopeWasSearchedAmongAllJobsThatWaitForItAndHoldAnother(t *testing.T) {
+	store, err := memory.New(memory.Options{KeepFinished: 100})
+	require.NoError(t, err)
+	d := &countingFinds{Driver: store}
+	p := newPatient(t, d)
+	for i := range 500 {
+		p.insert(fmt.Sprint("waits", i), func(r *driver.Record) {
+			own := fmt.Sprint("own", i)
+			takeScopes(r, own)
+			r.RequiredScopes = []string{own, "ledger"}
+		})
+	}
+	p.insert("holder", func(r *driver.Record) { takeScopes(r, "ledger") })
+	d.records = 0
+	j, err := p.inspector.Job(t.Context(), ill, "waits3")
+	require.NoError(t, err)
+	require.Len(t, j.Scopes, 2)
+	assert.Equal(t, &management.JobRef{Queue: ill, ID: "holder"}, j.Scopes[1].Holder)
+	assert.Less(t, d.records, 10)
+}
+
 func (p *patient) end(r *driver.Record, forgetAt time.Time) {
 	r.Status.Completed, r.TimeInfo.Start, r.TimeInfo.End, r.ForgetAt = true, time.Now(), time.Now(), forgetAt
 }

@@ -43,13 +43,8 @@ func neededScopes(r *driver.Record) []string {
 // holder returns the job that holds a scope; nil if none does.
 func (i *inspector) holder(ctx context.Context, queue, scope string) (*driver.Record, error) {
 	query := driver.Query{Queues: []string{queue}, Scope: scope, Holding: true, Latest: true}
-	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: pageSize}) {
-		if err != nil {
-			return nil, err
-		}
-		if slices.Contains(r.Scopes, scope) { // the job may hold only other scopes
-			return r, nil
-		}
+	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: 1}) {
+		return r, err
 	}
 	return nil, nil
 }

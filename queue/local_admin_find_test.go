@@ -38,6 +38,7 @@ func TestFindOnLocalAndStoredQueuesIsEqual(t *testing.T) {
 		"two tags":                {Tags: []string{"red", "blue"}},
 		"a scope":                 {Scope: "busy"},
 		"holders":                 {Holding: true},
+		"the holder of a scope":   {Holding: true, Scope: "busy"},
 		"dependents":              {DependsOn: "running"},
 		"an error":                {Error: "luck"},
 		"another error":           {Error: "Luck"},

@@ -28,7 +28,8 @@ type Query struct {
 	Tags []string
 	// Scope is a scope that the record needs, held or not.
 	Scope string
-	// Holding selects the records that hold any scope.
+	// Holding selects the records that hold Scope, or that hold any scope if Scope is empty. The
+	// cost of finding the holders of a Scope does not grow with the number of other records.
 	Holding bool
 	// DependsOn is the ID of a job among the record's edges, whether that job has ended
 	// or not. It requires at least one of Queues.

@@ -29,6 +29,7 @@ var findRules = []rule{
 	{"several tags must all match", findTags},
 	{"a text that a store can't keep selects nothing", findUnstorable},
 	{"records that hold scopes are found", findHolding},
+	{"the holders of a scope are found among records that hold others", findHolders},
 	{"records are found by a job that they depend on, even if either has ended", findDependents},
 	{"a query for dependents needs a queue", findDependentsQueue},
 	{"a cursor that the driver did not issue is refused", findBadCursor},

@@ -166,6 +166,48 @@ func findHolding(f *fixture) {
 	}
 }
 
+func findHolders(f *fixture) {
+	of := func(scope string, queues ...string) driver.Query {
+		return driver.Query{Holding: true, Scope: scope, Queues: queues}
+	}
+	f.insert(
+		spec{id: "holds", scopes: []string{"s"}, priority: 9},
+		spec{id: "waits", scopes: []string{"s", "e"}, enqueueScopes: []string{"e"}, retryable: true},
+		spec{id: "plain", priority: -1},
+	)
+	other := f.in("other")
+	other.insert(spec{id: "elsewhere", scopes: []string{"s"}, enqueueScopes: []string{"s"}})
+	f.findsAll(nil, of("s", f.queue))
+	holds := f.claimOne("holds")
+	f.findsAll([]string{"holds", "elsewhere"}, of("s"))
+	f.findsAll([]string{"holds"}, of("s", f.queue))
+	f.findsAll([]string{"waits"}, of("e"))
+	f.findsAll(nil, of("unknown"))
+	f.findsAll(nil, of("\x00"))
+	withID := of("s")
+	withID.JobIDs = []string{"waits", "elsewhere"}
+	f.findsAll([]string{"elsewhere"}, withID)
+	running := of("s", "other", f.queue)
+	running.States = []amboy.JobState{amboy.StateRunning}
+	f.findsAll([]string{"holds"}, running)
+
+	f.end(holds, amboy.StateSucceeded)
+	f.findsAll([]string{"elsewhere"}, of("s"))
+	waited := f.claimOne("waits")
+	f.findsAll([]string{"waits"}, of("s", f.queue))
+	f.findsAll([]string{"waits"}, of("e", f.queue))
+	waited = f.end(waited, amboy.StateRetrying)
+	f.findsAll(nil, of("s", f.queue))
+	f.findsAll([]string{"waits"}, of("e", f.queue))
+	f.retry(waited)
+	f.findsAll([]string{"waits"}, of("e", f.queue))
+	f.claimOne("waits")
+	f.findsAll([]string{"waits"}, of("s", f.queue))
+
+	assert.Equal(f, driver.Acted{Done: 1}, f.actOn(of("s", "other"), driver.Action{Kind: driver.Cancel}))
+	f.findsAll([]string{"waits"}, of("s"))
+}
+
 func findDependents(f *fixture) {
 	here := []string{f.queue}
 	on := func(id string) driver.Query { return driver.Query{Queues: here, DependsOn: id} }

@@ -210,6 +210,8 @@ func limitShown(f *fixture) {
 	assert.Empty(f, got.Scopes)
 	assert.Equal(f, limited(2), f.get("1").Scopes)
 	f.findsAll([]string{"1", "2"}, driver.Query{Queues: []string{f.queue}, Holding: true, Latest: true})
+	f.findsAll([]string{"1", "2"}, driver.Query{Queues: []string{f.queue}, Holding: true, Scope: limited(2)[0]})
+	f.findsAll(nil, driver.Query{Queues: []string{f.queue}, Holding: true, Scope: limited(3)[0]})
 	f.findsAll([]string{"1", "2", "3"}, driver.Query{Queues: []string{f.queue}, Scope: limited(2)[0]})
 }
 

@@ -39,7 +39,7 @@ func (f *filter) selects(e *entry) bool {
 		(len(f.Types) == 0 || slices.Contains(f.Types, r.Type)) &&
 		(len(f.jobs) == 0 || f.jobs[e.ID]) &&
 		hasAll(r.Tags, f.Tags) &&
-		(!f.Holding || len(r.Scopes) > 0) &&
+		(!f.Holding || len(r.Scopes) > 0 && (f.Scope == "" || slices.Contains(r.Scopes, f.Scope))) &&
 		(f.DependsOn == "" || dependsOn(r, f.DependsOn)) &&
 		(f.Scope == "" || slices.Contains(r.RequiredScopes, f.Scope) || slices.Contains(r.EnqueueScopes, f.Scope)) &&
 		(f.Error == "" || driver.HasPart(driver.LastError(r.Status.Errors), f.Error)) &&
@@ -93,8 +93,8 @@ func (d *Driver) newWalk(q driver.Query, after driver.Cursor, newest bool) (*wal
 }
 
 // following returns the next entry that a walk must check; nil if there is none. If the
-// query names one queue, it skips the entries of others. If the query names job IDs, findJobs
-// must have been called.
+// query names one queue, it skips the entries of others. If the walk needs findJobs, that must
+// have been called.
 func (d *Driver) following(w *walk) *entry {
 	if w.retries && d.index.retrying == 0 {
 		return nil
@@ -108,25 +108,20 @@ func (d *Driver) following(w *walk) *entry {
 		records = &q.records
 	}
 	e := w.Following(records)
-	for e != nil && w.IDs != nil && !isLatest(e) { // An earlier action may have removed it.
+	for e != nil && w.NeedsFind() && !isLatest(e) { // An earlier action may have removed it.
 		e = w.Following(records)
 	}
 	return e
 }
 
-// findJobs finds the latest attempts of the jobs that the query names.
+// findJobs finds the latest attempts of the jobs that the query names, or that hold the scope which
+// it names. Earlier attempts hold none.
 func (d *Driver) findJobs(w *walk) {
-	if w.IDs == nil {
+	if !w.NeedsFind() {
 		return
 	}
 	var found []*entry
-	findIn := func(q *queue) {
-		for _, id := range w.IDs {
-			if e, ok := q.schedule.Get(id); ok {
-				found = append(found, e)
-			}
-		}
-	}
+	findIn := func(q *queue) { found = append(found, q.schedule.Find(w.IDs, w.Held)...) }
 	for name := range w.queues {
 		if q := d.queues[name]; q != nil {
 			findIn(q)

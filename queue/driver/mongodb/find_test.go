@@ -201,6 +201,8 @@ func fewAreExamined(t *testing.T) {
 		"tags":             {driver.Query{Tags: []string{"tag7", "all"}}, []string{"q.7"}},
 		"no tags":          {driver.Query{Tags: []string{"tag7", "tag8"}}, nil},
 		"holding":          {driver.Query{Holding: true}, []string{"q.3"}},
+		"a holder":         {driver.Query{Holding: true, Scope: "3"}, []string{"q.3"}},
+		"no holder":        {driver.Query{Holding: true, Scope: "4"}, nil},
 		"dependents":       {driver.Query{DependsOn: "101"}, []string{"q.102"}},
 		"ended dependents": {driver.Query{DependsOn: "1"}, []string{"q.2"}},
 		"no dependents":    {driver.Query{DependsOn: "2"}, nil},

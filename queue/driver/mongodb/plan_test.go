@@ -54,6 +54,8 @@ func TestReadsUseIndexes(t *testing.T) {
 		"jobs of any queue":     {JobIDs: []string{"3", "13"}},
 		"tags":                  {Queues: one, Tags: []string{"odd", "three"}},
 		"holding":               {Queues: one, Holding: true},
+		"holder of a scope":     {Queues: one, Holding: true, Scope: "scope"},
+		"holders of a limit":    {Queues: one, Holding: true, Scope: amboy.LimitScope("scope", 3)},
 		"dependents":            {Queues: one, DependsOn: "3"},
 		"retrying of any queue": {States: []amboy.JobState{amboy.StateRetrying}},
 	}
@@ -272,6 +274,16 @@ func TestPlansExamineFewDocuments(t *testing.T) {
 	}
 	putAll(t, d, plainRecords(5000)...)
 	endAll(t, d, claimAll(t, d, request("owner", 1000, "queue"))...)
+	holders := []*driver.Record{plainRecord("holder", func(r *driver.Record) {
+		r.RequiredScopes, r.EnqueueScopes = []string{"held"}, []string{"held"}
+	})}
+	for i := range 1000 {
+		holders = append(holders, plainRecord(fmt.Sprint("waits", i), func(r *driver.Record) {
+			own := fmt.Sprint("own", i)
+			r.RequiredScopes, r.EnqueueScopes = []string{own, "held"}, []string{own}
+		}))
+	}
+	putAll(t, d, holders...)
 	time.Sleep(time.Second)
 	began := time.Now()
 	endAll(t, d, claimAll(t, d, request("owner", 1, "queue"))...)
@@ -299,6 +311,7 @@ func TestPlansExamineFewDocuments(t *testing.T) {
 		"JobIDs of a state":        {Queues: one, JobIDs: ids, States: []amboy.JobState{amboy.StatePending}, Latest: true},
 		"JobIDs of states":         {Queues: one, JobIDs: ids, States: []amboy.JobState{amboy.StatePending, amboy.StateScheduled, amboy.StateFailed}},
 		"end":                      {Queues: one, Ended: ended},
+		"holder of a scope":        {Queues: one, Holding: true, Scope: "held", Latest: true},
 		"end in any queue":         {Ended: ended},
 		"end of states":            {Queues: one, Ended: ended, States: []amboy.JobState{amboy.StateSucceeded, amboy.StateFailed}},
 	} {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/scope"
 )
 
 // selection is a Query translated for the server.
@@ -60,11 +61,13 @@ func (d *Driver) newSelection(ctx context.Context, q driver.Query, now time.Time
 	for _, tag := range q.Tags {
 		s.and("tags", tag)
 	}
-	if q.Scope != "" {
-		s.or(field("required_scopes", q.Scope), field("enqueue_scopes", q.Scope))
-	}
-	if q.Holding {
+	switch {
+	case q.Holding && q.Scope != "":
+		s.addHolders(q.Scope)
+	case q.Holding:
 		s.filter = append(s.filter, exists("scopes"), exists("scopes.0"))
+	case q.Scope != "":
+		s.addScope(q.Scope)
 	}
 	if q.DependsOn != "" {
 		s.filter = append(s.filter, field(edges, q.DependsOn), exists(edges+".0")) // implies the partial filter of the index
@@ -80,6 +83,20 @@ func (d *Driver) newSelection(ctx context.Context, q driver.Query, now time.Time
 	}
 	s.addRange("time_info.end", q.Ended)
 	return s, nil
+}
+
+// addScope selects the documents that need a scope, held or not.
+func (s *selection) addScope(name string) {
+	s.or(field("required_scopes", name), field("enqueue_scopes", name))
+}
+
+// addHolders selects the documents that hold a scope.
+func (s *selection) addHolders(name string) {
+	key, _ := scope.Key(name)
+	s.and("scopes", field("$in", holding([]string{key})))
+	if isLimited(key) {
+		s.addScope(name) // others may hold the key with another limit
+	}
 }
 
 // hasEnd reports whether the query bounds when a job ended.

@@ -235,6 +235,40 @@ func TestForgetReadAllRemovedRowsForEachRow(t *testing.T) {
 	assert.Less(t, perRow, 10)
 }
 
+// A diagnosis read all jobs that hold scopes to find the holder of one that they wait for.
+func TestTheSearchForTheHolderOfAScopeReadAllJobsThatHoldAny(t *testing.T) {
+	const calls = 10
+	for _, analyzed := range []bool{false, true} {
+		t.Run(fmt.Sprint("analyzed ", analyzed), func(t *testing.T) {
+			conn := connect(t, pgtest.URL(t))
+			schema := pgtest.Schema(t)
+			opts := postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema}
+			d := open(t, opts)
+			execute(t, conn, "ALTER TABLE "+schema+".jobs SET (autovacuum_enabled = off)")
+			waits, holder := scoped("waits", 0, "own", "scope"), scoped("holder", 0, "scope")
+			waits.EnqueueScopes, holder.EnqueueScopes = []string{"own"}, []string{"scope"}
+			insert(t.Context(), t, d, waits, holder)
+			multiply(t, conn, schema, "waits", *others)
+			execute(t, conn, "INSERT INTO "+schema+".scope_holders SELECT queue, 'own of ' || job_id, job_id FROM "+schema+".jobs")
+			if analyzed {
+				execute(t, conn, "ANALYZE "+schema+".jobs, "+schema+".scope_holders")
+			}
+			before := tuplesRead(t, conn, d, schema, "jobs")
+
+			d = open(t, opts)
+			for range calls {
+				page, err := d.Find(t.Context(), driver.Query{Queues: []string{""}, Scope: "scope", Holding: true, Latest: true}, driver.PageRequest{Limit: 1})
+				require.NoError(t, err)
+				require.Len(t, page.Records, 1)
+				require.Equal(t, "holder", page.Records[0].JobID())
+			}
+			perCall := (tuplesRead(t, conn, d, schema, "jobs") - before) / calls
+			t.Logf("%d rows and index entries read a call", perCall)
+			assert.Less(t, perCall, 100)
+		})
+	}
+}
+
 // multiply adds copies of a job.
 func multiply(t *testing.T, conn *pgx.Conn, schema, id string, n int) {
 	t.Helper()

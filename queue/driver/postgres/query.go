@@ -65,7 +65,7 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	s.addList(inQueues, q.Queues)
 	s.addList("type = ANY(?::text[])", q.Types)
 	s.addStates(q.States, table.InstantOf(now).Int64)
-	if q.Scope != "" {
+	if q.Scope != "" && !q.Holding {
 		s.Add("(coalesce(scopes, '[]')::jsonb || coalesce(enqueue_scopes, '[]')::jsonb) @> to_jsonb(?::text)", exactly(q.Scope))
 	}
 	for _, tag := range q.Tags {
@@ -88,6 +88,10 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	return s, nil
 }
 
+// startedInTime is the condition on running records that were not claimed because they had expired. Those
+// take no scopes.
+const startedInTime = "(dispatch_by IS NULL OR dispatch_by >= started)"
+
 // addWays adds the conditions on records that use an index, and chooses the one to use.
 func (s *selection) addWays(q driver.Query) {
 	queues := table.Condition{}
@@ -105,9 +109,15 @@ func (s *selection) addWays(q driver.Query) {
 	if len(q.Tags) > 0 {
 		s.maybeFew = numbers("tags IS NOT NULL AND tags @> ?::jsonb", table.Names(storables(q.Tags)))
 	}
-	if q.Holding {
+	switch {
+	case q.Holding && q.Scope != "":
+		s.Add("((place < 8 AND enqueue_scopes::jsonb @> to_jsonb(?::text)) OR (place = 6 AND scopes::jsonb @> to_jsonb(?::text) AND "+startedInTime+"))",
+			exactly(q.Scope), exactly(q.Scope))
+		s.few = numbers("NOT replaced AND job_id = ANY(ARRAY(SELECT job_id FROM {s}.scope_holders WHERE "+queues.String()+" AND scope >= ? AND scope < ?))",
+			append(slices.Clone(queues.Args), exactly(usesFrom(q.Scope)), exactly(usesTo(q.Scope)))...)
+	case q.Holding:
 		s.Add("((place < 8 AND enqueue_scopes IS NOT NULL) OR (place = 6 AND scopes IS NOT NULL))")
-		s.Add("(enqueue_scopes IS NOT NULL OR dispatch_by IS NULL OR dispatch_by >= started)")
+		s.Add("(enqueue_scopes IS NOT NULL OR " + startedInTime + ")")
 		s.few = numbers("NOT replaced AND (queue, job_id) IN (SELECT queue, job_id FROM {s}.scope_holders)")
 	}
 	if q.DependsOn != "" {

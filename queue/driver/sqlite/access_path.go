@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
+	"github.com/mongodb/amboy/queue/internal/scope"
 )
 
 // maxScanned is the maximum number of rows that one statement scans.
@@ -184,8 +185,11 @@ func (s *selection) choose(from textQuerier) error {
 
 // firstPath chooses the access path for the first page.
 func (s *selection) firstPath(from textQuerier) (*accessPath, error) {
-	if len(s.ids) > 0 || s.dependent {
+	switch {
+	case len(s.ids) > 0 || s.dependent:
 		return s.pathByJob(), nil
+	case s.held != "":
+		return s.pathByHolder(), nil
 	}
 	if s.prefix != "" {
 		byPrefix, err := s.pathByPrefix(from)
@@ -267,6 +271,15 @@ func (s *selection) pathByJob() *accessPath {
 	args = append([]any{s.ids}, args...)
 	return few("jobs.seq IN ("+fmt.Sprintf(attemptsWhere, " CROSS JOIN json_each(?) AS id", queues,
 		"jobs.name = "+nameOf("id.value")+" AND jobs.job_id = id.value", "jobs.job_id = id.value")+")", slices.Concat(args, args)...)
+}
+
+// pathByHolder finds the holders of a scope.
+func (s *selection) pathByHolder() *accessPath {
+	key, _ := scope.Key(s.held)
+	queues, args := s.whichQueues()
+	args = append([]any{key}, args...)
+	return few("jobs.seq IN ("+fmt.Sprintf(attemptsWhere, " CROSS JOIN scope_holders AS held ON held.queue = queues.id AND held.scope = ?", queues,
+		"jobs.name = "+nameOf("held.job_id")+" AND jobs.job_id = held.job_id", "jobs.job_id = held.job_id")+")", slices.Concat(args, args)...)
 }
 
 // pathByPrefix finds records by the prefix of their job IDs. It returns nil if there are too

@@ -77,6 +77,8 @@ func TestPagesUseAnIndex(t *testing.T) {
 		"jobs":   {driver.Query{JobIDs: []string{"a", "b"}, States: sqlite.IndexedStates()}, "INDEX jobs_attempts (queue=? AND job_id=?"},
 		"edges":  {driver.Query{Queues: []string{"a"}, DependsOn: "job"}, "INDEX edges_to (queue=? AND to_job=?)"},
 		"scopes": {driver.Query{Holding: true}, "INDEX jobs_holding"},
+		"held":   {driver.Query{Holding: true, Scope: "s"}, "held USING PRIMARY KEY (queue=? AND scope=?)"},
+		"holder": {driver.Query{Queues: []string{"a"}, Holding: true, Scope: "s", Latest: true}, "held USING PRIMARY KEY (queue=? AND scope=?)"},
 	} {
 		for _, newest := range []bool{false, true} {
 			for _, query := range sqlite.Selections(test.query, newest) {

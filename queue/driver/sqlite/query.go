@@ -41,8 +41,9 @@ type selection struct {
 	dependent bool
 	// tags are the required tags.
 	tags table.Names
-	// holding is true if the records hold scopes.
+	// holding is true if the records hold scopes, and held is the one that they hold, or empty.
 	holding bool
+	held    string
 	// places are the only possible places of the records if an index covers them; empty
 	// if others are possible.
 	places []table.Place
@@ -79,6 +80,15 @@ const hasTag = "EXISTS (SELECT 1 FROM tags WHERE tag = ? AND of_seq = jobs.seq)"
 // none were claimed because they had expired.
 const holdsScopes = "((place < 8 AND enqueue_scopes IS NOT NULL) OR (place = 6 AND scopes IS NOT NULL))"
 
+// startedInTime is the condition on running records that were not claimed because they had expired.
+const startedInTime = "(dispatch_by IS NULL OR dispatch_by >= started)"
+
+// The conditions on records with a scope, taken when they start or when they were put.
+const (
+	hasScope        = "EXISTS (SELECT 1 FROM json_each(scopes) WHERE value = ?)"
+	hasEnqueueScope = "EXISTS (SELECT 1 FROM json_each(enqueue_scopes) WHERE value = ?)"
+)
+
 func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	if q.DependsOn != "" && len(q.Queues) == 0 {
 		return nil, fmt.Errorf("invalid query: DependsOn needs one of Queues (is %q)", q.DependsOn)
@@ -90,13 +100,15 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	}
 	s.addList("type IN (SELECT value FROM json_each(?))", q.Types)
 	s.addStates(q.States, table.InstantOf(now).Int64)
-	if q.Scope != "" {
-		s.Add("(EXISTS (SELECT 1 FROM json_each(scopes) WHERE value = ?) OR EXISTS (SELECT 1 FROM json_each(enqueue_scopes) WHERE value = ?))",
-			q.Scope, q.Scope)
-	}
-	if q.Holding {
+	switch {
+	case q.Holding && q.Scope != "":
+		s.held = q.Scope
+		s.Add("((place < 8 AND "+hasEnqueueScope+") OR (place = 6 AND "+hasScope+" AND "+startedInTime+"))", q.Scope, q.Scope)
+	case q.Holding:
 		s.Add(holdsScopes)
-		s.Add("(enqueue_scopes IS NOT NULL OR dispatch_by IS NULL OR dispatch_by >= started)")
+		s.Add("(enqueue_scopes IS NOT NULL OR " + startedInTime + ")")
+	case q.Scope != "":
+		s.Add("("+hasScope+" OR "+hasEnqueueScope+")", q.Scope, q.Scope)
 	}
 	if q.DependsOn != "" {
 		s.Add("jobs.seq IN (SELECT from_seq FROM edges WHERE queue IN ("+queueIDs+") AND to_job = ?)", s.queues, q.DependsOn)

@@ -39,15 +39,12 @@ func (a localAdmin) newWalk(q driver.Query, after driver.Cursor, newest bool, li
 	return &localWalk{Query: q, Walk: w, nothing: nothing, now: a.now()}, nil
 }
 
-// find looks up the jobs whose IDs the query names. It is called with the lock.
+// find looks up the jobs whose IDs, or a scope that they hold, the query names. It is called with
+// the lock.
 func (w *localWalk) find(q *Queue) {
-	var found []*localEntry
-	for _, id := range w.IDs {
-		if e, ok := q.schedule.Get(id); ok {
-			found = append(found, e)
-		}
+	if w.NeedsFind() {
+		w.Find(q.schedule.Find(w.IDs, w.Held), func(e *localEntry) uint64 { return e.Job.number })
 	}
-	w.Find(found, func(e *localEntry) uint64 { return e.Job.number })
 }
 
 // following returns the next entry of a walk, or nil at the end. It is called with the
@@ -63,7 +60,7 @@ func (w *localWalk) following(q *Queue) *localEntry {
 // about it. It is called with the lock.
 func (w *localWalk) mayMatch(q *Queue, e *localEntry) bool {
 	return hasAllTags(q.tags.of(e.ID), w.Tags) &&
-		(!w.Holding || q.schedule.HoldsAny(e)) &&
+		(!w.Holding || q.schedule.Holds(e, w.Scope)) &&
 		(w.Scope == "" || slices.Contains(e.Scopes.Names(), w.Scope)) &&
 		w.Due.Contains(e.WaitUntil) &&
 		(w.IDPart == "" || driver.HasPart(e.ID, w.IDPart)) &&

@@ -63,6 +63,15 @@ func (h *Holders) Others(owner, scope string) int {
 	return n
 }
 
+// Of returns the owners of a scope, in no order.
+func (h *Holders) Of(scope string) []string {
+	if holder, held := h.owners[scope]; held {
+		return []string{holder}
+	}
+	key, _ := Key(scope)
+	return slices.Collect(maps.Keys(h.shared[key]))
+}
+
 // Full returns the first of the scopes that has no room for owner, because others hold it; full
 // is false if there is none.
 func (h *Holders) Full(owner string, scopes []string) (scope string, full bool) {
