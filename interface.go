@@ -89,7 +89,9 @@ type Job interface {
 	SetScopes([]string)
 
 	// EnqueueScopes is the subset of Scopes that Put takes and that the job holds
-	// until its last attempt ends. It is nil if the subset is empty.
+	// until its last attempt ends. It is nil if the subset is empty. If the job depends
+	// on one that needs such a scope and has not started, the two wait for each other
+	// until one is canceled or expires.
 	EnqueueScopes() []string
 	// SetEnqueueScopes chooses that subset. It ignores names that are not in
 	// Scopes.

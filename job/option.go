@@ -187,7 +187,8 @@ func Metadata(data map[string]string) Option {
 }
 
 // EnqueueScopes sets whether Put takes the job's scopes, and the job holds them until its
-// last attempt has ended.
+// last attempt has ended. The job must not depend on one that needs such a scope and has not
+// started: the two would wait for each other until one is canceled or expires.
 func EnqueueScopes(take bool) Option {
 	return func(s *settings) { s.enqueueScopes = take }
 }

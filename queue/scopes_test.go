@@ -6,11 +6,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/queue"
 )
 
@@ -34,6 +37,25 @@ func TestScopeManagerRefuses(t *testing.T) {
 	require.Error(t, scopes.ReleaseAndAcquire("a", nil, "", []string{"s"}))
 	require.NoError(t, scopes.Acquire("a", []string{"s"}))
 	assert.True(t, amboy.IsDuplicateJobScopeError(scopes.Acquire("b", []string{"s"})))
+}
+
+// Such jobs wait for each other, but not for ever, so Put must not refuse them.
+func TestAJobTakesAScopeThatAJobWithADeadlineNeedsOnWhichItDepends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := startEngine(t, newStore(t), 1)
+		defer q.Close(t.Context())
+		late, instead := noop(t, "late"), noop(t, "instead")
+		late.SetScopes([]string{"account"})
+		late.SetTimeInfo(amboy.JobTimeInfo{DispatchBy: time.Now().Add(time.Hour)})
+		instead.SetScopes([]string{"account"})
+		instead.SetEnqueueAllScopes(true)
+		require.NoError(t, instead.Dependency().AddEdge("late"))
+		instead.Dependency().(dependency.FailureChooser).SetOnFailure(dependency.RunOnFailure)
+		require.NoError(t, q.PutMany(t.Context(), []amboy.Job{late, instead}))
+		require.True(t, amboy.WaitJob(day(t), instead, q))
+		assert.Equal(t, amboy.StateExpired, infoOf(t, q, "late").State)
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "instead").State)
+	})
 }
 
 func TestScopeHasOneHolderAtATime(t *testing.T) {
