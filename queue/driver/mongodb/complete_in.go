@@ -186,11 +186,14 @@ func (e *transactedEnds) takeOf(ids []any, lease driver.Lease) *change {
 	return c
 }
 
-// drop forgets the end of a document that was not committed: the document has ended otherwise.
-func (e *transactedEnds) drop(id string) {
+// drop forgets the end of a document's lease that was not committed: the run has ended otherwise. The end of a
+// later run stays.
+func (e *transactedEnds) drop(ran *document) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.open, id)
+	if end, known := e.open[ran.id]; known && ran.holds(end.lease) {
+		delete(e.open, ran.id)
+	}
 }
 
 // FollowEnd implements driver.EndFollower.

@@ -2,6 +2,9 @@ package mongodb_test
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/event"
 	"go.mongodb.org/mongo-driver/mongo"
 
 	"github.com/mongodb/amboy/internal/mongotest"
@@ -396,6 +400,42 @@ func TestAJobThatAnEndingJobPutInItsTransactionToWaitForItRunsAtOnce(t *testing.
 		require.NoError(t, session.CommitTransaction(t.Context()))
 		d.FollowEnd(t.Context(), driver.LeaseOf(ending))
 		assert.Equal(t, []string{"queue.dependent"}, namesOf(claimAll(t, d, request("owner", 10, "queue"))))
+	})
+}
+
+// What followed from an end without a transaction made the driver forget the end of the job's next run, in a transaction:
+// the dependent waited for a sweep.
+func TestTheEndOfARunMadeTheDriverForgetTheEndOfTheNextRunInATransaction(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		var armed atomic.Bool
+		written, goesOn := make(chan struct{}), make(chan struct{})
+		client := watched(t, s, &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			if e.CommandName == "update" && armed.CompareAndSwap(true, false) {
+				close(written)
+				<-goesOn
+			}
+		}})
+		d := openOn(t, s, func(o *mongodb.Options) { o.Client = client })
+		putAll(t, d, plainRecord("job"))
+		first := claimAll(t, d, request("owner", 1, "queue"))
+		require.Len(t, first, 1)
+		first[0].Status.AddError(errors.New("it failed"), 0, time.Now())
+		var ending sync.WaitGroup
+		armed.Store(true)
+		ending.Go(func() { endAll(t, d, first...) })
+		<-written
+		require.Equal(t, 1, act(t, d, driver.Action{Kind: driver.Restart}).Done)
+		putAll(t, d, plainRecord("dependent", dependsOn("job")))
+		second := claimAll(t, d, request("owner", 1, "queue"))
+		require.Equal(t, []string{"queue.job"}, namesOf(second))
+		session, inTx := begin(t, client)
+		mustEndIn(inTx, t, d, second...)
+		close(goesOn)
+		ending.Wait()
+		require.NoError(t, session.CommitTransaction(t.Context()))
+		d.FollowEnd(t.Context(), driver.LeaseOf(second[0]))
+		synctest.Wait()
+		assert.Equal(t, []string{"queue.dependent"}, namesOf(claimAll(t, d, request("owner", 1, "queue"))))
 	})
 }
 

@@ -24,7 +24,7 @@ func (d *Driver) follow(ctx context.Context, changes []*change) {
 		}
 		heard = heard || !c.quiet
 		if c.before.runs() && !c.after.runs() {
-			d.ends.drop(c.after.id)
+			d.ends.drop(c.before)
 		}
 		if d.mayMakeClaimable(c) {
 			news = news.With(driver.In(c.queue))
