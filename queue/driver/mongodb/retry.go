@@ -415,22 +415,8 @@ func (r *retrying) handOver(ctx context.Context, old, next *document) error {
 			if old, next, err = r.readBoth(ctx, waiting); err != nil {
 				return unknown(err)
 			}
-			if next == nil || !next.awaitsHandover() {
-				if err := settled(old, next, before); err != nil {
-					return err
-				}
-				isConfirmed, err := r.confirmed(ctx, []*document{cmp.Or(old, next)}) // and with it what was written before
-				switch {
-				case err != nil:
-					return unknown(err)
-				case !isConfirmed:
-					continue
-				}
-				r.tell(driver.In(before.Queue)) // this process may have made the swap
-				return nil
-			}
 		}
-		done, err := r.tryHandOver(ctx, old, next)
+		done, err := r.handOverOnce(ctx, old, next, before)
 		switch {
 		case errors.Is(err, errBlocked):
 			return unknown(err) // the sweep completes it
@@ -439,6 +425,25 @@ func (r *retrying) handOver(ctx context.Context, old, next *document) error {
 		}
 	}
 	return unknown(errContended)
+}
+
+// handOverOnce is handOver for documents that were just read. It reports whether the retry is complete; if it is not,
+// it must be tried again.
+func (r *retrying) handOverOnce(ctx context.Context, old, next *document, before driver.Lease) (done bool, err error) {
+	if next != nil && next.awaitsHandover() {
+		return r.tryHandOver(ctx, old, next)
+	}
+	if err := settled(old, next, before); err != nil {
+		return false, err
+	}
+	done, err = r.confirmed(ctx, []*document{cmp.Or(old, next)}) // and with it what was written before
+	switch {
+	case err != nil:
+		return false, unknown(err)
+	case done:
+		r.tell(driver.In(before.Queue)) // this process may have made the swap
+	}
+	return done, nil
 }
 
 // awaitsHandover reports whether the document waits to take the place of the attempt before it.
