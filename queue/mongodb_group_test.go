@@ -235,6 +235,34 @@ func TestMongoDBGroupsShareJobs(t *testing.T) {
 	})
 }
 
+// The server went on decoding all changes for it, because the closed queue had had an idle worker.
+func TestABusyGroupThatHadClosedAQueueListenedToAllChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := mongotest.Open(t, mongotest.InMemory())
+		var watched atomic.Value
+		d.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Command.Lookup("pipeline", "0", "$changeStream").Type != 0 {
+				collection, _ := c.Command.Lookup("aggregate").StringValueOK()
+				watched.Store(collection)
+			}
+			return mongotest.Served
+		})
+		group := newMongoDBGroup(t, d, func(o *queue.MongoDBQueueGroupOptions) {
+			o.TTL, o.PruneFrequency = time.Minute, time.Minute
+		})
+		open(t, group, "idle")
+		end := make(chan struct{})
+		defer close(end)
+		put(t, open(t, group, "busy"), newJob(t, "long", func(context.Context, *funcJob) { <-end }))
+		synctest.Wait()
+		require.Equal(t, 2, group.Len())
+		assert.Empty(t, watched.Load(), "the whole database")
+		pass(time.Hour)
+		require.Equal(t, 1, group.Len())
+		assert.Equal(t, "tenants.group.control", watched.Load())
+	})
+}
+
 // TestMongoDBGroupMakesAQueueOnceItsServerIsBack asks for a queue that needs its own
 // driver while no server runs. The queue is made once the server is back.
 func TestMongoDBGroupMakesAQueueOnceItsServerIsBack(t *testing.T) {

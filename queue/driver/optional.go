@@ -41,6 +41,14 @@ type EndFollower interface {
 	FollowEnd(ctx context.Context, lease Lease)
 }
 
+// QueueLeaver is implemented by a Driver that remembers something of the queues that this process
+// claims from.
+type QueueLeaver interface {
+	// LeaveQueue is called when a queue was closed: no claim asks for it, and none will unless it is
+	// opened again. It must return at once, and must not call subscribers.
+	LeaveQueue(queue string)
+}
+
 // UnfinishedSummer is implemented by a Driver whose SumQueues counts records that have ended.
 type UnfinishedSummer interface {
 	// SumUnfinished is SumQueues without the number of records that have ended for good:

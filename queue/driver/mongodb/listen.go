@@ -28,7 +28,7 @@ const followFor = 10 * time.Second
 // listening is what a driver listens to.
 type listening struct {
 	mu sync.Mutex
-	// short holds the queues whose last claim got less than it asked for.
+	// short holds the open queues whose last claim got less than it asked for.
 	short map[string]bool
 	// idle is on while short holds queues, and for busyFor longer.
 	idle      lingering
@@ -173,7 +173,20 @@ func (d *Driver) endClaim(req driver.ClaimRequest, got map[string]int, err error
 			delete(l.short, demand.Queue)
 		}
 	}
-	if len(l.short) > 0 {
+	d.shortChanged()
+}
+
+// LeaveQueue implements driver.QueueLeaver.
+func (d *Driver) LeaveQueue(queue string) {
+	d.listening.mu.Lock()
+	defer d.listening.mu.Unlock()
+	delete(d.listening.short, queue)
+	d.shortChanged()
+}
+
+// shortChanged adjusts what the driver listens to, after short may have changed. listening.mu is locked.
+func (d *Driver) shortChanged() {
+	if l := &d.listening; len(l.short) > 0 {
 		l.idle.begin()
 	} else {
 		d.endIn(&l.idle, busyFor)

@@ -82,6 +82,7 @@ var (
 	_ driver.ClaimSubscriber  = (*Driver)(nil)
 	_ driver.IdleProber       = (*Driver)(nil)
 	_ driver.EndFollower      = (*Driver)(nil)
+	_ driver.QueueLeaver      = (*Driver)(nil)
 	_ driver.Surveyor         = (*Driver)(nil)
 	_ driver.UnfinishedSummer = (*Driver)(nil)
 )

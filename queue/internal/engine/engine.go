@@ -387,9 +387,13 @@ func (e *Engine) remove(q *Queue) {
 	e.Note(core.Left{Line: q.Line})
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.queues[q.Name] == q {
-		delete(e.queues, q.Name)
-		e.Announcer.queuesChanged()
+	if e.queues[q.Name] != q {
+		return // another one with its name is open
+	}
+	delete(e.queues, q.Name)
+	e.Announcer.queuesChanged()
+	if leaver, ok := e.Driver.(driver.QueueLeaver); ok {
+		leaver.LeaveQueue(q.Name) // with the lock, so that no queue with its name claims before
 	}
 }
 
