@@ -201,10 +201,10 @@ type TransactionalCompleter interface {
 	// on if it is rolled back. The error wraps ErrLeaseLost if the lease is not the job's any
 	// more, and ErrForeignTransaction if the transaction is one of another store; the caller
 	// must roll back after any error. It returns an error if ctx carries no transaction, if the
-	// store can't end jobs in one, if the job has reported an error or asked for a retry, if its
-	// result is too large to be stored, or if it does not run here. In MongoDB it also does so,
-	// with the label TransientTransactionError, if the stored job has changed since the transaction
-	// began; then the transaction can be repeated.
+	// store can't end jobs in one, if the job has reported an error, asked for a retry or set an
+	// outcome, if its result is too large to be stored, or if it does not run here. In MongoDB it
+	// also does so, with the label TransientTransactionError, if the stored job has changed since
+	// the transaction began; then the transaction can be repeated.
 	//
 	// From then on the lease is not renewed, so that what is left of it, three quarters at
 	// least, bounds the transaction and the rest of the run. A runner passes the job to Complete even if

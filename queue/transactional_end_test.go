@@ -304,6 +304,26 @@ func TestAJobEndsInItsTransaction(t *testing.T) {
 	}
 }
 
+// The job was stored as canceled, although it ends as succeeded in a transaction. A process that learned late of the
+// commit took that for its own end of the attempt.
+func TestAJobThatHadCanceledItselfEndedInATransaction(t *testing.T) {
+	onEachTransactional(t, func(t *testing.T, kind string) {
+		var refusal error
+		_, rows := runTransactional(t, kind, &transactor{run: func(ctx context.Context, tx ownTransaction) (string, error) {
+			j, _ := job.FromContext(ctx)
+			status := j.Status()
+			status.Outcome = amboy.OutcomeCanceled
+			j.SetStatus(status)
+			if refusal = job.CompleteIn(ctx); refusal == nil {
+				return "", tx.Commit()
+			}
+			return "", errors.Join(amboy.NonRetryable(refusal), tx.Rollback())
+		}})
+		require.ErrorContains(t, refusal, "outcome canceled")
+		assert.Zero(t, rows)
+	})
+}
+
 // While all workers of a process are busy, its change stream does not show that the transaction of a job was
 // committed.
 func TestAJobThatEndsInATransactionOfABusyProcessFreesItsScopeAtOnce(t *testing.T) {

@@ -39,6 +39,8 @@ func (q *Queue) completeIn(ctx context.Context, j amboy.Job) error {
 		return fmt.Errorf("job has reported an error: %w", j.Error())
 	case j.RetryInfo().ShouldRetry():
 		return errors.New("job has asked to be retried")
+	case j.Status().Outcome != "":
+		return fmt.Errorf("job has the outcome %s, but ends as succeeded in a transaction", j.Status().Outcome)
 	}
 	r, lease, err := q.transactedRecord(ctx, j)
 	if err != nil {
