@@ -61,8 +61,8 @@ func ExampleLog() {
 		amboy.Wait(ctx, q)
 	}
 	// Unordered output:
-	// level=ERROR msg="job ended" queue=mail job_id=a job_type=middleware-example.deliver attempt=0 outcome=failed error="nowhere to go"
-	// level=INFO msg="job ended" queue=mail job_id=b job_type=middleware-example.deliver attempt=0 outcome=succeeded
+	// level=ERROR msg="job ended" queue=mail job_id=a job_type=middleware-example.deliver attempt=1 outcome=failed error="nowhere to go"
+	// level=INFO msg="job ended" queue=mail job_id=b job_type=middleware-example.deliver attempt=1 outcome=succeeded
 }
 
 type mailerKey struct{}

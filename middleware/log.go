@@ -10,8 +10,8 @@ import (
 
 // Log returns middleware that writes to a logger, or to slog.Default if logger is nil:
 //
-//   - "job ended" for each attempt, with queue, job_id, job_type, attempt, outcome and
-//     duration, and with error if there is one. There is no queue if the job runs without
+//   - "job ended" for each attempt, with queue, job_id, job_type, attempt (from 1), outcome
+//     and duration, and with error if there is one. There is no queue if the job runs without
 //     one. The level is Error if the job failed, Warn if it is retried or was interrupted,
 //     and Info otherwise.
 //   - "jobs put" for each Put and PutMany, with the number of jobs, and with job_id if
@@ -36,7 +36,7 @@ func (l jobLogger) logger() *slog.Logger {
 func (l jobLogger) run(next amboy.RunFunc) amboy.RunFunc {
 	return func(ctx context.Context, j amboy.Job) error {
 		begin := time.Now()
-		attempt := j.RetryInfo().CurrentAttempt
+		attempt := j.RetryInfo().CurrentAttempt + 1
 		err := next(ctx, j)
 		outcome := OutcomeOf(ctx, j, err)
 		level := levelOf(outcome)

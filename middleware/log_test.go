@@ -48,11 +48,11 @@ func TestLog(t *testing.T) {
 			"level": level, "msg": "job ended", "job_id": id, "job_type": "func", "attempt": float64(attempt), "outcome": outcome,
 		}
 	}
-	retrying, failed := ended("WARN", "fails", "retrying", 0), ended("ERROR", "fails", "failed", 1)
+	retrying, failed := ended("WARN", "fails", "retrying", 1), ended("ERROR", "fails", "failed", 2)
 	retrying["error"], failed["error"] = "no", "no"
 	assert.ElementsMatch(t, []map[string]any{
 		{"level": "DEBUG", "msg": "jobs put", "jobs": 2.0},
-		ended("INFO", "fine", "succeeded", 0), retrying, failed,
+		ended("INFO", "fine", "succeeded", 1), retrying, failed,
 	}, records(t))
 }
 

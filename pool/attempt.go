@@ -234,7 +234,7 @@ func (w *worker) logFailure(a *attempt) {
 		what, outcome, write = "job failed and will be retried", "retrying", logging.Warning
 	}
 	fields := w.fields(what, a)
-	fields["error"], fields["attempt"], fields["outcome"] = failure.Error(), retry.CurrentAttempt, outcome
+	fields["error"], fields["attempt"], fields["outcome"] = failure.Error(), retry.CurrentAttempt+1, outcome
 	var panicked *amboy.PanicError
 	if errors.As(failure, &panicked) {
 		fields["stack"] = string(panicked.Stack)

@@ -58,7 +58,7 @@ func (r *jobRetry) describe(text string, err error) message.Fields {
 	return message.Fields{
 		"message": text,
 		"job_id":  r.jobID,
-		"attempt": r.attempt,
+		"attempt": r.attempt + 1,
 		"tries":   r.tries,
 		"error":   err.Error(),
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"time"
 
@@ -203,16 +204,23 @@ func (e *Engine) cancel(run *core.Run, cause error) {
 	if cancel != nil {
 		cancel(cause)
 	}
-	// The log may be slow, and the contexts of other runs may have to end now too.
-	e.RunInBackground(func(ctx context.Context) {
-		logging.Warning(ctx, message.Fields{
+	describe := func() message.Fields {
+		return message.Fields{
 			"message":  "canceled a running job",
 			"cause":    cause.Error(),
 			"queue":    run.Lease.Queue,
 			"job_id":   run.Record.JobID(),
 			"job_type": run.Record.Type,
 			"owner":    run.Lease.Owner,
-		})
+		}
+	}
+	// The log may be slow, and the contexts of other runs may have to end now too.
+	e.RunInBackground(func(ctx context.Context) {
+		if errors.Is(cause, amboy.ErrAborted) {
+			logging.Debug(ctx, describe) // the worker warns that the job was canceled
+			return
+		}
+		logging.Warning(ctx, describe())
 	})
 }
 
