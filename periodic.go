@@ -50,8 +50,8 @@ type GroupQueueOperation struct {
 // IntervalQueueOperation runs an operation on a queue at startAt and then at every interval
 // after it, until ctx ends. If startAt has passed, the first run is at the next of those
 // times, so a restarted process keeps the same times. Intervals that pass while the
-// operation runs are skipped. A panic of the operation is an error of that run; conf
-// configures how errors are handled. IntervalQueueOperation returns at once. If the
+// operation runs are skipped. A panic of the operation is an error of that run, and so is a call of
+// runtime.Goexit; conf configures how errors are handled. IntervalQueueOperation returns at once. If the
 // interval is a microsecond or less, or the queue or the operation is nil, it starts
 // nothing and logs an error.
 func IntervalQueueOperation(ctx context.Context, q Queue, interval time.Duration, startAt time.Time, conf QueueOperationConfig, op QueueOperation) {
@@ -169,7 +169,7 @@ func every(ctx context.Context, interval time.Duration, first time.Time, run fun
 // run runs a step of a periodic operation, handles its error, and reports whether the
 // operation continues.
 func (c QueueOperationConfig) run(ctx context.Context, queue string, step func() error) bool {
-	err := recoverPanic(step)
+	err := alone(step)
 	if !c.EnableDuplicateJobReporting {
 		err = withoutDuplicateJobs(err)
 	}
@@ -178,6 +178,21 @@ func (c QueueOperationConfig) run(ctx context.Context, queue string, step func()
 	}
 	c.logError(ctx, queue, err)
 	return c.ContinueOnError
+}
+
+// errOperationExited is the error of an operation that calls runtime.Goexit.
+var errOperationExited = errors.New("the operation's goroutine ended before it returned")
+
+// alone calls a function in a goroutine of its own, which the function may end, and returns its error or its panic.
+func alone(call func() error) error {
+	err := errOperationExited
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = recoverPanic(call)
+	}()
+	<-done
+	return err
 }
 
 // operate runs an operation, unless the queue has too many pending jobs.
@@ -249,8 +264,8 @@ func (c QueueOperationConfig) logError(ctx context.Context, queue string, err er
 }
 
 // GroupQueueOperationFactory combines several operations into one. It runs all of them in
-// order, even if one fails, and combines their errors. A nil operation and a panic are
-// errors too.
+// order, even if one fails, and combines their errors. A nil operation, a panic and a call
+// of runtime.Goexit are errors too.
 func GroupQueueOperationFactory(first QueueOperation, rest ...QueueOperation) QueueOperation {
 	ops := append([]QueueOperation{first}, rest...)
 	return func(ctx context.Context, q Queue) error {
@@ -260,7 +275,7 @@ func GroupQueueOperationFactory(first QueueOperation, rest ...QueueOperation) Qu
 				errs = append(errs, fmt.Errorf("operation %d of %d must not be nil", i+1, len(ops)))
 				continue
 			}
-			errs = append(errs, recoverPanic(func() error { return op(ctx, q) }))
+			errs = append(errs, alone(func() error { return op(ctx, q) }))
 		}
 		// Unlike the result of errors.Join, this error is a duplicate job only if no
 		// operation failed in another way.

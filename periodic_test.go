@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -252,6 +253,39 @@ func TestIntervalOperationPanics(t *testing.T) {
 					assert.Equal(t, level.Error, entry.level)
 					assert.Equal(t, "panic: boom", entry.fields["error"])
 					assert.Contains(t, entry.fields["stack"], "panicForTheStack")
+				}
+			})
+		})
+	}
+}
+
+// An operation that ended its goroutine, as a failed assertion of a test does, never ran again, and nothing was logged.
+func TestAnIntervalOperationThatEndedItsGoroutineNeverRanAgain(t *testing.T) {
+	exit := func(context.Context, amboy.Queue) error {
+		runtime.Goexit()
+		return nil
+	}
+	for name, start := range starters {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				logged := captureLogs(t)
+				ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+				defer cancel()
+				conf := amboy.QueueOperationConfig{ContinueOnError: true, LogErrors: true}
+				second := 0
+				start(ctx, &fakeQueue{id: "q"}, time.Minute, time.Now(), conf, amboy.GroupQueueOperationFactory(exit, func(context.Context, amboy.Queue) error {
+					second++
+					return nil
+				}))
+				start(ctx, &fakeQueue{id: "q"}, time.Minute, time.Now(), conf, exit)
+				<-ctx.Done()
+				synctest.Wait()
+				assert.Equal(t, 2, second, "it does not depend on the first")
+				entries := logged()
+				require.Len(t, entries, 4)
+				for _, entry := range entries {
+					assert.Equal(t, level.Error, entry.level)
+					assert.Equal(t, "the operation's goroutine ended before it returned", entry.fields["error"])
 				}
 			})
 		})
