@@ -322,7 +322,9 @@ type QueueGroup interface {
 	// Prune closes the queues that have no work and were not used within the
 	// group's time to live.
 	Prune(ctx context.Context) error
-	// Close closes every queue, as Queue.Close does. If ctx ended and something was
-	// left behind, its error names that and wraps ErrLeftBehind.
+	// Close closes every queue, as Queue.Close does. In groups of this module in a file
+	// or a database, Get still returns queues to running jobs, so that these can put
+	// others. If ctx ended and something was left behind, its error names that and
+	// wraps ErrLeftBehind.
 	Close(ctx context.Context) error
 }

@@ -586,3 +586,60 @@ func TestAJobWasRefusedItsNextStepBecauseItsQueueWasClosing(t *testing.T) {
 		assert.ErrorIs(t, q.Put(own, noop(t, "too late")), amboy.ErrQueueClosed)
 	})
 }
+
+// A job that goes on while its group closes may put jobs into other queues of the group, as into its own: "Get before
+// each Put" failed with ErrGroupClosed, and a queue that had closed because it was idle refused with ErrQueueClosed. So
+// jobs of pipelines that lead from one queue to the next failed for good, in each deploy.
+func TestAJobWasRefusedAnotherQueueOfItsGroupBecauseThatWasClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		store.durable = true
+		group := newDriverGroup(t, store, nil)
+		kept := open(t, group, "kept")
+		begun, closing, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		var own context.Context
+		first := open(t, group, "first")
+		put(t, first, newJob(t, "first", func(ctx context.Context, j *funcJob) {
+			own = ctx
+			close(begun)
+			<-closing
+			j.AddError(kept.Put(ctx, noop(t, "in a queue that it had")))
+			for _, name := range []string{"kept", "new", "new", "first"} {
+				q, err := group.Get(ctx, name)
+				if err == nil {
+					err = amboy.EnqueueUniqueJob(ctx, q, noop(t, "in "+name))
+				}
+				j.AddError(err)
+			}
+			<-ended
+		}))
+		<-begun
+		closed := make(chan error, 1)
+		go func() { closed <- group.Close(context.Background()) }()
+		synctest.Wait()
+		close(closing)
+		synctest.Wait()
+		require.ErrorIs(t, kept.Put(t.Context(), noop(t, "of another")), amboy.ErrQueueClosed)
+		_, err := group.Get(t.Context(), "kept")
+		require.ErrorIs(t, err, queue.ErrGroupClosed)
+		close(ended)
+		require.NoError(t, <-closed)
+		_, err = group.Get(own, "kept")
+		require.ErrorIs(t, err, queue.ErrGroupClosed)
+		require.ErrorIs(t, kept.Put(own, noop(t, "too late")), amboy.ErrQueueClosed)
+
+		page, err := store.Find(t.Context(), driver.Query{}, driver.PageRequest{Limit: 100})
+		require.NoError(t, err)
+		states := map[string]amboy.JobState{}
+		for _, r := range page.Records {
+			states[r.Group+"/"+r.JobID()] = driver.StateOf(r, time.Now())
+		}
+		assert.Equal(t, map[string]amboy.JobState{
+			"first/first":                 amboy.StateSucceeded,
+			"kept/in a queue that it had": amboy.StatePending,
+			"kept/in kept":                amboy.StatePending,
+			"new/in new":                  amboy.StatePending,
+			"first/in first":              amboy.StatePending,
+		}, states)
+	})
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/pool"
+	"github.com/mongodb/amboy/queue/internal/engine"
 	"github.com/mongodb/amboy/queue/internal/lifecycle"
 )
 
@@ -48,6 +49,8 @@ type queueGroup struct {
 	mu        sync.Mutex
 	creations map[string]*queueCreation
 	closed    bool
+	// late holds the queues that were made for running jobs while the group closes.
+	late map[string]amboy.Queue
 
 	closing  lifecycle.Closing
 	closeErr error // result of closeParts; read it only after closing.Run returned true
@@ -86,7 +89,7 @@ func newQueueGroup(ctx context.Context, kind string, ttl time.Duration, merge fu
 }
 
 // Get returns the queue with that name. It creates and starts the queue if the group does
-// not have it.
+// not have it. While the group closes, running jobs get queues that do not start any job.
 func (g *queueGroup) Get(ctx context.Context, name string, opts ...amboy.QueueOptions) (amboy.Queue, error) {
 	q, err := g.get(ctx, name, opts)
 	if err != nil {
@@ -100,7 +103,7 @@ func (g *queueGroup) get(ctx context.Context, name string, opts []amboy.QueueOpt
 		return nil, errors.New("name must not be empty")
 	}
 	if len(opts) == 0 { // the options of the group are needed only to make the queue
-		if q, err := g.cached(name); q != nil || err != nil {
+		if q, err := g.cached(ctx, name); q != nil || err != nil {
 			return q, err
 		}
 	}
@@ -108,7 +111,7 @@ func (g *queueGroup) get(ctx context.Context, name string, opts []amboy.QueueOpt
 	if err != nil {
 		return nil, err
 	}
-	q, creation, err := g.findOrCreate(name, build)
+	q, creation, err := g.findOrCreate(ctx, name, build)
 	if creation == nil {
 		return q, err
 	}
@@ -121,24 +124,35 @@ func (g *queueGroup) get(ctx context.Context, name string, opts []amboy.QueueOpt
 }
 
 // cached returns the queue with that name, or nil if it is not open.
-func (g *queueGroup) cached(name string) (amboy.Queue, error) {
+func (g *queueGroup) cached(ctx context.Context, name string) (amboy.Queue, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.usable(); err != nil {
+	if err := g.usableFor(ctx); err != nil {
 		return nil, err
 	}
-	return g.cache.Get(name), nil
+	return g.find(ctx, name), nil
+}
+
+// find returns the queue with that name, which may be closing, or nil. The caller holds the lock.
+func (g *queueGroup) find(ctx context.Context, name string) amboy.Queue {
+	if q := g.cache.Get(name); q != nil {
+		return q
+	}
+	if q, ok := g.cache.ending(name).(*engine.Queue); ok && q.ServesRun(ctx) {
+		return q
+	}
+	return g.late[name]
 }
 
 // findOrCreate returns the queue with that name, or else its creation, which it starts
 // unless one is under way.
-func (g *queueGroup) findOrCreate(name string, build queueBuilder) (amboy.Queue, *queueCreation, error) {
+func (g *queueGroup) findOrCreate(ctx context.Context, name string, build queueBuilder) (amboy.Queue, *queueCreation, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.usable(); err != nil {
+	if err := g.usableFor(ctx); err != nil {
 		return nil, nil, err
 	}
-	if q := g.cache.Get(name); q != nil {
+	if q := g.find(ctx, name); q != nil {
 		return q, nil, nil
 	}
 	if creation, ok := g.creations[name]; ok {
@@ -146,7 +160,11 @@ func (g *queueGroup) findOrCreate(name string, build queueBuilder) (amboy.Queue,
 	}
 	creation := &queueCreation{done: make(chan struct{})}
 	g.creations[name] = creation
-	g.routines.Go(func() { g.create(name, build, creation) })
+	create := g.create
+	if g.closed {
+		create = g.createLate
+	}
+	g.routines.Go(func() { create(name, build, creation) })
 	return nil, creation, nil
 }
 
@@ -167,6 +185,20 @@ func (g *queueGroup) usable() error {
 		return ErrGroupClosed
 	}
 	return nil
+}
+
+// usableFor is usable, except that a running job may use the queues of a group that closes, as Queue.Close says: it may
+// put jobs, which other processes run.
+func (g *queueGroup) usableFor(ctx context.Context) error {
+	err := g.usable()
+	if err == nil || g.owner.Err() != nil {
+		return err
+	}
+	from, ok := amboy.QueueFromContext(ctx).(*engine.Queue)
+	if ok && from.GoesOn() && g.cache.isEnding(from) {
+		return nil
+	}
+	return err
 }
 
 // begin makes the group prune itself if it has a time to live, and close when ctx ends. It
@@ -225,6 +257,40 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 	}
 	creation.queue = q
 	g.notifyOpened(name, q)
+}
+
+// createLate makes a queue for running jobs while the group closes. The queue is not started, so that it runs none of
+// the jobs that it takes.
+func (g *queueGroup) createLate(name string, build queueBuilder, creation *queueCreation) {
+	defer close(creation.done)
+	creation.err = contain.Alone(func() (err error) {
+		creation.queue, err = build(g.ctx)
+		return err
+	})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.creations, name)
+	if creation.err != nil {
+		return
+	}
+	if g.late == nil {
+		g.late = map[string]amboy.Queue{}
+	}
+	g.late[name] = creation.queue
+}
+
+// closeLate closes what createLate has made.
+func (g *queueGroup) closeLate(ctx context.Context) (err error) {
+	g.mu.Lock()
+	late := g.late
+	g.late = nil
+	g.mu.Unlock()
+	for name, q := range late {
+		if failure := contain.Alone(func() error { q.Close(ctx); return nil }); failure != nil {
+			err = errors.Join(err, fmt.Errorf("closing queue %q of a group: %w", name, failure))
+		}
+	}
+	return err
 }
 
 func (g *queueGroup) notifyOpened(name string, q amboy.Queue) {
@@ -385,6 +451,7 @@ func (g *queueGroup) closeParts(ctx context.Context) error {
 	if !g.routines.Wait(late) {
 		left.Add("opening or pruning of queues", amboy.ErrLeftBehind)
 	}
+	err = errors.Join(err, g.closeLate(ctx))
 	if g.closeShared != nil {
 		left.Parts = append(left.Parts, g.closeShared(late).Parts...)
 	}

@@ -74,6 +74,8 @@ type groupCache struct {
 	// channel is closed when the queue is gone or was put back.
 	leaving map[string]chan struct{}
 	closed  bool
+	// closing holds the queues that Close is closing.
+	closing map[string]*cachedQueue
 }
 
 // cachedQueue is a queue in a cache. The cache's lock guards used and uses.
@@ -414,8 +416,9 @@ func (c *groupCache) closeAll(ctx context.Context) error {
 	defer cancel()
 	c.mu.Lock()
 	queues := c.queues
-	c.queues, c.closed = nil, true
+	c.queues, c.closing, c.closed = nil, queues, true
 	c.mu.Unlock()
+	defer c.endClosing()
 
 	var closing sync.WaitGroup
 	failed := make(chan error, len(queues))
@@ -434,6 +437,34 @@ func (c *groupCache) closeAll(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+func (c *groupCache) endClosing() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closing = nil
+}
+
+// ending returns a queue that Close is closing, or nil.
+func (c *groupCache) ending(name string) amboy.Queue {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cached, ok := c.closing[name]; ok {
+		return cached.Queue
+	}
+	return nil
+}
+
+// isEnding reports whether a queue of a group that closes has not been closed yet.
+func (c *groupCache) isEnding(q *engine.Queue) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, all := range []map[string]*cachedQueue{c.queues, c.closing} {
+		if cached, ok := all[q.Name]; ok && cached.Queue == amboy.Queue(q) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *groupCache) Names() []string {

@@ -31,10 +31,10 @@ func Lookup(ctx context.Context, g amboy.QueueGroup, name string) (q amboy.Queue
 }
 
 // knows reports whether the group has a queue with that name.
-func (g *queueGroup) knows(_ context.Context, name string) (bool, error) {
+func (g *queueGroup) knows(ctx context.Context, name string) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.usable(); err != nil {
+	if err := g.usableFor(ctx); err != nil {
 		return false, err
 	}
 	return g.cache.has(name), nil

@@ -34,7 +34,7 @@ func (q *Queue) insert(ctx context.Context, jobs []amboy.Job) error {
 	q.puts.RLock()
 	defer q.puts.RUnlock()
 	q.PutCalls.Add(1)
-	fromRun := q.acceptsFromRun(ctx)
+	fromRun := q.ServesRun(ctx)
 	if err := q.Accepts(true); err != nil && !fromRun {
 		return fmt.Errorf("putting jobs: %w", err)
 	}
@@ -86,11 +86,20 @@ func describeRecords(records []*driver.Record) string {
 	return fmt.Sprintf("%d jobs, the first of them %q", len(records), records[0].JobID())
 }
 
-// acceptsFromRun reports whether the queue accepts a job because a running job puts it, even if the queue has stopped:
-// a job that goes on while its process is replaced may put its next step, which other processes can run.
-func (q *Queue) acceptsFromRun(ctx context.Context) bool {
-	return !q.Engine.inline && !q.runsEnded.Load() && amboy.QueueFromContext(ctx) != nil
+// ServesRun reports whether ctx is that of a running job for which the queue goes on after it has stopped: a job that
+// goes on while its process is replaced may put its next step, which other processes can run. It may be a job of another
+// queue of the group.
+func (q *Queue) ServesRun(ctx context.Context) bool {
+	from := amboy.QueueFromContext(ctx)
+	if other, ok := from.(*Queue); ok && other.Engine == q.Engine {
+		return other.GoesOn()
+	}
+	return from != nil && q.GoesOn()
 }
+
+// GoesOn reports whether running jobs may put others although the queue may have stopped: its workers have not ended,
+// and other processes have its jobs too.
+func (q *Queue) GoesOn() bool { return !q.Engine.inline && !q.runsEnded.Load() }
 
 // insertWhileOpen inserts records. It may wait for room until the queue stops, or, from a running job, until ctx ends.
 func (q *Queue) insertWhileOpen(ctx context.Context, records []*driver.Record, fromRun bool) ([]error, error) {
