@@ -206,7 +206,7 @@ type Queue interface {
 	// a second of the end of ctx. They leave behind the jobs, callbacks and driver
 	// calls that ignore their contexts, and report such jobs as a CloseReporter.
 	// Those in a file or a database still take jobs that running jobs put under
-	// their own contexts.
+	// their own contexts, and let these wait for others.
 	Close(ctx context.Context)
 }
 

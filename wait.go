@@ -16,7 +16,8 @@ type CompletionWaiter interface {
 	WaitComplete(ctx context.Context) bool
 	// WaitJobComplete blocks until the last attempt of the job with that ID has ended, and
 	// then returns true. It returns false if ctx ends first, the queue is closed, or the
-	// job does not exist.
+	// job does not exist. A queue in a file or a database does not keep a running job from
+	// waiting while it closes.
 	WaitJobComplete(ctx context.Context, id string) bool
 }
 

@@ -643,3 +643,38 @@ func TestAJobWasRefusedAnotherQueueOfItsGroupBecauseThatWasClosing(t *testing.T)
 		}, states)
 	})
 }
+
+// A job that waits for another while its queue closes was told at once that the other had not ended. So it failed, in
+// each deploy, although the other ended a moment later, in its process or in the next one.
+func TestAJobThatWaitedForAnotherFailedWhenItsQueueWasClosing(t *testing.T) {
+	for name, workers := range map[string]int{"in its process": 2, "in another process": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newSpy(newStore(t))
+				store.durable = true
+				q := driverQueueOn(t, store, func(o *queue.DriverQueueOptions) { o.NumWorkers = workers })
+				end := make(chan struct{})
+				waited := newJob(t, "waited for", func(context.Context, *funcJob) { <-end })
+				put(t, q, newJob(t, "waits", func(ctx context.Context, j *funcJob) {
+					j.AddError(q.Put(ctx, waited))
+					if !amboy.WaitJob(ctx, waited, q) {
+						j.AddError(errors.New("the other has not ended"))
+					}
+				}))
+				synctest.Wait()
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					q.Close(context.Background())
+				}()
+				synctest.Wait()
+				assert.False(t, amboy.WaitJob(t.Context(), waited, q), "the caller is no job")
+				next := driverQueueOn(t, store, nil)
+				defer next.Close(context.Background())
+				close(end)
+				<-done
+				assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "waits").State)
+			})
+		})
+	}
+}

@@ -95,11 +95,13 @@ func (q *Queue) WaitJobComplete(ctx context.Context, id string) bool {
 }
 
 // exists reports whether a job exists. It tries again until the store answers, and returns false if
-// ctx or the queue ends first.
+// ctx, or for others than running jobs the queue, ends first.
 func (q *Queue) exists(ctx context.Context, id string) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer q.OnStop(cancel)()
+	if !q.ServesRun(ctx) {
+		defer q.OnStop(cancel)()
+	}
 	_, err := q.rereadUntil(ctx, id)
 	return err == nil
 }
@@ -119,7 +121,8 @@ func hasEnded(r *driver.Record) bool { return r.Status.Completed && !r.RetryInfo
 
 // waitUntil waits until a condition holds. It checks the condition whenever the subscription
 // says so, and each time the recheck interval is over because of other processes. A group
-// does not prune the queue meanwhile.
+// does not prune the queue meanwhile. A running job waits until ctx ends: what it waits for
+// may end in this process, or in another, although the queue has stopped.
 func (q *Queue) waitUntil(ctx context.Context, recheck time.Duration, holds func(context.Context) bool, subscribe subscription) bool {
 	q.waiters.Add(1)
 	defer q.waiters.Add(-1)
@@ -153,6 +156,10 @@ func (q *Queue) checkAndWait(ctx context.Context, recheck time.Duration, holds f
 	if withinTimeout(ctx, holds) {
 		return true, false
 	}
+	stopped := q.Open.Done()
+	if q.ServesRun(ctx) {
+		stopped = nil
+	}
 	timer := time.NewTimer(recheck)
 	defer timer.Stop()
 	select {
@@ -162,7 +169,7 @@ func (q *Queue) checkAndWait(ctx context.Context, recheck time.Duration, holds f
 		return false, true
 	case <-ctx.Done():
 		return false, false
-	case <-q.Open.Done():
+	case <-stopped:
 		return false, false
 	}
 }
