@@ -295,7 +295,8 @@ func (e *Engine) move() {
 }
 
 // carryOut executes commands of the core. Calls of a store that takes time are made in
-// the background; those of others are made here, and so is what follows from their answers.
+// the background, and so are the ends of expired jobs; those of others are made here, and so is
+// what follows from their answers.
 // If the code of a job ends this goroutine, the rest is executed in the background.
 func (e *Engine) carryOut(commands []core.Command) {
 	i, isOver := 0, false
@@ -314,7 +315,12 @@ func (e *Engine) carryOut(commands []core.Command) {
 		case core.Yield:
 			e.yield()
 		case core.Expire:
-			e.expire(do.Run)
+			if e.inline {
+				e.expire(do.Run)
+				continue
+			}
+			// The code of the job may take long. The other commands are about other jobs, and may be a claim.
+			e.RunInBackground(func(context.Context) { e.expire(do.Run) })
 		case core.Park:
 			e.Park(do.Run)
 		case core.Cancel:
