@@ -196,6 +196,33 @@ func TestASuspectStopsAProcessWhoseJobsRunForHours(t *testing.T) {
 	})
 }
 
+// Nothing else ran in its process for as long as it did: a job that hangs stopped a service of one process for good, once
+// three processes had left it behind.
+func TestASuspectThatDoesNotReturnStoppedItsProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{t: t, store: newStore(t), workers: 2}
+		defer f.close()
+		began := make(chan struct{}, 100)
+		put(t, f.start(), newJob(t, "suspect", func(ctx context.Context, _ *funcJob) {
+			began <- struct{}{}
+			<-ctx.Done()
+		}))
+		q := amboy.Queue(nil)
+		for range 3 {
+			<-began
+			f.kill()
+			q = f.start()
+		}
+		<-began
+		put(t, q, noop(t, "other"))
+		pass(5 * time.Minute)
+		assert.Equal(t, amboy.StatePending, infoOf(t, q, "other").State, "it runs alone at first")
+		pass(10 * time.Minute)
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "other").State)
+		assert.Equal(t, amboy.StateRunning, infoOf(t, q, "suspect").State)
+	})
+}
+
 // The log counted the jobs whose process had died, but named none of them.
 func TestTheLogDidNotNameTheJobsWhoseProcessHadDied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,10 @@ const suspectAfter = 3
 // alonePatience is the longest time that a suspect waits until it is alone.
 const alonePatience = time.Minute
 
+// maxAlone is the longest time that a suspect runs alone. A job that runs for hours, or does not return, must not stop
+// its process.
+const maxAlone = 10 * time.Minute
+
 // isSuspect reports whether a run must run alone.
 func (r *Run) isSuspect() bool { return r.Record.Status.Interruptions.Total() >= suspectAfter }
 
@@ -35,7 +39,7 @@ func (l *Line) InterruptionLimit(r *driver.Record) int {
 
 // awaitAlone makes a suspect wait until the process holds no other lease: if the process
 // dies, the leases of finished or unstarted runs would be lost too. Until the suspect has
-// returned, nothing is claimed. It waits at most a minute or the length of a lease,
+// returned, or has run for maxAlone, nothing is claimed. It waits at most a minute or the length of a lease,
 // whichever is shorter, because jobs that run for hours must not stop a process.
 func (c *Core) awaitAlone(l *Line, r *Run) {
 	c.alone, r.suspectOf = r, l
@@ -59,8 +63,20 @@ func (c *Core) startNotAlone() {
 	if r := c.alone; r != nil && r.suspectOf != nil {
 		l := r.suspectOf
 		r.suspectOf = nil
+		c.timers.clear(aloneTimer)
+		c.timers.set(aloneTimer, c.now.Mono+maxAlone)
 		c.start(l, r)
 	}
+}
+
+// aloneForLong starts a suspect that has waited too long until it is alone, or lets others run beside one that has run
+// alone for too long.
+func (c *Core) aloneForLong() {
+	if r := c.alone; r != nil && r.suspectOf == nil {
+		c.endAlone(r)
+		return
+	}
+	c.startNotAlone()
 }
 
 // endHopelessSuspect hands back the waiting suspect if it can no longer start: nothing is
@@ -83,7 +99,7 @@ func (c *Core) handBackSuspect() {
 	}
 }
 
-// endAlone allows other runs again when the suspect has returned or is stuck.
+// endAlone allows other runs again when the suspect has returned, is stuck, or has run for maxAlone.
 func (c *Core) endAlone(r *Run) {
 	if c.alone == r {
 		c.alone = nil

@@ -17,7 +17,7 @@ const (
 	recoverTimer              // recovers leases of dead processes
 	retriesTimer              // scans for retries that other processes left
 	callTimer                 // gives up calls
-	aloneTimer                // starts a suspect although it is not alone
+	aloneTimer                // starts a suspect although it is not alone, or others beside it
 	lookTimer                 // queries which queues have work
 	openTimer                 // queries for queues to open
 	gatherTimer               // claims jobs for the workers that have gathered
@@ -141,7 +141,7 @@ func (c *Core) fired(which timer) {
 	case retriesTimer:
 		c.scanRetries()
 	case aloneTimer:
-		c.startNotAlone()
+		c.aloneForLong()
 	case lookTimer:
 		c.look()
 	case openTimer:
