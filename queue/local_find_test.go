@@ -1,7 +1,9 @@
 package queue_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,4 +34,39 @@ func TestTagsAreForgottenWithTheirJob(t *testing.T) {
 	put(t, q, noop(t, "a"))
 	drain(t, q)
 	assert.Zero(t, withTag())
+}
+
+// All calls waited while the jobs of a large queue were described, for seconds if there were a million.
+func TestAListOfAllJobsKeptOtherCallsWaiting(t *testing.T) {
+	const rounds, most = 10, 0.5
+	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, PutBeforeStart: true})
+	require.NoError(t, err)
+	defer q.Close(t.Context())
+	jobs := make([]amboy.Job, 50_000)
+	for i := range jobs {
+		j := newFuncJob()
+		j.SetID(fmt.Sprint(i))
+		jobs[i] = j
+	}
+	require.NoError(t, q.PutMany(t.Context(), jobs))
+	waited := 1.0 // the longest call beside a list, as a part of the time of that, in the best round
+	for round := 0; round < rounds && waited >= most; round++ {
+		listed, longest := make(chan time.Duration), time.Duration(0)
+		go func() {
+			begin := time.Now()
+			q.JobInfo(ended())
+			listed <- time.Since(begin)
+		}()
+		for whole := time.Duration(0); whole == 0; {
+			begin := time.Now()
+			q.Stats(t.Context())
+			longest = max(longest, time.Since(begin))
+			select {
+			case whole = <-listed:
+				waited = min(waited, longest.Seconds()/whole.Seconds())
+			default:
+			}
+		}
+	}
+	assert.Less(t, waited, most)
 }

@@ -63,31 +63,46 @@ type jobSnapshot struct {
 }
 
 // snapshots returns snapshots of the jobs with the query's tag, or of all jobs if it has
-// none, in the order in which they were put.
+// none, in the order in which they were put. They are not all of the same moment: other calls
+// would have to wait while those of a large queue are made.
 func (q *Queue) snapshots(query amboy.JobQuery) []jobSnapshot {
-	if query.Tag == "" {
-		return q.snapshotAll()
+	entries := q.entries(query.Tag)
+	jobs := make([]jobSnapshot, 0, len(entries))
+	for some := range slices.Chunk(entries, localStride) {
+		jobs = q.addSnapshots(jobs, some)
 	}
-	jobs := q.snapshotTagged(query.Tag)
-	slices.SortFunc(jobs, func(a, b jobSnapshot) int { return cmp.Compare(a.number, b.number) })
-	return jobs
-}
-
-func (q *Queue) snapshotAll() []jobSnapshot {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	jobs := make([]jobSnapshot, 0, q.schedule.Len())
-	for e := range q.arrivals.All {
-		jobs = append(jobs, q.snapshot(e))
+	if query.Tag != "" {
+		slices.SortFunc(jobs, func(a, b jobSnapshot) int { return cmp.Compare(a.number, b.number) })
 	}
 	return jobs
 }
 
-func (q *Queue) snapshotTagged(tag string) (jobs []jobSnapshot) {
+// entries returns the entries of the jobs with a tag, in no order, or of all jobs if it is empty, in
+// the order in which they were put.
+func (q *Queue) entries(tag string) (found []*localEntry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if tag == "" {
+		found = slices.Grow(found, q.schedule.Len())
+		for e := range q.arrivals.All {
+			found = append(found, e)
+		}
+		return found
+	}
 	for id := range q.tags.jobs(tag) {
 		if e, ok := q.schedule.Get(id); ok {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// addSnapshots appends snapshots of entries that the queue still has.
+func (q *Queue) addSnapshots(jobs []jobSnapshot, entries []*localEntry) []jobSnapshot {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range entries {
+		if kept, ok := q.schedule.Get(e.ID); ok && kept == e {
 			jobs = append(jobs, q.snapshot(e))
 		}
 	}
