@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
@@ -641,6 +642,39 @@ func TestAJobWasRefusedAnotherQueueOfItsGroupBecauseThatWasClosing(t *testing.T)
 			"new/in new":                  amboy.StatePending,
 			"first/in first":              amboy.StatePending,
 		}, states)
+	})
+}
+
+// The queues of a MongoDB group have several engines if their options differ.
+func TestAJobWasRefusedAQueueOfItsGroupWithAnotherEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := mongotest.Open(t, mongotest.InMemory())
+		group := newMongoDBGroup(t, server, func(o *queue.MongoDBQueueGroupOptions) {
+			o.PerQueue = map[string]queue.MongoDBQueueOptions{"other": {DB: &queue.MongoDBOptions{LockTimeout: 2 * time.Minute}}}
+		})
+		first, err := group.Get(t.Context(), "first")
+		require.NoError(t, err)
+		_, err = group.Get(t.Context(), "other")
+		require.NoError(t, err)
+		begun, closing := make(chan struct{}), make(chan struct{})
+		put(t, first, newJob(t, "first", func(ctx context.Context, j *funcJob) {
+			close(begun)
+			<-closing
+			q, err := group.Get(ctx, "other")
+			if err == nil {
+				err = q.Put(ctx, noop(t, "second"))
+			}
+			j.AddError(err)
+		}))
+		<-begun
+		closed := make(chan error, 1)
+		go func() { closed <- group.Close(context.Background()) }()
+		synctest.Wait()
+		close(closing)
+		require.NoError(t, <-closed)
+		n, err := server.Collection("tenants.group").CountDocuments(t.Context(), map[string]any{"_id": "other.second", "status.completed": false})
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, n)
 	})
 }
 
