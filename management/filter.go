@@ -19,7 +19,7 @@ const (
 	InProgress StatusFilter = "in-progress"
 	// Stale selects the running jobs whose lease was not renewed within the lock timeout
 	// of the queue: their process has stopped or hangs. Jobs by reference have no lease,
-	// and are never stale.
+	// and are never stale. Neither are jobs of outside workers, whose leases may be longer.
 	Stale StatusFilter = "stale"
 	// Completed selects the jobs that have ended, including those that await a retry.
 	Completed StatusFilter = "completed"

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/presence"
+	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -25,7 +27,8 @@ type Process struct {
 	// by the jobs that it runs.
 	Started time.Time `json:"started,omitzero"`
 	Seen    time.Time `json:"seen,omitzero"`
-	// Alive is false if the process has missed its reports.
+	// Alive is false if the process has missed its reports. An outside worker, which does not report
+	// itself, is alive while it has the lease of a job.
 	Alive bool `json:"alive"`
 	// Queues are the queues that the process has open.
 	Queues []ProcessQueue `json:"queues"`
@@ -177,11 +180,17 @@ func (i *inspector) addRun(p *Process, r *driver.Record) {
 	if r.Status.ModificationTime.After(p.Seen) {
 		p.Seen = r.Status.ModificationTime
 	}
-	p.Alive = !isStale(r, i.store.LeaseTime(), i.store.Now()) || p.Alive
+	p.Alive = !isStale(r.Status, i.store.LeaseTime(), i.store.Now()) || p.Alive
 }
 
-// isStale reports whether the lease of a running job has expired. It never has if
-// leaseTime is 0, because there are no leases.
-func isStale(r *driver.Record, leaseTime time.Duration, now time.Time) bool {
-	return leaseTime > 0 && now.Sub(r.Status.ModificationTime) > leaseTime
+// isStale reports whether the lease of a job was not renewed within leaseTime. It never is stale if
+// leaseTime is 0, because there are no leases, or while an outside worker has the job: such a lease is as
+// long as the worker asked for, and the job is handed back once it has run out.
+func isStale(status amboy.JobStatusInfo, leaseTime time.Duration, now time.Time) bool {
+	return leaseTime > 0 && !isOfOutsideWorker(status) && now.Sub(status.ModificationTime) > leaseTime
+}
+
+// isOfOutsideWorker reports whether an outside worker runs a job.
+func isOfOutsideWorker(status amboy.JobStatusInfo) bool {
+	return status.InProgress && strings.HasPrefix(status.Owner, queue.OutsideOwner)
 }

@@ -51,7 +51,7 @@ func see(info amboy.JobInfo, leaseTime time.Duration, now time.Time) *seen {
 		GroupedID: GroupedID{ID: info.ID},
 		jobType:   info.Type.Name,
 		progress:  progressOf(info),
-		stale:     leaseTime > 0 && now.Sub(info.Status.ModificationTime) > leaseTime,
+		stale:     isStale(info.Status, leaseTime, now),
 	}
 }
 

@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/dashboard"
 	"github.com/mongodb/amboy/rest/internal/guard"
 )
 
@@ -319,6 +321,23 @@ func (s shows) Job(ctx context.Context, queue, id string) (management.Job, error
 	job, err := s.fake.Job(ctx, queue, id)
 	job.Args, job.ResultHidden = s.args, s.hidden
 	return job, err
+}
+
+// withOutsideWorker has an outside worker, which reports neither its host nor when it started.
+type withOutsideWorker struct{ *fake }
+
+func (f withOutsideWorker) Processes(context.Context) ([]management.Process, error) {
+	return []management.Process{{ID: "outside-a/python", Seen: f.ago(time.Minute), Alive: true, Running: f.jobs()[:1], RunningCount: management.Count{Count: 1}}}, nil
+}
+
+// It was shown as PID 0 of no host, without queues.
+func TestAnOutsideWorkerIsShownByItsID(t *testing.T) {
+	body := siteOf(dashboard.Options{Inspector: func(*http.Request) management.Inspector { return withOutsideWorker{newFake()} }}, "").get("/workers").Body.String()
+	assert.Contains(t, body, `<h2 id="process-0"><bdi>outside-a/python</bdi></h2>`)
+	assert.Contains(t, body, "<dt>Lease renewed</dt>")
+	for _, absent := range []string{"PID", "<dt>Started</dt>", "<dt>Queues</dt>"} {
+		assert.NotContains(t, body, absent)
+	}
 }
 
 // TestArgumentsAreIndented compares the displayed arguments with the output of json.Indent.

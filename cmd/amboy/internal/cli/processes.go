@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -26,7 +27,11 @@ func (p *program) processes() *cobra.Command {
 				out.columns(nil, []string{"ID", "SEEN", "AGE"})
 				out.row("HOST", "PID", "ALIVE", "SEEN", "AGE", "RUNNING", "QUEUES", "ID")
 				for _, one := range processes {
-					out.row(one.Host, strconv.Itoa(one.PID), yesNo(one.Alive), age(one.Seen), age(one.Started),
+					pid := nothingSet // of an outside worker, which does not report itself
+					if one.PID != 0 {
+						pid = strconv.Itoa(one.PID)
+					}
+					out.row(cmp.Or(one.Host, nothingSet), pid, yesNo(one.Alive), age(one.Seen), age(one.Started),
 						countText(one.RunningCount), processQueues(one), one.ID)
 				}
 			})
