@@ -1,7 +1,9 @@
 package management
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -56,6 +58,38 @@ type JobFilter struct {
 	Created TimeRange `json:"created,omitzero"`
 	Due     TimeRange `json:"due,omitzero"`
 	Ended   TimeRange `json:"ended,omitzero"`
+}
+
+// UnmarshalJSON refuses unknown fields, and an *InvalidArgumentError names a field that is null: without it the
+// filter would select more jobs, and a caller may have computed it, as an empty list that Go encodes as null.
+func (f *JobFilter) UnmarshalJSON(data []byte) error {
+	type plain JobFilter // without this method
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode((*plain)(f)); err != nil {
+		return err
+	}
+	if name := nullField(data); name != "" {
+		return invalid(name, "null", "must have a value, or be left out to select whatever it is")
+	}
+	return nil
+}
+
+// nullField returns the name of a field of a JSON object that is null, or of a field within one; "" if none is.
+func nullField(data []byte) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(data, &fields) != nil {
+		return "" // not an object
+	}
+	for name, value := range fields {
+		if string(value) == "null" {
+			return name
+		}
+		if inner := nullField(value); inner != "" {
+			return name + "." + inner
+		}
+	}
+	return ""
 }
 
 // PageRequest requests a page of a list.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/mongodb/amboy/management"
 )
 
 // MaxBodyBytes is the maximum size of the body of a request.
@@ -94,6 +96,10 @@ func misfit(body []byte, err error) error {
 	var wrongTime *time.ParseError
 	if errors.As(err, &wrongTime) {
 		f.Field, f.Value, f.Rule = shortened(fieldWith(body, wrongTime.Value)), shortened(wrongTime.Value), "must be a time such as 2006-01-02T15:04:05Z"
+	}
+	var argument *management.InvalidArgumentError
+	if errors.As(err, &argument) {
+		return argument
 	}
 	var wrongText interface{ Invalid() (text, rule string) }
 	if errors.As(err, &wrongText) {
