@@ -77,7 +77,7 @@ func (p *program) actOnJobs(text actionText) *cobra.Command {
 	case management.Cancel, management.Park:
 		flags.StringVar(&a.action.Reason, "reason", "", "the reason, shown with the job")
 	case management.Reschedule:
-		flags.Var(&timeFlag{at: &a.action.At}, "at", "the new start time (required)")
+		flags.Var(&timeFlag{at: &a.action.At, isAhead: true}, "at", "the new start time (required)")
 	case management.Prioritize:
 		flags.IntVar(&a.priority, "priority", 0, "the new priority; the highest runs first (required)")
 	}

@@ -34,8 +34,8 @@ func (p *program) createJob() *cobra.Command {
 	flags.BoolVar(&job.Outside, "outside", false, "the job is for a worker outside of Go: the service does not have to know its type, and the queue is made if it does not exist")
 	flags.StringVar(&job.ID, "id", "", "the ID (default a random one)")
 	flags.IntVar(&job.Priority, "priority", 0, "the priority; the highest runs first")
-	flags.Var(&timeFlag{at: &job.Due}, "due", "the earliest start time")
-	flags.Var(&timeFlag{at: &job.Deadline}, "deadline", "the latest start time")
+	flags.Var(&timeFlag{at: &job.Due, isAhead: true}, "due", "the earliest start time")
+	flags.Var(&timeFlag{at: &job.Deadline, isAhead: true}, "deadline", "the latest start time")
 	flags.StringVar(&job.IdempotencyKey, "idempotency-key", "", "a key that makes a repetition of this command within a day do nothing")
 	cmd.MarkFlagsMutuallyExclusive("args", "args-file")
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, names []string) error {

@@ -27,7 +27,7 @@ func (p *program) editJob() *cobra.Command {
 	flags.StringVar(&args, "args", "", "the new arguments, as JSON")
 	flags.StringVar(&argsFile, "args-file", "", "a file with the new arguments; - for standard input")
 	flags.IntVar(&priority, "priority", 0, "the new priority; the highest runs first")
-	flags.Var(&timeFlag{at: &due}, "due", "the new start time")
+	flags.Var(&timeFlag{at: &due, isAhead: true}, "due", "the new start time")
 	flags.StringVar(&edit.Revision, "revision", "", "the revision of the job that was read: the edit is refused if it changed since")
 	flags.BoolVar(&edit.DryRun, "dry-run", false, "change nothing, and show what would change")
 	cmd.MarkFlagsMutuallyExclusive("args", "args-file")

@@ -68,6 +68,18 @@ func TestInvalidTimesAreRefused(t *testing.T) {
 	}
 }
 
+// "reschedule --at 2h" meant two hours ago: all selected jobs started at once.
+func TestTimesToComeWereTimesAgo(t *testing.T) {
+	for _, line := range []string{"reschedule mail later --at 2h", "create mail send --due 2h", "create mail send --deadline 2h", "edit mail later --due 2h"} {
+		service := newFake()
+		got := run(t, service, strings.Fields("jobs "+line)...)
+		assert.Equal(t, 2, got.code, line)
+		assert.Contains(t, got.errOut, "must be +2h for in 2h", line)
+		assert.Zero(t, run(t, service, strings.Fields(strings.Replace("jobs "+line, "2h", "+2h", 1))...).code, line)
+		assert.Zero(t, run(t, service, strings.Fields(strings.Replace("jobs "+line, "2h", "2020-01-01T00:00:00Z", 1))...).code, line)
+	}
+}
+
 func TestListsAreLimitedByTheFlags(t *testing.T) {
 	for line, want := range map[string]int{
 		"--all":              4,

@@ -10,6 +10,9 @@ import (
 // timeFlag is a flag whose value is a time.
 type timeFlag struct {
 	at *time.Time
+	// isAhead is true if the time is one to come: a duration must begin with +, because jobs start at once
+	// if theirs has passed.
+	isAhead bool
 	// isRelative is true if the time was given as a duration from now.
 	isRelative bool
 }
@@ -36,6 +39,9 @@ func (f *timeFlag) Set(text string) error {
 	d, err := parseSpan(ahead)
 	if err != nil {
 		return fmt.Errorf("must be a time such as 2026-11-21T15:04:05Z, 2h for two hours ago, or +2h for in two hours")
+	}
+	if !isAhead && f.isAhead && d > 0 {
+		return fmt.Errorf("must be +%s for in %[1]s: without + it is a time ago", text)
 	}
 	if !isAhead {
 		d = -d
