@@ -44,6 +44,8 @@ type conn struct {
 	cmd command
 	// reserved is what the block of the current command takes of Server.buffered.
 	reserved int64
+	// given is the lease that the current command is answered with; nil for none.
+	given *due
 	// lists is true while the answer to a command that lists is being made or written.
 	lists bool
 }
@@ -160,7 +162,12 @@ func (c *conn) answerLine(line string) error {
 	if cmd.problem != "" {
 		return c.write([]byte(cmd.problem + "\r\n"))
 	}
-	return c.reply(c.execute(cmd, block))
+	err := c.reply(c.execute(cmd, block))
+	if err != nil && c.given != nil {
+		c.server.takeBack(c.given)
+	}
+	c.given = nil
+	return err
 }
 
 // badBlock answers a command whose block could not be read.

@@ -301,9 +301,10 @@ func (c *conn) lease(cmd *command) (out []byte, err error) {
 	s.names.add(r.names)
 	until := time.Now().Add(r.wait)
 	if r.wait == 0 {
-		return s.lease(s.conns.Open(), r.names, until)
+		out, c.given, err = s.lease(s.conns.Open(), r.names, until)
+		return out, err
 	}
-	if c.wait(func(ctx context.Context) { out, err = s.lease(ctx, r.names, until) }) && out == nil {
+	if c.wait(func(ctx context.Context) { out, c.given, err = s.lease(ctx, r.names, until) }) && out == nil {
 		return nil, errGone
 	}
 	return out, err
@@ -322,8 +323,8 @@ func (s *Server) leaseRequest(names []string) outside.LeaseRequest {
 	return req
 }
 
-// lease leases a job, and returns the answer.
-func (s *Server) lease(ctx context.Context, names []string, until time.Time) ([]byte, error) {
+// lease leases a job, and returns the answer and the lease.
+func (s *Server) lease(ctx context.Context, names []string, until time.Time) ([]byte, *due, error) {
 	req := s.leaseRequest(names)
 	for {
 		req.Wait = min(max(time.Until(until), 0), outside.MaxWait)
@@ -331,22 +332,22 @@ func (s *Server) lease(ctx context.Context, names []string, until time.Time) ([]
 		switch {
 		case len(leased) > 0: // even if ctx has ended since
 		case ctx.Err() != nil:
-			return nil, timedOut
+			return nil, nil, timedOut
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		case time.Until(until) <= 0:
-			return nil, timedOut
+			return nil, nil, timedOut
 		default:
 			continue
 		}
-		if out := s.give(&leased[0]); out != nil { //nolint:contextcheck // The time of the wait may be over.
-			return out, nil
+		if out, given := s.give(&leased[0]); out != nil { //nolint:contextcheck // The time of the wait may be over.
+			return out, given, nil
 		}
 	}
 }
 
-// give returns the answer with a leased job; nil if the job is not to be given to a worker.
-func (s *Server) give(j *outside.Job) []byte {
+// give returns the answer with a leased job, and its lease; nil if the job is not to be given to a worker.
+func (s *Server) give(j *outside.Job) ([]byte, *due) {
 	now := time.Now()
 	m, ok := metaOf(j.Metadata)
 	id, _, err := parseID(j.ID)
@@ -354,13 +355,14 @@ func (s *Server) give(j *outside.Job) []byte {
 	switch {
 	case !ok || err != nil || !isName(name):
 		s.refuse(j, &outside.Fail{Error: "it was not put by a client of workq, whose workers can't run it", Permanent: true})
-		return nil
+		return nil, nil
 	case m.putBack+j.Interruptions >= m.attemptsAllowed():
 		s.refuse(j, ttrFailure())
-		return nil
+		return nil, nil
 	}
 	ack := j.Ack()
-	s.clock.set(due{moment: moment{isTTR: true, id: j.ID}, queue: j.Queue, at: now.Add(m.ttr), ack: &ack, putBack: m.putBack, fails: m.fails})
+	given := due{moment: moment{isTTR: true, id: j.ID}, queue: j.Queue, at: now.Add(m.ttr), ack: &ack, putBack: m.putBack, fails: m.fails}
+	s.clock.set(given)
 	out := make([]byte, 0, j.Payload.Size()+len(name)+len(id)+60)
 	out = append(out, "+OK 1\r\n"...)
 	out = append(out, id...)
@@ -372,7 +374,21 @@ func (s *Server) give(j *outside.Job) []byte {
 	out = strconv.AppendInt(out, int64(j.Payload.Size()), 10)
 	out = append(out, "\r\n"...)
 	out = append(append(out, j.Payload.Bytes...), j.Payload.JSON...) // one of them is empty
-	return append(out, "\r\n"...)
+	return append(out, "\r\n"...), &given
+}
+
+// takeBack hands back a leased job that did not reach its worker. That was no attempt.
+func (s *Server) takeBack(given *due) {
+	ctx, cancel := s.call()
+	defer cancel()
+	back := *given.ack
+	back.Release = &outside.Release{}
+	err := s.dispatcher.Acknowledge(ctx, back)[0]
+	if err == nil || errors.Is(err, outside.ErrLeaseLost) {
+		s.clock.dropLease(given.id, given.ack)
+		return
+	}
+	s.conns.Log("could not hand back a job that did not reach a workq client", err) // its time to run ends the lease
 }
 
 // refuse ends a leased job that no worker is given.

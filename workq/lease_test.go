@@ -52,6 +52,21 @@ func TestCompleteOfALeasedJobReadsItOnce(t *testing.T) {
 	}
 }
 
+// The connection of the worker broke before it had the answer. The job waited until its time to run was over, and had an
+// attempt less.
+func TestAJobThatDidNotReachItsWorkerStayedLeased(t *testing.T) {
+	inFakeTime(t, noOptions, func(f *fixture) {
+		c, worker := f.connect(), f.connect()
+		c.do(add(1, "q", 60_000, 86_400_000, "", "-max-attempts=1"), ok)
+		worker.send("lease q 0\r\n")
+		synctest.Wait() // the server writes the answer
+		require.NoError(t, worker.conn.Close())
+		synctest.Wait()
+		c.do("lease q 0\r\n", job(1, "q", 60_000, ""))
+		c.do(complete(1, ""), ok)
+	})
+}
+
 func TestALeaseLastsLongerThanALongTimeToRun(t *testing.T) {
 	inFakeTime(t, noOptions, func(f *fixture) {
 		c := f.connect()
