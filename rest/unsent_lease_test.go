@@ -1,9 +1,11 @@
 package rest_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -42,4 +44,18 @@ func TestJobsOfAnAnswerThatDidNotReachItsWorkerStayedLeased(t *testing.T) {
 		leased += len(jobs)
 	}
 	assert.Equal(t, number, leased)
+}
+
+// unflushed is an answer that is in a buffer when the connection breaks.
+type unflushed struct{ *httptest.ResponseRecorder }
+
+func (unflushed) FlushError() error { return errors.New("broken pipe") }
+
+func TestJobsOfASmallAnswerThatDidNotReachItsWorkerStayedLeased(t *testing.T) {
+	w := newWorkers(t)
+	w.create("images", `{"type":"scale","outside":true}`)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v2/leases", strings.NewReader(`{"queues":["images"],"types":["scale"],"lease":"24h"}`))
+	w.handler.ServeHTTP(unflushed{httptest.NewRecorder()}, r)
+	jobs, _ := w.lease("")
+	assert.Len(t, jobs, 1)
 }

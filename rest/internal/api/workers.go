@@ -230,7 +230,10 @@ func (l *leasing) finish() {
 	l.endWait() // the client may send its next request before this function has returned
 	l.call.finish(l.answer())
 	// Otherwise the server sends the headers, with a large frame, on the stack that the next wait keeps.
-	_ = http.NewResponseController(l.w).Flush() // a failure shows when the server flushes
+	err := http.NewResponseController(l.w).Flush()
+	if err != nil && len(l.jobs) > 0 && !errors.Is(err, http.ErrNotSupported) { // a small answer was in a buffer until now
+		l.dispatcher.TakeBack(l.r.Context(), l.jobs)
+	}
 }
 
 // acknowledgeFirst checks a request for jobs, and does its acknowledgements.
