@@ -39,8 +39,8 @@ func TestAnOperatorOfSomeQueuesGetsAMenuThatWorks(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, home.Code)
 	page := get(one, to(home))
 	require.Equal(t, http.StatusOK, page.Code)
-	entries := regexp.MustCompile(`<li><a href="(?:\.\./)*([^"]*)"[^>]*>(Jobs|Errors|Queues|Scopes|Audit)</a>`).FindAllStringSubmatch(page.Body.String(), -1)
-	require.Len(t, entries, 5)
+	entries := regexp.MustCompile(`<li><a href="(?:\.\./)*([^"]*)"[^>]*>(Jobs|Errors|Queues|Schedules|Scopes|Audit)</a>`).FindAllStringSubmatch(page.Body.String(), -1)
+	require.Len(t, entries, 6)
 	for _, entry := range entries {
 		w := get(one, "/"+entry[1])
 		if w.Code == http.StatusSeeOther {
@@ -49,7 +49,7 @@ func TestAnOperatorOfSomeQueuesGetsAMenuThatWorks(t *testing.T) {
 		assert.Equal(t, http.StatusOK, w.Code, entry[1])
 	}
 	assert.NotContains(t, page.Body.String(), ">Workers</a>")
-	for _, target := range []string{"/jobs", "/errors?error=x", "/scopes", "/audit"} {
+	for _, target := range []string{"/jobs", "/errors?error=x", "/schedules", "/scopes", "/audit"} {
 		w := get(one, target)
 		require.Equal(t, http.StatusSeeOther, w.Code, target)
 		assert.Equal(t, http.StatusOK, get(one, to(w)).Code, target)
@@ -62,4 +62,22 @@ func TestAnOperatorOfSomeQueuesGetsAMenuThatWorks(t *testing.T) {
 	require.Equal(t, http.StatusOK, several.Code)
 	assert.Contains(t, several.Body.String(), "Your queues")
 	assert.Equal(t, http.StatusForbidden, get(readers(), "/").Code)
+}
+
+// The button was only for those who may store schedules in all queues.
+func TestAnOperatorOfOneQueueHadNoWayToANewSchedule(t *testing.T) {
+	handler := rest.Handler(&tenants{}, rest.Authorize(func(_ *http.Request, access rest.Access) error {
+		if access.Queue == mine && (access.Action == rest.ActionRead || access.Action == rest.ActionSchedule) {
+			return nil
+		}
+		return errors.New("not yours")
+	}))
+	get := func(target string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, http.NoBody))
+		return w
+	}
+	const form = "schedules/new?queue=" + mine
+	assert.Contains(t, get("/schedules?queue="+mine).Body.String(), `href="./`+form+`"`)
+	assert.Equal(t, http.StatusOK, get("/"+form).Code)
 }

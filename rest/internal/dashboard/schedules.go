@@ -42,7 +42,9 @@ type schedulesData struct {
 	Queues []string
 	Stored []management.StoredSchedule
 	// Running are the schedules in the code of processes. They are on the first page only, and not filtered.
-	Running     []management.Schedule
+	Running []management.Schedule
+	// New is the address of the form for a schedule; empty if the request may not store one.
+	New         string
 	First, Next string
 }
 
@@ -77,7 +79,23 @@ func (d *Dashboard) schedules(w http.ResponseWriter, r *http.Request) error {
 		query.Del(field)
 	}
 	data.First, data.Next = pageLinks("schedules", query, page.Next)
+	data.New = d.newScheduleOf(r, data.Queues)
 	return d.show(w, http.StatusOK, "schedules", d.view(r, "schedules", "Schedules", data))
+}
+
+// newScheduleOf returns the address of the form for a schedule, relative to the top of the site: for any queue,
+// or for the first of some queues in which the request may store schedules.
+func (d *Dashboard) newScheduleOf(r *http.Request, queues []string) string {
+	const form = "schedules/new"
+	if d.options.Allowed(r, "schedule", "") {
+		return form
+	}
+	for _, queue := range queues {
+		if d.options.Allowed(r, "schedule", queue) {
+			return form + "?" + withQueues([]string{queue})
+		}
+	}
+	return ""
 }
 
 // TickURL returns the address of the job of a tick of a schedule in code.
