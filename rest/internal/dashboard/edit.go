@@ -67,7 +67,7 @@ func (d *Dashboard) editable(r *http.Request, job management.Job) []string {
 	}
 	return slices.DeleteFunc(slices.Clone(job.Editable), func(name string) bool {
 		return name == management.FieldArgs &&
-			(job.Args == nil || len(job.Args) > maxShownJSON || !d.options.MayPut(r, "edit", job.Queue, job.Type))
+			(job.Args == nil || !isShownWhole(job.Args) || !d.options.MayPut(r, "edit", job.Queue, job.Type))
 	})
 }
 
@@ -195,7 +195,7 @@ func (d *Dashboard) create(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if job.ArgsHidden != "" || job.ArgsMasked || len(job.Args) > maxShownJSON {
+		if job.ArgsHidden != "" || job.ArgsMasked || !isShownWhole(job.Args) {
 			return &management.StateError{Job: job.JobRef, State: job.State, Action: "copy", Rule: "is not possible on a page that does not show all of the arguments"}
 		}
 		data.Like, data.Type, data.Args, data.Tags = &job, job.Type, pretty(job.Args), strings.Join(job.Tags, "\n")

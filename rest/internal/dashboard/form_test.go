@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -483,6 +484,23 @@ func TestAFormThatWasSentTwicePutTwoJobs(t *testing.T) {
 		{create, create, "Create", "create"},
 		{schedule, schedule, "Actions", "schedule-triggered"},
 	} {
+// The forms had the beginning of such arguments, which is no JSON: no edit of the job was accepted.
+func TestFormsHadABeginningOfArgumentsThatAreLongerIndented(t *testing.T) {
+	args := json.RawMessage("[" + strings.Repeat("1,", 20_000) + "1]") // 40 kB, or 100 kB indented
+	s := siteOf(dashboard.Options{
+		Inspector:   func(*http.Request) management.Inspector { return shows{newFake(), args, ""} },
+		CreateTypes: []string{"send-invoice"},
+	}, "")
+	const job = "/queues/billing/jobs/close-month"
+	assert.NotContains(t, s.get(job).Body.String(), "create?like=")
+	assert.Equal(t, http.StatusConflict, s.get("/queues/billing/create?like=close-month").Code)
+	page := parse(t, s.get(job+"/edit").Body.String())
+	assert.Empty(t, page.all("textarea"))
+	form := page.fields(page.one(t, "form", "aria-label", "Edit"), "")
+	form.Set("priority", "3")
+	assert.Equal(t, http.StatusOK, s.post(job+"/edit", form).Code)
+}
+
 		w := s.get(form.page)
 		assert.Equal(t, "no-store", w.Header().Get("Cache-Control"), "a page that is opened again has another key")
 		page := parse(t, w.Body.String())

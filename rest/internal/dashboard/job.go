@@ -92,6 +92,6 @@ func (d *Dashboard) job(w http.ResponseWriter, r *http.Request) error {
 		return !v.May(string(kind), ref.Queue)
 	})
 	data.MayEdit = len(d.editable(r, job)) > 0
-	data.MayCopy = job.ArgsHidden == "" && !job.ArgsMasked && d.options.MayPut(r, "create", job.Queue, job.Type)
+	data.MayCopy = job.ArgsHidden == "" && !job.ArgsMasked && isShownWhole(job.Args) && d.options.MayPut(r, "create", job.Queue, job.Type)
 	return d.show(w, http.StatusOK, "job", v.With(data))
 }

@@ -235,8 +235,12 @@ func shorten(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
-// maxShownJSON is the maximum number of bytes of arguments or of a result that a page shows.
+// maxShownJSON is the maximum number of bytes of arguments or of a result, indented, that a page
+// shows.
 const maxShownJSON = 64 << 10
+
+// isShownWhole reports whether pretty returns all of a JSON value.
+func isShownWhole(raw json.RawMessage) bool { return len(indented(raw)) <= maxShownJSON }
 
 // pretty indents JSON for a page, and cuts it to maxShownJSON.
 func pretty(raw json.RawMessage) string {
