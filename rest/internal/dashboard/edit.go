@@ -133,12 +133,18 @@ func parseEdit(form url.Values) (management.JobEdit, error) {
 		}
 		edit.Priority = &priority
 	}
-	if form.Has("due") && form.Get("due") != form.Get("due_was") {
+	if form.Has("due") {
 		due, err := parseTime(form, "due")
 		if err != nil {
 			return edit, err
 		}
-		edit.Due = &due
+		was, err := parseTime(form, "due_was")
+		if err != nil {
+			return edit, err
+		}
+		if !due.Equal(was) { // browsers leave out seconds that are 0
+			edit.Due = &due
+		}
 	}
 	return edit, nil
 }

@@ -445,6 +445,15 @@ func TestEditAJob(t *testing.T) {
 	assert.Contains(t, w.Body.String(), "in line 3")
 }
 
+// A browser sends a time without seconds that are 0. The job lost the fraction of a second of its time.
+func TestAnEditOfThePriorityChangedTheTimeToo(t *testing.T) {
+	f := newFake()
+	form := url.Values{"step": {"do"}, "priority": {"3"}, "due": {"2026-11-30T10:00"}, "due_was": {"2026-11-30T10:00:00"}}
+	require.Equal(t, http.StatusSeeOther, newSite(f, "").post("/queues/billing/jobs/close-month/edit", form).Code)
+	require.Len(t, f.edits, 1)
+	assert.Nil(t, f.edits[0].Due)
+}
+
 func TestCopyAJob(t *testing.T) {
 	f := newFake()
 	s := siteOf(dashboard.Options{
@@ -475,15 +484,6 @@ func TestCopyAJob(t *testing.T) {
 	assert.True(t, f.created[1].Outside)
 }
 
-// A second click while the answer to the first was under way put a second job.
-func TestAFormThatWasSentTwicePutTwoJobs(t *testing.T) {
-	f := newFake()
-	s := newSite(f, "")
-	const create, schedule = "/queues/billing/create", "/queues/mail/schedules/reminder"
-	for _, form := range []struct{ page, to, label, did string }{
-		{create, create, "Create", "create"},
-		{schedule, schedule, "Actions", "schedule-triggered"},
-	} {
 // The forms had the beginning of such arguments, which is no JSON: no edit of the job was accepted.
 func TestFormsHadABeginningOfArgumentsThatAreLongerIndented(t *testing.T) {
 	args := json.RawMessage("[" + strings.Repeat("1,", 20_000) + "1]") // 40 kB, or 100 kB indented
@@ -501,6 +501,15 @@ func TestFormsHadABeginningOfArgumentsThatAreLongerIndented(t *testing.T) {
 	assert.Equal(t, http.StatusOK, s.post(job+"/edit", form).Code)
 }
 
+// A second click while the answer to the first was under way put a second job.
+func TestAFormThatWasSentTwicePutTwoJobs(t *testing.T) {
+	f := newFake()
+	s := newSite(f, "")
+	const create, schedule = "/queues/billing/create", "/queues/mail/schedules/reminder"
+	for _, form := range []struct{ page, to, label, did string }{
+		{create, create, "Create", "create"},
+		{schedule, schedule, "Actions", "schedule-triggered"},
+	} {
 		w := s.get(form.page)
 		assert.Equal(t, "no-store", w.Header().Get("Cache-Control"), "a page that is opened again has another key")
 		page := parse(t, w.Body.String())
