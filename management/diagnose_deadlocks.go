@@ -182,7 +182,7 @@ func (s *deadlockSearch) holderOf(ctx context.Context, name string) (*driver.Rec
 	if known {
 		return holder, nil
 	}
-	holder, err := s.holder(ctx, s.queue, name)
+	holder, _, err := s.holder(ctx, s.queue, name)
 	if err == nil {
 		s.holders[name] = holder
 	}

@@ -52,7 +52,8 @@ func (i *inspector) job(ctx context.Context, queue, id string) (Job, error) {
 		return Job{}, fmt.Errorf("finding the actions of operators: %w", err)
 	}
 	job.Timeline = timeline(r, job.Attempts, acts, now)
-	if job.Scopes, err = i.scopesOf(ctx, r); err != nil {
+	var free []string
+	if job.Scopes, free, err = i.scopesOf(ctx, r); err != nil {
 		return Job{}, fmt.Errorf("finding the holders of its scopes: %w", err)
 	}
 	if job.DependsOn, job.MoreDependsOn, err = i.dependsOn(ctx, r); err != nil {
@@ -62,7 +63,7 @@ func (i *inspector) job(ctx context.Context, queue, id string) (Job, error) {
 		return Job{}, fmt.Errorf("finding the jobs that depend on it: %w", err)
 	}
 	if job.State == amboy.StateBlocked {
-		job.Blocked = i.blocked(&job, r, acts)
+		job.Blocked = i.blocked(&job, r, free, acts)
 	}
 	if job.Actions, err = i.allows(ctx, r); err != nil {
 		return Job{}, fmt.Errorf("finding the actions that it allows: %w", err)

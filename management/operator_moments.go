@@ -131,18 +131,29 @@ func blockedSince(r *driver.Record, acts []Moment) time.Time {
 	return since
 }
 
-// blocked describes what a blocked job waits for.
-func (i *inspector) blocked(job *Job, r *driver.Record, acts []Moment) *Block {
+// blocked describes what a blocked job waits for. free are the limited scopes that it needs, and that fewer jobs hold than
+// their limits allow.
+func (i *inspector) blocked(job *Job, r *driver.Record, free []string, acts []Moment) *Block {
 	b := &Block{Since: blockedSince(r, acts), By: []Blocker{}}
 	for _, d := range job.DependsOn {
 		if !hasEnded(d.State) {
 			b.By = append(b.By, Blocker{Job: &d.JobRef, State: d.State})
 		}
 	}
+	var others []Blocker // jobs with another limit may have the places of a limited scope that seem to be free
 	for _, s := range job.Scopes {
-		if !s.Held && s.Holder != nil {
-			b.By = append(b.By, Blocker{Scope: s.Name, Job: s.Holder, State: s.HolderState, Since: s.HolderSince})
+		if s.Held || s.Holder == nil {
+			continue
 		}
+		blocker := Blocker{Scope: s.Name, Job: s.Holder, State: s.HolderState, Since: s.HolderSince}
+		if slices.Contains(free, s.Name) {
+			others = append(others, blocker)
+		} else {
+			b.By = append(b.By, blocker)
+		}
+	}
+	if len(b.By) == 0 {
+		b.By = append(b.By, others...)
 	}
 	return b
 }

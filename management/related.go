@@ -8,26 +8,30 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// scopesOf returns the scopes that a job needs, and their holders.
-func (i *inspector) scopesOf(ctx context.Context, r *driver.Record) ([]ScopeUse, error) {
-	uses := []ScopeUse{}
+// scopesOf returns the scopes that a job needs, and their holders. free are the limited scopes among them that fewer
+// jobs hold than their limits allow.
+func (i *inspector) scopesOf(ctx context.Context, r *driver.Record) (uses []ScopeUse, free []string, err error) {
+	uses = []ScopeUse{}
 	for _, name := range neededScopes(r) {
 		use := ScopeUse{Name: name, Held: slices.Contains(r.Scopes, name)}
 		switch {
 		case use.Held:
 			use.Holder = new(refOf(r))
 		case !driver.StateOf(r, i.store.Now()).IsFinal():
-			holder, err := i.holder(ctx, r.Group, name)
+			holder, isFull, err := i.holder(ctx, r.Group, name)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if holder != nil {
 				use.Holder, use.HolderState, use.HolderSince = new(refOf(holder)), driver.StateOf(holder, i.store.Now()), heldSince(holder)
 			}
+			if !isFull {
+				free = append(free, name)
+			}
 		}
 		uses = append(uses, use)
 	}
-	return uses, nil
+	return uses, free, nil
 }
 
 func neededScopes(r *driver.Record) []string {
@@ -40,13 +44,25 @@ func neededScopes(r *driver.Record) []string {
 	return scopes
 }
 
-// holder returns the job that holds a scope; nil if none does.
-func (i *inspector) holder(ctx context.Context, queue, scope string) (*driver.Record, error) {
+// holder returns the job that holds a scope, the first of those that hold a limited one; nil if none does.
+// isFull is true if as many hold it as may.
+func (i *inspector) holder(ctx context.Context, queue, scope string) (first *driver.Record, isFull bool, err error) {
+	_, limit, _ := amboy.ScopeLimit(scope)
 	query := driver.Query{Queues: []string{queue}, Scope: scope, Holding: true, Latest: true}
-	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: 1}) {
-		return r, err
+	holders := 0
+	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: min(limit, pageSize)}) {
+		if err != nil {
+			return nil, false, err
+		}
+		if first == nil {
+			first = r
+		}
+		holders++
+		if holders == limit {
+			return first, true, nil
+		}
 	}
-	return nil, nil
+	return first, false, nil
 }
 
 // edgesOf returns the IDs of the jobs that a job depends on, each once.
