@@ -48,9 +48,14 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, value any) error {
 	return nil
 }
 
-// checkContentType accepts JSON, and a request without a content type: some clients send
-// none, and a form of a web page always sends one.
+// checkContentType accepts JSON that is not compressed, and a request without a content type: some
+// clients send none, and a form of a web page always sends one.
 func checkContentType(r *http.Request) error {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		f := Invalid("Content-Encoding", coding, "must be left out: bodies are not decompressed")
+		f.Status = http.StatusUnsupportedMediaType
+		return f
+	}
 	given := r.Header.Get("Content-Type")
 	if given == "" {
 		return nil
@@ -92,14 +97,14 @@ func malformed(err error) *Failure {
 // misfit returns the failure for a body with a wrong field or value. It names the field if
 // the error does.
 func misfit(body []byte, err error) error {
+	var argument *management.InvalidArgumentError
+	if errors.As(err, &argument) {
+		return argument
+	}
 	f := malformed(err)
 	var wrongTime *time.ParseError
 	if errors.As(err, &wrongTime) {
 		f.Field, f.Value, f.Rule = shortened(fieldWith(body, wrongTime.Value)), shortened(wrongTime.Value), "must be a time such as 2006-01-02T15:04:05Z"
-	}
-	var argument *management.InvalidArgumentError
-	if errors.As(err, &argument) {
-		return argument
 	}
 	var wrongText interface{ Invalid() (text, rule string) }
 	if errors.As(err, &wrongText) {
