@@ -108,7 +108,7 @@ func (c *claim) expirations(v *view) []*change {
 					return errMoved
 				}
 				doc.start(c.req, true, nil)
-				return nil
+				return c.reserveLease(doc)
 			},
 			leaseTime: c.req.LeaseTime,
 			shares:    true,

@@ -44,6 +44,7 @@ func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 		Driver: d, req: req, except: newKindSet(req.Except),
 		began: d.elapsed(), room: map[string]int{}, left: map[string]int{}, taken: map[key]bool{},
 	}
+	defer func() { c.leases.release(c.tried...) }()
 	for _, demand := range req.Queues {
 		c.left[demand.Queue] = demand.Limit
 		if d.claimed.add(demand.Queue) {
@@ -81,6 +82,8 @@ type claim struct {
 	admitted bool
 	// doubtful holds leases that this claim may have taken, and some that it took later.
 	doubtful []driver.Lease
+	// tried holds the leases that are reserved for this claim.
+	tried []driver.Lease
 	// except holds the kinds that the owner does not know.
 	except kindSet
 	next   time.Time
@@ -240,7 +243,7 @@ func (c *claim) start(doc *document) *change {
 				return errMoved
 			}
 			doc.start(c.req, false, slots)
-			return nil
+			return c.reserveLease(doc)
 		},
 		refused: func(doc *document, r *refusal) error {
 			if r.index != byScope || doc.Line.In != inReady {
@@ -253,6 +256,20 @@ func (c *claim) start(doc *document) *change {
 			return doc.runs() && doc.Status.Owner == c.req.Owner && doc.TimeInfo.Start.Equal(stored(c.req.Now))
 		},
 	}
+}
+
+// reserveLease reserves the lease of a document that is about to be claimed.
+func (c *claim) reserveLease(doc *document) error {
+	lease := doc.lease()
+	isDoubt := c.uncertain.remove(lease)
+	if isDoubt {
+		c.doubtful = append(c.doubtful, lease)
+	}
+	if !c.leases.reserve(lease, c, isDoubt) {
+		return errMoved
+	}
+	c.tried = append(c.tried, lease)
+	return nil
 }
 
 // take makes the changes that claim documents, which are in time or have expired. It then

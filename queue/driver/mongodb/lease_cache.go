@@ -14,6 +14,8 @@ type leases struct {
 	mu    sync.Mutex
 	byKey map[key]*leased
 	prune int // the number at which expired leases are dropped
+	// claiming holds the leases that claims try to take, or may have taken.
+	claiming map[driver.Lease]*claim
 	// longest is the length of the longest lease so far.
 	longest time.Duration
 }
@@ -71,6 +73,33 @@ func (l *leases) find(lease driver.Lease) *document {
 		return nil
 	}
 	return known.doc
+}
+
+// reserve lets a claim try to take a lease. It returns false if another claim tries, may have taken the lease, or
+// has given it: that claim has the same owner, so that no document would show which of the two took the lease.
+// isDoubt is true if the claim is to settle whether an earlier one, which has ended, took the lease.
+func (l *leases) reserve(lease driver.Lease, c *claim, isDoubt bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	given := l.byKey[key{lease.Queue, lease.Name}]
+	isGiven := given != nil && given.doc.lease() == lease && time.Now().Before(given.ends)
+	if other, tries := l.claiming[lease]; isGiven || tries && other != c && !isDoubt {
+		return false
+	}
+	if l.claiming == nil {
+		l.claiming = map[driver.Lease]*claim{}
+	}
+	l.claiming[lease] = c
+	return true
+}
+
+// release ends the reservations of leases.
+func (l *leases) release(all ...driver.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, lease := range all {
+		delete(l.claiming, lease)
+	}
 }
 
 // given returns the lease of a document as this driver gave it. The document may have lost its order

@@ -34,11 +34,19 @@ type uncertainLeases struct {
 	leases []driver.Lease
 }
 
-// put adds leases, and leaves out those that were taken.
-func (s *uncertainLeases) put(leases []driver.Lease, taken map[driver.Lease]bool) {
+func (s *uncertainLeases) put(leases ...driver.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leases = slices.DeleteFunc(append(s.leases, leases...), func(l driver.Lease) bool { return taken[l] })
+	s.leases = append(s.leases, leases...)
+}
+
+// remove removes a lease, and reports whether it was one of them.
+func (s *uncertainLeases) remove(lease driver.Lease) (removed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.leases)
+	s.leases = slices.DeleteFunc(s.leases, func(l driver.Lease) bool { return l == lease })
+	return len(s.leases) < n
 }
 
 func (s *uncertainLeases) take() []driver.Lease {
@@ -49,14 +57,16 @@ func (s *uncertainLeases) take() []driver.Lease {
 	return leases
 }
 
-// keepDoubts keeps the leases that the claim may have taken and does not give. It can have taken one
-// with a later statement than that in doubt, which may also be that of an earlier claim.
+// keepDoubts keeps the leases that the claim may have taken and does not give. They stay reserved until they are
+// handed back. It can have taken one with a later statement than that in doubt.
 func (c *claim) keepDoubts() {
 	taken := map[driver.Lease]bool{}
 	for _, g := range c.given {
 		taken[g.doc.lease()] = true
 	}
-	c.uncertain.put(c.doubtful, taken)
+	c.doubtful = slices.DeleteFunc(c.doubtful, func(l driver.Lease) bool { return taken[l] })
+	c.tried = slices.DeleteFunc(c.tried, func(l driver.Lease) bool { return slices.Contains(c.doubtful, l) })
+	c.uncertain.put(c.doubtful...)
 }
 
 // releaseUncertain hands back the leases that failed calls have taken all the same, and keeps
@@ -73,12 +83,14 @@ func (d *Driver) releaseUncertain(ctx context.Context) error {
 	}
 	err := d.apply(ctx, changes)
 	if err != nil {
-		d.uncertain.put(leases, nil)
+		d.uncertain.put(leases...)
 		return fmt.Errorf("handing back what an earlier claim may have taken: %w", err)
 	}
 	for i, c := range changes {
 		if c.err != nil && !errors.Is(c.err, driver.ErrLeaseLost) && !errors.Is(c.err, errGone) {
-			d.uncertain.put(leases[i:i+1], nil)
+			d.uncertain.put(leases[i])
+		} else {
+			d.leases.release(leases[i])
 		}
 	}
 	return nil
