@@ -85,10 +85,10 @@ func (d *Driver) claimOf(ctx context.Context, req driver.ClaimRequest, queue str
 		}
 	}
 	claim := func(s selection) ([]*row, error) {
-		tried := map[int64]token{}
+		tried := map[int64]try{}
 		rows, err := d.change(ctx, s, func(r *row) {
 			r.claim(req.Owner, req.LeaseTime)
-			tried[r.id] = r.token()
+			tried[r.id] = try{r.token(), r.attemptedAt}
 		}, discardForKey)
 		if errors.Is(err, driver.ErrOutcomeUnknown) {
 			d.floors.drop()
@@ -120,9 +120,15 @@ func (d *Driver) claimOf(ctx context.Context, req driver.ClaimRequest, queue str
 	return records, err
 }
 
+// try is what a claim has written in a row. Another one of the same owner writes the same token at another time.
+type try struct {
+	token token
+	at    time.Time
+}
+
 // claimedAfterAll adds to the rows that were claimed those of a transaction whose commit was not answered. It
 // returns the error of that commit if this remains unknown.
-func (d *Driver) claimedAfterAll(ctx context.Context, rows []*row, tried map[int64]token, unanswered error) ([]*row, error) {
+func (d *Driver) claimedAfterAll(ctx context.Context, rows []*row, tried map[int64]try, unanswered error) ([]*row, error) {
 	for _, r := range rows {
 		delete(tried, r.id)
 	}
@@ -133,7 +139,7 @@ func (d *Driver) claimedAfterAll(ctx context.Context, rows []*row, tried map[int
 		return rows, unanswered
 	}
 	for _, r := range found {
-		if r.state == stateRunning && r.token() == tried[r.id] {
+		if try := tried[r.id]; r.state == stateRunning && r.token() == try.token && r.attemptedAt.Equal(try.at) {
 			rows = append(rows, r)
 		}
 	}

@@ -23,6 +23,7 @@ type losingAnswers struct {
 	net.Conn
 	armed *atomic.Bool
 	says  string // what the pooler says; one of the following if there is none
+	then  func() // called after a commit was lost
 	loses atomic.Bool
 	lost  bool
 }
@@ -36,7 +37,9 @@ const (
 func (c *losingAnswers) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte("commit\x00")) && c.armed.CompareAndSwap(true, false) {
 		if c.says == isRolledBack {
-			return 0, c.Close()
+			err := c.Close()
+			c.then()
+			return 0, err
 		}
 		c.loses.Store(true)
 	}
@@ -62,11 +65,17 @@ func (c *losingAnswers) Read(b []byte) (int, error) {
 // lossy opens a driver that loses the answer to the next commit when armed.
 func lossy(w *world, says string) (*riverjob.Driver, *atomic.Bool) {
 	w.t.Helper()
+	return lossyThen(w, says, func() {})
+}
+
+// lossyThen is lossy with a function to call after a commit was lost.
+func lossyThen(w *world, says string, then func()) (*riverjob.Driver, *atomic.Bool) {
+	w.t.Helper()
 	armed := &atomic.Bool{}
 	pool := poolWith(w, func(c *pgxpool.Config) {
 		c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-			return &losingAnswers{Conn: conn, armed: armed, says: says}, err
+			return &losingAnswers{Conn: conn, armed: armed, says: says, then: then}, err
 		}
 	})
 	return w.open(func(o *riverjob.Options) { o.Pool = pool }), armed
@@ -102,6 +111,23 @@ func TestJobsOfAClaimWhoseCommitWasLostRan(t *testing.T) {
 	assert.Empty(t, claimOne(w.ctx, t, d))
 	w.eventually("the server has rolled back", func() bool { return len(claimOne(w.ctx, t, d)) == 1 })
 	assert.Equal(t, 1, w.row(id).Attempt)
+}
+
+// Another claim of the same owner then took the job. The first one took that for its own, and the job ran twice at once.
+func TestAJobOfAClaimWhoseCommitWasLostRanTwice(t *testing.T) {
+	w := newWorld(t)
+	w.insert(pythonJob{kind: "x"})
+	other := w.open()
+	var taken []*driver.Record
+	d, armed := lossyThen(w, isRolledBack, func() {
+		w.eventually("the server has rolled back", func() bool {
+			taken = claimOne(w.ctx, t, other)
+			return len(taken) == 1
+		})
+	})
+	armed.Store(true)
+	assert.Empty(t, claimOne(w.ctx, t, d))
+	assert.Len(t, taken, 1)
 }
 
 // The error came as one of the server, and passed for proof that nothing was stored.
