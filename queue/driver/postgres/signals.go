@@ -120,12 +120,16 @@ func (s *signals) announce(m moments) {
 	s.written = s.written.and(m)
 }
 
+// take returns what is to be announced. Times that a call is about to announce with its change are left.
 func (s *signals) take() (pending, mayClaim bool, written moments) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pending, mayClaim, written = s.pending, s.mayClaim, s.written
+	if !s.pending {
+		return false, false, moments{}
+	}
+	mayClaim, written = s.mayClaim, s.written
 	s.pending, s.mayClaim, s.written = false, false, moments{}
-	return pending, mayClaim, written
+	return true, mayClaim, written
 }
 
 // takeTurn returns the text of a notification that jobs may be claimed, for a caller that sends it at once, with

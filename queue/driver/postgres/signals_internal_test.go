@@ -39,3 +39,16 @@ func TestEndsAreAnnouncedLessOftenThanWhatMayBeClaimed(t *testing.T) {
 		})
 	}
 }
+
+// A turn came without a change, because two changes had asked for the one before, while a call had noted the times
+// of its jobs and not asked for a notification yet. That then had no times: other processes did not search for the
+// jobs for up to half a minute.
+func TestATurnWithoutAChangeForgotTheTimesOfTheNext(t *testing.T) {
+	s := newSignals(&Driver{})
+	due := moments{due: spans{{1, 1}}}
+	s.announce(due)
+	s.sendOne(t.Context()) // it would send a notification if there were a change
+	s.send(true)
+	_, _, written := s.take()
+	assert.Equal(t, due, written)
+}
