@@ -318,6 +318,9 @@ func (d *Driver) transactOnce(ctx context.Context, p patience, queue int32, run 
 	if err == nil || mayBeDone {
 		d.noteWritten(c.written)
 	}
+	if mayBeDone {
+		d.changed(driver.Anywhere)
+	}
 	return mayBeDone, err
 }
 

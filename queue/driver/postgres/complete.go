@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -45,6 +46,9 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	}
 	fail := func(err error) ([]error, error) {
 		d.noteWritten(times) // Some may have been written.
+		if errors.Is(err, driver.ErrOutcomeUnknown) || slices.Contains(isDone, true) {
+			d.changed(driver.Anywhere)
+		}
 		if !slices.Contains(isDone, true) {
 			return nil, fmt.Errorf("completing %d records: %w", len(completions), err)
 		}

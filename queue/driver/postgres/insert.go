@@ -50,6 +50,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 		if i == 0 || theirs != nil {
 			if errors.Is(err, driver.ErrOutcomeUnknown) {
 				d.noteWritten(times)
+				d.changed(driver.Anywhere)
 			}
 			return nil, err
 		}

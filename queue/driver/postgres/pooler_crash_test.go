@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -47,25 +48,56 @@ func (c *crashingPooler) Read(b []byte) (int, error) {
 	return copy(b, answer), err
 }
 
-// The error came as one of the server, and passed for proof that nothing was stored.
-func TestTheOutcomeOfACommitThatAPoolerLostIsUnknown(t *testing.T) {
+// openBehindCrashingPooler opens a driver whose pooler loses the answer to the next commit when armed.
+func openBehindCrashingPooler(t *testing.T, schema string) (*postgres.Driver, *atomic.Bool) {
+	t.Helper()
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
 	require.NoError(t, err)
-	var armed atomic.Bool
+	armed := &atomic.Bool{}
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, dialErr := (&net.Dialer{}).DialContext(ctx, network, address)
-		return &crashingPooler{Conn: conn, armed: &armed}, dialErr
+		return &crashingPooler{Conn: conn, armed: armed}, dialErr
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	d := open(t, postgres.Options{Pool: pool, Schema: pgtest.Schema(t)})
+	return open(t, postgres.Options{Pool: pool, Schema: schema}), armed
+}
+
+// The error came as one of the server, and passed for proof that nothing was stored.
+func TestTheOutcomeOfACommitThatAPoolerLostIsUnknown(t *testing.T) {
+	d, armed := openBehindCrashingPooler(t, pgtest.Schema(t))
 	insert(t.Context(), t, d, scoped("the first", 0, "first"))
 
 	armed.Store(true)
-	_, err = d.Insert(t.Context(), []*driver.Record{scoped("job", 0, "scope")})
+	_, err := d.Insert(t.Context(), []*driver.Record{scoped("job", 0, "scope")})
 	require.ErrorContains(t, err, "server conn crashed?")
 	_, getErr := d.Get(t.Context(), "", "job")
 	require.NoError(t, getErr, "it is stored")
 	require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+}
+
+// A job whose Put was not answered is stored all the same. No process was notified of it, so it waited for up to half a
+// minute. So did what was freed by the end of a job that was not answered.
+func TestNoProcessWasNotifiedOfAJobWhoseCommitWasNotAnswered(t *testing.T) {
+	schema := pgtest.Schema(t)
+	d, armed := openBehindCrashingPooler(t, schema)
+	other := open(t, postgres.Options{URL: pgtest.URL(t), Schema: schema})
+	told := subscribe(t, other)
+	insert(t.Context(), t, d, scoped("the first", 0, "first"))
+	awaitTold(t, told)
+
+	armed.Store(true)
+	_, err := d.Insert(t.Context(), []*driver.Record{scoped("job", 0, "scope")})
+	require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+	awaitTold(t, told)
+
+	claimed := claim(t, other, 1)
+	require.Len(t, claimed, 1)
+	ended := *claimed[0]
+	ended.Status.Completed, ended.Status.InProgress, ended.TimeInfo.End = true, false, time.Now()
+	armed.Store(true)
+	_, err = d.Complete(t.Context(), []driver.Completion{{Lease: driver.LeaseOf(claimed[0]), Record: &ended}})
+	require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+	awaitTold(t, told)
 }
