@@ -29,7 +29,7 @@ type ending struct {
 // for up to 1,000 of them, the others one by one. If ctx carries a transaction (see WithTx),
 // Complete writes in it.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
-	theirs, err := d.callersTransaction(ctx)
+	theirs, err := d.callersTransaction(ctx, true)
 	if err != nil {
 		return nil, fmt.Errorf("completing %d records in the caller's transaction: %w", len(completions), err)
 	}

@@ -34,7 +34,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	defer done()
 	sorted, errs := table.EncodeSorted(records, encodeInserted)
 	times := momentsOf(sorted...)
-	theirs, err := d.callersTransaction(ctx)
+	theirs, err := d.callersTransaction(ctx, slices.ContainsFunc(sorted, func(n *newRecord) bool { return !n.isPlain() }))
 	if err != nil {
 		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
 	}

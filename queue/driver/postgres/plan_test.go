@@ -130,6 +130,55 @@ func TestPlansOfASmallTableReadAllJobsAfterABurst(t *testing.T) {
 	assert.Less(t, perCycle, *others/4, "the first claim after the burst reads them")
 }
 
+// The connection of a caller keeps its plans as long as it lives. Those of a small table read all jobs of a burst, once
+// for each job that ended in a transaction, and some eight times if another job waited for it.
+func TestEachEndInATransactionReadAllJobsAfterABurst(t *testing.T) {
+	const cycles = 20
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprint("another job waits ", waits), func(t *testing.T) {
+			conn := connect(t, pgtest.URL(t))
+			schema := pgtest.Schema(t)
+			url := pgtest.URL(t) + "&application_name=" + schema
+			d := open(t, postgres.Options{URL: url, Schema: schema})
+			postgres.SetReplanInterval(d, 0)
+			execute(t, conn, "ALTER TABLE "+schema+".jobs SET (autovacuum_enabled = off)")
+			execute(t, conn, "VACUUM ANALYZE "+schema+".jobs")
+			caller := connect(t, url)
+			run := func(name string) {
+				t.Helper()
+				insert(t.Context(), t, d, newRecord(name))
+				claimed := claim(t, d, 1)
+				require.Len(t, claimed, 1)
+				tx, err := caller.Begin(t.Context())
+				require.NoError(t, err)
+				ctx := postgres.WithTx(t.Context(), tx)
+				if waits {
+					insert(ctx, t, d, dependent("after "+name, name))
+				}
+				claimed[0].Status.Completed = true
+				errs, err := d.Complete(ctx, []driver.Completion{{Lease: driver.LeaseOf(claimed[0]), Record: claimed[0]}})
+				require.NoError(t, errors.Join(append(errs, err)...))
+				var setting string
+				require.NoError(t, tx.QueryRow(t.Context(), "SHOW enable_seqscan").Scan(&setting))
+				require.Equal(t, "on", setting, "for the caller")
+				require.NoError(t, tx.Commit(t.Context()))
+			}
+			for i := range 8 { // a server keeps a plan from the sixth execution on
+				run(fmt.Sprint("early ", i))
+			}
+			multiply(t, conn, schema, "early 0", *others)
+			execute(t, conn, "UPDATE "+schema+".lines SET low = (SELECT last_value + 1 FROM "+schema+".arrivals)")
+			for i := range cycles {
+				run(fmt.Sprint(i))
+			}
+			require.NoError(t, caller.Close(t.Context()))
+			perCycle := tuplesRead(t, conn, d, schema, "jobs") / cycles
+			t.Logf("%d rows and index entries read a cycle", perCycle)
+			assert.Less(t, perCycle, *others/4, "the first claim after the burst reads them")
+		})
+	}
+}
+
 // Without statistics, the server joined the line of the next attempt before the job itself, and then searched for the job
 // by its queue alone, once for each retry.
 func TestEachRetryReadAllJobsOfItsQueue(t *testing.T) {

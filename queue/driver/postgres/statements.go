@@ -766,5 +766,7 @@ var statementTexts = [statements]string{
 
 	// If the server dies, only the notification is lost, so the commit does not wait for the disk.
 	notify:   `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)::text`,
-	notifyIn: `SELECT pg_notify($1, $2)::text`,
+	// It restores the caller's setting, if identity has changed it.
+	notifyIn: `SELECT pg_notify($1, $2)::text,
+		set_config('enable_seqscan', coalesce(nullif(current_setting('amboy.enable_seqscan', true), ''), current_setting('enable_seqscan')), true)`,
 }

@@ -36,8 +36,11 @@ func WithSQLTx(ctx context.Context, tx *sql.Tx) context.Context {
 	return driver.WithTransaction(ctx, transaction{tx})
 }
 
-// callersTransaction returns the transaction that a context carries; nil if it carries none.
-func (d *Driver) callersTransaction(ctx context.Context) (querier, error) {
+// callersTransaction returns the transaction that a context carries; nil if it carries none. searches is true for a
+// call that searches jobs in it. The server then plans its statements with indexes: the caller's connection keeps
+// plans, and those that read all of a small table would read all jobs of a burst. The notification at the end of the
+// call ends that.
+func (d *Driver) callersTransaction(ctx context.Context, searches bool) (querier, error) {
 	carried, found, err := driver.TransactionOf[transaction](ctx)
 	if err != nil || !found {
 		return nil, err
@@ -54,7 +57,7 @@ func (d *Driver) callersTransaction(ctx context.Context) (querier, error) {
 	if on == nil {
 		return nil, errors.New("the transaction is nil")
 	}
-	theirs, isolation, err := d.identity(ctx, on)
+	theirs, isolation, err := d.identity(ctx, on, searches && !d.opts.PollOnly)
 	if err != nil {
 		if usesSQL, ok := on.(sqlQuerier); ok && usesSQL.isOfAnotherDriver(ctx, err) {
 			return nil, fmt.Errorf("%w: it must be one of github.com/jackc/pgx/v5/stdlib: %w", driver.ErrForeignTransaction, err)
@@ -85,15 +88,18 @@ type identity struct {
 	started  int64
 }
 
-// identity also returns the isolation level of the transaction.
-func (d *Driver) identity(ctx context.Context, on querier) (id identity, isolation string, err error) {
+// identity also returns the isolation level of the transaction. If usesIndexes is true, plans use indexes from then on
+// until the statement notifyIn.
+func (d *Driver) identity(ctx context.Context, on querier, usesIndexes bool) (id identity, isolation string, err error) {
 	err = on.query(ctx, `SELECT current_database()::text, coalesce(to_regclass($1), 0)::oid::bigint,
-			(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, current_setting('transaction_isolation')`,
+			(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, current_setting('transaction_isolation'),
+			CASE WHEN $2::boolean THEN set_config('amboy.enable_seqscan', current_setting('enable_seqscan'), true)
+				|| set_config('enable_seqscan', 'off', true) END`,
 		func(r *row) error {
 			id = identity{database: fmt.Sprintf("%q", r.text()), table: r.integer(), started: r.integer()}
 			isolation = r.text()
 			return nil
-		}, d.inSchema("{s}.jobs"))
+		}, d.inSchema("{s}.jobs"), usesIndexes)
 	return id, isolation, err
 }
 
@@ -110,7 +116,7 @@ func (d *Driver) ownIdentity(ctx context.Context, expected identity) (identity, 
 // readIdentity reads the identity of the driver's database. If that has changed, another server may have
 // taken over, which may lack the last queues and lines, and in which jobs may be due or expire again.
 func (d *Driver) readIdentity(ctx context.Context) (identity, error) {
-	id, _, err := d.identity(ctx, d.reader())
+	id, _, err := d.identity(ctx, d.reader(), false)
 	if err != nil {
 		return id, err
 	}
