@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -225,8 +226,9 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 			d.changed(driver.Anywhere)
 		}
 	}()
+	last := leaseKey{until: math.MinInt64}
 	for more := true; more; {
-		n, left, err := d.recoverSome(ctx, keep)
+		n, left, err := d.recoverSome(ctx, keep, &last)
 		recovered += n
 		if err != nil {
 			return recovered, partly("recovering stale leases", recovered, err)
@@ -263,17 +265,21 @@ type staleJob struct {
 	until table.Instant
 }
 
-// recoverSome recovers the leases of the first rows of the log of leases.
-func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovered int, more bool, err error) {
+// leaseKey is the key of a row of the log of leases.
+type leaseKey struct{ until, id int64 }
+
+// recoverSome recovers the leases of the first rows of the log of leases after the last one, which it changes.
+func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease, last *leaseKey) (recovered int, more bool, err error) {
 	var until, ids, jobs []int64
 	err = d.readPlanned(ctx, staleLeases, func(r *row) error {
 		until, ids, jobs = append(until, r.integer()), append(ids, r.integer()), append(jobs, r.integer())
 		return nil
-	}, leasesAtOnce)
+	}, leasesAtOnce, last.until, last.id)
 	rows := len(ids)
 	if err != nil || rows == 0 {
 		return 0, false, err
 	}
+	*last = leaseKey{until[rows-1], ids[rows-1]}
 	var kept []int64
 	for from := 0; from < rows; {
 		to, leased := from, int64(0)
@@ -292,7 +298,7 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 		return d.pipeline(ctx, func(b *batch) {
 			b.plan()
 			if len(kept) > 0 { // The next call checks them again.
-				b.exec(keepLeases, until[rows-1], kept)
+				b.exec(keepLeases, last.until, kept)
 			}
 			b.exec(dropStaleLeases, until, ids)
 		})

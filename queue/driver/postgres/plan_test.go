@@ -318,6 +318,24 @@ func TestTheSearchForTheHolderOfAScopeReadAllJobsThatHoldAny(t *testing.T) {
 	}
 }
 
+// The same for the log of leases: a recovery read all rows that it had removed for each 500 more.
+func TestARecoveryReadAllRemovedLeasesAgainAndAgain(t *testing.T) {
+	const rows = 20_000
+	conn := connect(t, pgtest.URL(t))
+	schema := pgtest.Schema(t)
+	d := open(t, postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema})
+	execute(t, conn, fmt.Sprintf("INSERT INTO %s.leases (until, taken, seqs) SELECT n, 0, '{}'::bigint[] FROM generate_series(1, %d) AS n", schema, rows))
+	release := holdSnapshot(t, schema, 0)
+	n, err := d.RecoverStale(t.Context())
+	require.NoError(t, err)
+	release()
+	assert.Zero(t, n)
+	assert.Zero(t, count(t, conn, schema, "leases"))
+	perRow := tuplesRead(t, conn, d, schema, "leases") / rows
+	t.Logf("%d rows and index entries read a row", perRow)
+	assert.Less(t, perRow, 10)
+}
+
 // multiply adds copies of a job.
 func multiply(t *testing.T, conn *pgx.Conn, schema, id string, n int) {
 	t.Helper()

@@ -495,8 +495,9 @@ var statementTexts = [statements]string{
 		WHERE seq = $4`,
 	setCount: `UPDATE {s}.jobs SET lease_count = $1 WHERE seq = $2`,
 	// Leases are recovered in the order of their ends. The time is the same for all rows, so that the index finds
-	// them.
-	staleLeases: `SELECT until, id, cardinality(seqs)::bigint FROM {s}.leases WHERE until < (SELECT ` + serverNow + `) ORDER BY until, id LIMIT $1`,
+	// them. The search begins after the last row that was removed, as in endingDue.
+	staleLeases: `SELECT until, id, cardinality(seqs)::bigint FROM {s}.leases WHERE until < (SELECT ` + serverNow + `) AND (until, id) > ($2, $3)
+		ORDER BY until, id LIMIT $1`,
 	staleJobs: `SELECT seq, queue, lease_until FROM {s}.jobs WHERE place = 6 AND lease_until < ` + serverNow + `
 		AND seq IN (SELECT unnest(l.seqs) FROM unnest($1::bigint[], $2::bigint[]) AS s (until, id) JOIN {s}.leases l ON l.until = s.until AND l.id = s.id)
 		ORDER BY queue, seq`,
@@ -765,7 +766,7 @@ var statementTexts = [statements]string{
 	readCanceled: `SELECT queue, name, job_id, owner, lease_count, seq FROM {s}.jobs WHERE owner = $1 AND cancel`,
 
 	// If the server dies, only the notification is lost, so the commit does not wait for the disk.
-	notify:   `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)::text`,
+	notify: `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)::text`,
 	// It restores the caller's setting, if identity has changed it.
 	notifyIn: `SELECT pg_notify($1, $2)::text,
 		set_config('enable_seqscan', coalesce(nullif(current_setting('amboy.enable_seqscan', true), ''), current_setting('enable_seqscan')), true)`,
