@@ -60,8 +60,8 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		}
 		return errs, nil
 	}
-	for start := 0; start < len(endings); start += endedAtOnce {
-		end := min(start+endedAtOnce, len(endings))
+	for start, end := 0, 0; start < len(endings); start = end {
+		end = start + endedTogether(endings[start:])
 		err := d.completeTogether(ctx, endings[start:end], errs[start:end], isDone[start:end])
 		if err != nil {
 			return fail(err)
@@ -81,6 +81,31 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		d.changed(newsOf(endings))
 	}
 	return errs, nil
+}
+
+// endedTogether returns how many of the first endings one statement may end, at least one.
+func endedTogether(endings []*ending) (n int) {
+	size := 0
+	for n < min(len(endings), endedAtOnce) {
+		size += endings[n].size()
+		if n > 0 && size > bytesAtOnce {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// size returns the size of the bodies that the end writes; e may be nil.
+func (e *ending) size() int {
+	switch {
+	case e == nil:
+		return 0
+	case e.next == nil:
+		return len(e.Body)
+	default:
+		return len(e.Body) + len(e.next.Body)
+	}
 }
 
 // newsOf returns what the ends of records may have made claimable.
@@ -143,8 +168,8 @@ func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*endi
 		return err
 	}
 	defer done()
-	for start := 0; start < len(endings); start += endedAtOnce {
-		end := min(start+endedAtOnce, len(endings))
+	for start, end := 0, 0; start < len(endings); start = end {
+		end = start + endedTogether(endings[start:])
 		if err := d.completePlainIn(ctx, theirs, endings[start:end], isDone[start:end]); err != nil {
 			return err
 		}

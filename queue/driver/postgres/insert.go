@@ -22,9 +22,13 @@ const (
 	oneByOneAtOnce = 32
 )
 
+// bytesAtOnce is the size of the bodies from which a statement gets no more records. A server refuses a message of a
+// gigabyte, and needs several times its memory.
+const bytesAtOnce = 16 << 20
+
 // Insert implements driver.Driver. If ctx carries a transaction (see WithTx), Insert writes in it. Otherwise
-// it writes transactions of up to 1,000 records, or 32 that have scopes or edges. If one fails, its records
-// and all after them get the error. Concurrent calls with one record each may share a transaction; an error
+// it writes transactions of up to 1,000 records with 16 MB, or 32 that have scopes or edges. If one fails, its
+// records and all after them get the error. Concurrent calls with one record each may share a transaction; an error
 // that concerns one of the records is then not that of the others.
 func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
 	done, err := d.begin(ctx)
@@ -82,12 +86,13 @@ func (n *newRecord) isPlain() bool {
 // one queue.
 func runsOf(all []*newRecord) (runs [][]*newRecord) {
 	for len(all) > 0 {
-		n, most := 1, insertAtOnce
+		n, most, size := 1, insertAtOnce, len(all[0].Body)
 		if !all[0].isPlain() {
 			most = oneByOneAtOnce
 		}
 		for n < min(len(all), most) && all[n].isPlain() == all[0].isPlain() &&
-			(all[n].isPlain() || all[n].queueName == all[0].queueName) {
+			(all[n].isPlain() || all[n].queueName == all[0].queueName) && size+len(all[n].Body) <= bytesAtOnce {
+			size += len(all[n].Body)
 			n++
 		}
 		runs = append(runs, all[:n])
