@@ -284,6 +284,24 @@ func TestForgetReadAllRemovedRowsForEachRow(t *testing.T) {
 	assert.Less(t, perRow, 10)
 }
 
+// The same for the log of leases: a recovery read all rows that it had removed for each 500 more.
+func TestARecoveryReadAllRemovedLeasesAgainAndAgain(t *testing.T) {
+	const rows = 20_000
+	conn := connect(t, pgtest.URL(t))
+	schema := pgtest.Schema(t)
+	d := open(t, postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema})
+	execute(t, conn, fmt.Sprintf("INSERT INTO %s.leases (until, taken, seqs) SELECT n, 0, '{}'::bigint[] FROM generate_series(1, %d) AS n", schema, rows))
+	release := holdSnapshot(t, schema, 0)
+	n, err := d.RecoverStale(t.Context())
+	require.NoError(t, err)
+	release()
+	assert.Zero(t, n)
+	assert.Zero(t, count(t, conn, schema, "leases"))
+	perRow := tuplesRead(t, conn, d, schema, "leases") / rows
+	t.Logf("%d rows and index entries read a row", perRow)
+	assert.Less(t, perRow, 10)
+}
+
 // A diagnosis read all jobs that hold scopes to find the holder of one that they wait for.
 func TestTheSearchForTheHolderOfAScopeReadAllJobsThatHoldAny(t *testing.T) {
 	const calls = 10
@@ -316,24 +334,6 @@ func TestTheSearchForTheHolderOfAScopeReadAllJobsThatHoldAny(t *testing.T) {
 			assert.Less(t, perCall, 100)
 		})
 	}
-}
-
-// The same for the log of leases: a recovery read all rows that it had removed for each 500 more.
-func TestARecoveryReadAllRemovedLeasesAgainAndAgain(t *testing.T) {
-	const rows = 20_000
-	conn := connect(t, pgtest.URL(t))
-	schema := pgtest.Schema(t)
-	d := open(t, postgres.Options{URL: pgtest.URL(t) + "&application_name=" + schema, Schema: schema})
-	execute(t, conn, fmt.Sprintf("INSERT INTO %s.leases (until, taken, seqs) SELECT n, 0, '{}'::bigint[] FROM generate_series(1, %d) AS n", schema, rows))
-	release := holdSnapshot(t, schema, 0)
-	n, err := d.RecoverStale(t.Context())
-	require.NoError(t, err)
-	release()
-	assert.Zero(t, n)
-	assert.Zero(t, count(t, conn, schema, "leases"))
-	perRow := tuplesRead(t, conn, d, schema, "leases") / rows
-	t.Logf("%d rows and index entries read a row", perRow)
-	assert.Less(t, perRow, 10)
 }
 
 // multiply adds copies of a job.
