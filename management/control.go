@@ -45,6 +45,10 @@ type ControlChange struct {
 	Workers *int `json:"workers,omitempty"`
 	// TypeLimit replaces the limit of a job type.
 	TypeLimit *TypeLimitChange `json:"type_limit,omitempty"`
+	// Create is true to also change a queue that does not exist yet, for its first job to come.
+	// Without it, and always in memory by reference, the name of such a queue is refused as
+	// unknown.
+	Create bool `json:"create,omitempty"`
 }
 
 // TypeLimitChange replaces the limit of a job type in a queue. The zero limit removes it.
@@ -85,9 +89,14 @@ func (i *inspector) SetControl(ctx context.Context, queue string, change Control
 	if err := i.check(validQueue(queue), change.Validate(), validWorkers(queue, change.Workers)); err != nil {
 		return Control{}, fmt.Errorf("changing the controls of a queue: %w", err)
 	}
-	if err := i.checkQueueExists(ctx, queue); err != nil {
+	err := i.checkQueueExists(ctx, queue)
+	if change.Create && errors.Is(err, ErrUnknownQueue) && len(i.store.Queues()) == 0 && !i.store.ByReference() {
+		err = nil
+	}
+	if err != nil {
 		return Control{}, fmt.Errorf("changing the controls of queue %q: %w", queue, err)
 	}
+	change.Create = false // all that follows is as for other queues
 	control, err := i.setControl(ctx, queue, change)
 	if wrong := unstorableQueue(err); wrong != nil {
 		return Control{}, fmt.Errorf("changing the controls of a queue: %w", wrong)

@@ -14,9 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
 func (f *inspected) described() management.Queue {
@@ -121,6 +123,44 @@ func TestUnknownQueue(t *testing.T) {
 		assert.True(f, amboy.IsJobNotFoundError(err), "%v", err)
 		assert.Equal(f, before, f.states())
 	})
+}
+
+// An operator could not limit a tenant before its first job.
+func TestAQueueWithoutJobsCouldNotBeLimited(t *testing.T) {
+	change := management.ControlChange{MaxRunning: new(2), Create: true}
+	for name, open := range map[string]func(t *testing.T) driver.Driver{
+		"memory": newMemory, "SQLite": newSQLite, "PostgreSQL": newPostgres, "MongoDB": func(t *testing.T) driver.Driver {
+			server := mongotest.Open(t)
+			d, err := mongodb.Open(t.Context(), mongodb.Options{Client: server.Client(), DB: server.Database(), Collection: "jobs", Grouped: true})
+			require.NoError(t, err)
+			return d
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newTwoTenants(t, open(t), 1)
+			control, err := i.SetControl(t.Context(), "new", change)
+			require.NoError(t, err)
+			assert.Equal(t, management.Control{MaxRunning: 2}, control)
+			q, err := i.Queue(t.Context(), "new")
+			require.NoError(t, err)
+			assert.Equal(t, management.Queue{Name: "new", Control: control}, q)
+			entries := auditOf(t, i)
+			require.Len(t, entries, 1)
+			assert.JSONEq(t, `{"max_running":2}`, entries[0].Detail)
+		})
+	}
+
+	group, err := queue.NewLocalQueueGroup(t.Context(), queue.LocalQueueGroupOptions{
+		DefaultQueue: queue.LocalQueueOptions{Constructor: func(context.Context) (amboy.Queue, error) {
+			return queue.NewLocal(queue.LocalOptions{NumWorkers: workers})
+		}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { closeGroup(t, group) })
+	byReference, err := management.NewGroupInspector(group)
+	require.NoError(t, err)
+	_, err = byReference.SetControl(t.Context(), "new", change)
+	require.ErrorIs(t, err, management.ErrUnknownQueue)
 }
 
 func TestAnotherQueueIsUnknown(t *testing.T) {

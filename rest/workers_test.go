@@ -407,6 +407,7 @@ func TestErrorsRepeatThemselves(t *testing.T) {
 		{http.MethodGet, "/v2/queues/none", "", `queue "none": no such queue`},
 		{http.MethodGet, "/v2/queues/none/jobs/b", "", `queue "none": no such queue`},
 		{http.MethodPatch, "/v2/queues/none", `{"paused":true}`, `queue "none": no such queue`},
+		{http.MethodPatch, "/v2/queues/new", `{"max_running":2,"create":true}`, ``},
 		{http.MethodPatch, "/v2/queues/q", `{"draining":true}`, ``},
 		{http.MethodPost, create, `{"type":"t","outside":true,"id":"b"}`, `inserting record "q.b": queue "q": queue is draining`},
 	} {

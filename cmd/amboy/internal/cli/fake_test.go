@@ -131,7 +131,10 @@ func (f *fake) Queue(ctx context.Context, name string) (management.Queue, error)
 	return management.Queue{}, fmt.Errorf("%w: %q", management.ErrUnknownQueue, name)
 }
 
-func (f *fake) SetControl(_ context.Context, _ string, change management.ControlChange) (management.Control, error) {
+func (f *fake) SetControl(ctx context.Context, name string, change management.ControlChange) (management.Control, error) {
+	if _, err := f.Queue(ctx, name); err != nil && !change.Create {
+		return management.Control{}, err
+	}
 	f.control = change
 	control := management.Control{MaxRunning: 10, Rate: change.Rate}
 	for _, c := range []struct{ to, from *bool }{{&control.Paused, change.Paused}, {&control.Draining, change.Draining}} {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -160,6 +161,7 @@ func (p *program) changeQueue(name, short string, change management.ControlChang
 func (p *program) setQueue() *cobra.Command {
 	var maxRunning, workers, burst int
 	var rate, jobType string
+	var create bool
 	cmd := &cobra.Command{
 		Use:   "set QUEUE",
 		Short: "Set the running limit, the rate and the number of workers of a queue",
@@ -175,6 +177,7 @@ func (p *program) setQueue() *cobra.Command {
 	cmd.Flags().IntVar(&burst, "burst", 0, "with --rate: the number of jobs that may start at once; 0 for a tenth of a second's, at least one")
 	cmd.Flags().IntVar(&workers, "workers", 0, "the number of workers in each process; 0 for the configured number")
 	cmd.Flags().StringVar(&jobType, "type", "", "limit only the jobs of this type, with --max-running and --rate")
+	cmd.Flags().BoolVar(&create, "create", false, "also set a queue that does not exist yet, for its first job to come")
 	cmd.MarkFlagsOneRequired("max-running", "rate", "workers")
 	cmd.MarkFlagsMutuallyExclusive("type", "workers")
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, args []string) error {
@@ -190,11 +193,12 @@ func (p *program) setQueue() *cobra.Command {
 		}
 		if cmd.Flags().Changed("type") {
 			q, err := inspector.Queue(ctx, args[0])
-			if err != nil {
+			if err != nil && (!create || !errors.Is(err, management.ErrUnknownQueue)) {
 				return fmt.Errorf("reading the limits of queue %q: %w", args[0], err)
 			}
 			change = limitOfType(jobType, q.Control.Types[jobType], change)
 		}
+		change.Create = create
 		return p.control(ctx, inspector, args[0], change)
 	})
 	return cmd
