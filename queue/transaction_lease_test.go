@@ -14,6 +14,8 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // inSession runs a test on a queue of MongoDB with one worker and a lock timeout of a minute.
@@ -138,5 +140,27 @@ func TestAJobThatHasLostItsLeaseAfterItsTransactionWasRolledBackRunsAgain(t *tes
 		})
 		assert.Equal(t, 2, runs)
 		assert.Equal(t, amboy.StateSucceeded, found.state)
+	})
+}
+
+// It was logged as an error that the job had not ended, because it was not found.
+func TestAJobThatEndedInItsTransactionAndWasRemovedBeforeItReturnedHadNotEnded(t *testing.T) {
+	inSession(t, func(t *testing.T, server *mongotest.Deployment, q amboy.Queue) {
+		store, _ := queue.StoreOf(q)
+		var failure error
+		lines := logged(t, func() {
+			put(t, q, newJob(t, "job", func(ctx context.Context, j *funcJob) {
+				failure = endInSession(ctx, server, q, j, nil)
+				removed, err := store.Admin().Act(ctx, driver.ActRequest{
+					Query: driver.Query{Queues: store.Queues()}, Action: driver.Action{Kind: driver.Delete}, Limit: 10,
+				})
+				failure = errors.Join(failure, err)
+				assert.Equal(t, 1, removed.Done)
+			}))
+			require.True(t, amboy.Wait(t.Context(), q))
+			synctest.Wait()
+		}, "message", "job_id")
+		require.NoError(t, failure)
+		assert.Empty(t, lines)
 	})
 }

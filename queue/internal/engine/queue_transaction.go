@@ -118,6 +118,11 @@ const (
 // ctx ends. Then the job runs again when its lease expires, unless it has ended.
 func (q *Queue) endTransacted(ctx context.Context, j amboy.Job, run *core.Run) (ended bool, err error) {
 	r, err := q.committedEnd(ctx, j, run)
+	if amboy.IsJobNotFoundError(err) { // it has ended, and was removed since
+		q.endHere(run)
+		q.Ended(ctx, j.ID())
+		return true, nil
+	}
 	if err != nil {
 		q.Engine.drop(run)
 		return false, fmt.Errorf("checking whether its transaction was committed: %w", err)
@@ -128,11 +133,16 @@ func (q *Queue) endTransacted(ctx context.Context, j amboy.Job, run *core.Run) (
 	if reported := j.Error(); reported != nil {
 		logging.Warning(ctx, q.failure("a job reported an error after it ended in a committed transaction", j.ID(), reported))
 	}
+	q.endHere(run)
+	q.afterCommit(ctx, j, r)
+	return true, nil
+}
+
+// endHere ends a run in this process, without writing anything.
+func (q *Queue) endHere(run *core.Run) {
 	done := make(chan struct{})
 	q.Engine.Finish(run, core.End{}, func(error) { close(done) })
 	<-done
-	q.afterCommit(ctx, j, r)
-	return true, nil
 }
 
 // handLostBack hands back a run that has lost its lease, and whose transaction was not committed by now.
