@@ -660,11 +660,11 @@ func TestAJobWasRefusedAQueueOfItsGroupWithAnotherEngine(t *testing.T) {
 		put(t, first, newJob(t, "first", func(ctx context.Context, j *funcJob) {
 			close(begun)
 			<-closing
-			q, err := group.Get(ctx, "other")
-			if err == nil {
-				err = q.Put(ctx, noop(t, "second"))
+			q, putErr := group.Get(ctx, "other")
+			if putErr == nil {
+				putErr = q.Put(ctx, noop(t, "second"))
 			}
-			j.AddError(err)
+			j.AddError(putErr)
 		}))
 		<-begun
 		closed := make(chan error, 1)
