@@ -44,8 +44,8 @@ func neededScopes(r *driver.Record) []string {
 	return scopes
 }
 
-// holder returns the job that holds a scope, the first of those that hold a limited one; nil if none does.
-// isFull is true if as many hold it as may.
+// holder returns the job that holds a scope, the first one of a limited scope; nil if none does. isFull reports whether
+// as many jobs hold the scope as its limit allows.
 func (i *inspector) holder(ctx context.Context, queue, scope string) (first *driver.Record, isFull bool, err error) {
 	_, limit, _ := amboy.ScopeLimit(scope)
 	query := driver.Query{Queues: []string{queue}, Scope: scope, Holding: true, Latest: true}
