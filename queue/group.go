@@ -49,8 +49,10 @@ type queueGroup struct {
 	mu        sync.Mutex
 	creations map[string]*queueCreation
 	closed    bool
-	// late holds the queues that were made for running jobs while the group closes.
-	late map[string]amboy.Queue
+	// late holds the queues that were made for running jobs while the group closes; lateClosed is true once they are
+	// closed.
+	late       map[string]amboy.Queue
+	lateClosed bool
 
 	closing  lifecycle.Closing
 	closeErr error // result of closeParts; read it only after closing.Run returned true
@@ -268,22 +270,25 @@ func (g *queueGroup) createLate(name string, build queueBuilder, creation *queue
 		return err
 	})
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	delete(g.creations, name)
-	if creation.err != nil {
-		return
+	isClosed := g.lateClosed
+	if creation.err == nil && !isClosed {
+		if g.late == nil {
+			g.late = map[string]amboy.Queue{}
+		}
+		g.late[name] = creation.queue
 	}
-	if g.late == nil {
-		g.late = map[string]amboy.Queue{}
+	g.mu.Unlock()
+	if creation.err == nil && isClosed { // without waiting for the constructor
+		creation.err = errors.Join(ErrGroupClosed, contain.Alone(func() error { creation.queue.Close(g.ctx); return nil }))
 	}
-	g.late[name] = creation.queue
 }
 
 // closeLate closes what createLate has made.
 func (g *queueGroup) closeLate(ctx context.Context) (err error) {
 	g.mu.Lock()
 	late := g.late
-	g.late = nil
+	g.late, g.lateClosed = nil, true
 	g.mu.Unlock()
 	for name, q := range late {
 		if failure := contain.Alone(func() error { q.Close(ctx); return nil }); failure != nil {
