@@ -433,7 +433,8 @@ func (r *retrying) handOverOnce(ctx context.Context, old, next *document, before
 	if next != nil && next.awaitsHandover() {
 		return r.tryHandOver(ctx, old, next)
 	}
-	if err := settled(old, next, before); err != nil {
+	err = settled(old, next, before)
+	if err != nil {
 		return false, err
 	}
 	done, err = r.confirmed(ctx, []*document{cmp.Or(old, next)}) // and with it what was written before

@@ -2,6 +2,8 @@ package pgconnect
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,7 +17,7 @@ const (
 	firstReconnect = 100 * time.Millisecond
 	lastReconnect  = 5 * time.Second
 	listenTime     = 10 * time.Second
-	// checkInterval is how long a connection may be silent before it is checked, and checkTime bounds the
+	// checkInterval is how long a connection may be silent before it is checked, and checkTime bounds each
 	// check.
 	checkInterval = 15 * time.Second
 	checkTime     = 5 * time.Second
@@ -39,9 +41,40 @@ type Listener struct {
 	conn *pgx.Conn
 }
 
-// Open begins to listen. Run must follow if there is no error.
+// Open begins to listen, and returns an error unless a notification arrives. Run must follow if there is no error.
 func (l *Listener) Open(ctx context.Context) (err error) {
 	l.conn, err = l.listen(ctx)
+	if err != nil {
+		return err
+	}
+	if err = l.hearItself(ctx); err != nil {
+		_ = l.conn.Close(context.WithoutCancel(ctx)) // The first error is returned.
+	}
+	return err
+}
+
+// hearItself waits for a notification that it sends over the pool. A pooler in transaction mode accepts LISTEN, but the
+// connection of the server that listens does not stay with the client.
+func (l *Listener) hearItself(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	name := "amboy.check." + rand.Text()
+	quoted := pgx.Identifier{name}.Sanitize()
+	_, err := l.conn.Exec(bounded, "LISTEN "+quoted)
+	if err == nil {
+		_, err = l.Pool.Exec(bounded, "NOTIFY "+quoted)
+	}
+	for err == nil {
+		var n *pgconn.Notification
+		n, err = l.conn.WaitForNotification(bounded)
+		if err == nil && n.Channel == name {
+			_, err = l.conn.Exec(bounded, "UNLISTEN "+quoted)
+			return err
+		}
+	}
+	if ctx.Err() == nil && bounded.Err() != nil {
+		return fmt.Errorf("a notification did not arrive within %s", checkTime)
+	}
 	return err
 }
 
