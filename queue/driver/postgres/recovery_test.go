@@ -97,3 +97,18 @@ func TestARecoveryLookedUpTheJobsOfAllClaimsInOneStatement(t *testing.T) {
 	assert.Equal(t, claims*each, recovered)
 	assert.LessOrEqual(t, read.rows.Load(), int64(each))
 }
+
+// A renewal that was given up and repeated was executed after its repetition, and set the time of the renewal back.
+func TestARenewalThatIsExecutedLateSetTheTimeBack(t *testing.T) {
+	d, schema := openEmpty(t)
+	insert(t.Context(), t, d, newRecord("job"))
+	running := claim(t, d, 1)[0]
+	repeated := time.Now().Add(time.Minute).Round(time.Millisecond)
+	execute(t, connect(t, pgtest.URL(t)), fmt.Sprintf("UPDATE %s.jobs SET mod_time = %d", schema, repeated.UnixNano()))
+	lost, err := d.Extend(t.Context(), []driver.Lease{driver.LeaseOf(running)}, time.Minute)
+	require.NoError(t, err)
+	require.Empty(t, lost)
+	renewed, err := d.Get(t.Context(), "", "job")
+	require.NoError(t, err)
+	assert.True(t, repeated.Equal(renewed.Status.ModificationTime), renewed.Status.ModificationTime)
+}

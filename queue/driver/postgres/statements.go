@@ -284,10 +284,11 @@ func lockedBy(index string) string {
 	) SELECT e.ord FROM e JOIN {s}.jobs j ON ` + hasLease + index + ` WHERE e.ord NOT IN (SELECT ord FROM free)`
 }
 
-// extendBy returns the statement that extends the leases of records found by an index.
+// extendBy returns the statement that extends the leases of records found by an index. It sets no time back: the server may
+// execute it late, after its call was given up and repeated.
 func extendBy(index string) string {
 	return `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), ` + givenLeases + `, u AS (
-		UPDATE {s}.jobs j SET mod_time = $7, lease_time = $8, lease_until = (SELECT at FROM clock) + $8 FROM e
+		UPDATE {s}.jobs j SET mod_time = greatest(mod_time, $7), lease_time = $8, lease_until = (SELECT at FROM clock) + $8 FROM e
 		WHERE ` + hasLease + index + `
 		RETURNING e.ord, j.seq
 	), l AS (
