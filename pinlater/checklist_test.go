@@ -653,9 +653,11 @@ func TestLine26ARateLimitLends(t *testing.T) {
 
 func TestLine27AChangedLimitsFileIsInForceWithin15Seconds(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "queues.json")
+	// The server may read the file at any time, so it is replaced in one step.
 	write := func(text string) {
 		t.Helper()
-		require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(config+".new", []byte(text), 0o600))
+		require.NoError(t, os.Rename(config+".new", config))
 	}
 	write(`{"queues":[]}`)
 	inFakeTime(t, pinlater.Options{QueueConfigFile: config}, func(f *fixture) {

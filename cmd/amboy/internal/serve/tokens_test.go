@@ -166,7 +166,7 @@ func TestAFileOfTokensThatIsNotValidChangesNothing(t *testing.T) {
 		`{"a": {"token": "0123456789abcdef", "may": ["write"]}}`:                                                     `(has "write")`,
 		`{"a": {"token": "0123456789abcdef", "may": ["all"], "queues": []}}`:                                         "or be absent for all",
 		`{"a": {"token": "0123456789abcdef", "may": ["all"], "queues": ["*-a"]}}`:                                    `(has "*-a")`,
-		`{"a": {"token": "0123456789abcdef", "may": ["all"], "queues": null}}`:                                       "or be absent for all",
+		`{"b": {"token": "0123456789abcdef", "may": ["all"], "queues": null}}`:                                       "or be absent for all",
 		`{"a": {"token": "0123456789abcdef", "may": ["all"]}, "a": {"token": "0123456789abcdefg", "may": ["read"]}}`: `the key "a" must not occur twice`,
 		`{"a": {"token": "0123456789abcdef", "can": ["all"]}}`:                                                       `unknown field "can"`,
 		`{"a": {"token": "` + r.token + `", "may": ["read"]}}`:                                                       `the token of the token file and token "a" must not be equal`,
