@@ -28,7 +28,7 @@ func (i *Instrumentation) run(next amboy.RunFunc) amboy.RunFunc {
 				semconv.MessagingOperationName(runOperation),
 				semconv.MessagingMessageID(j.ID()),
 				jobTypeKey.String(j.Type().Name),
-				jobAttemptKey.Int(j.RetryInfo().CurrentAttempt),
+				jobAttemptKey.Int(j.RetryInfo().CurrentAttempt+1),
 			)...))
 		end := i.measure(ctx, j)
 		outcome := middleware.Failed // if next panics

@@ -144,7 +144,7 @@ func TestTheTraceGoesFromPutToRun(t *testing.T) {
 			attrs := attributesOf(run)
 			assert.Equal(t, "process", attrs["messaging.operation.type"])
 			assert.Equal(t, "failed", attrs["amboy.job.outcome"])
-			assert.Equal(t, int64(0), attrs["amboy.job.attempt"])
+			assert.Equal(t, int64(1), attrs["amboy.job.attempt"])
 			assert.NotEmpty(t, attrs["error.type"])
 		})
 	}
@@ -163,7 +163,7 @@ func TestEachAttemptBelongsToTheTraceOfItsPut(t *testing.T) {
 			for i, outcome := range []string{"retrying", "failed"} {
 				run := spans[i+1]
 				assert.Equal(t, spans[0].SpanContext().SpanID(), run.Parent().SpanID())
-				assert.Equal(t, int64(i), attributesOf(run)["amboy.job.attempt"])
+				assert.Equal(t, int64(i+1), attributesOf(run)["amboy.job.attempt"])
 				assert.Equal(t, outcome, attributesOf(run)["amboy.job.outcome"])
 			}
 		})
