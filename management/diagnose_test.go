@@ -111,14 +111,20 @@ func takeScopes(r *driver.Record, scopes ...string) {
 	r.RequiredScopes, r.EnqueueScopes = scopes, scopes
 }
 
-// countingFinds counts the records that Find returns.
+// countingFinds counts the records that Find returns, and the calls of Find and Count.
 type countingFinds struct {
 	driver.Driver
-	records int
+	records, calls int
+}
+
+func (d *countingFinds) Count(ctx context.Context, q driver.Query, limit int) (int, error) {
+	d.calls++
+	return d.Driver.Count(ctx, q, limit)
 }
 
 func (d *countingFinds) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
 	found, err := d.Driver.Find(ctx, q, page)
+	d.calls++
 	d.records += len(found.Records)
 	return found, err
 }

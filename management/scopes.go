@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,7 +41,8 @@ type Scope struct {
 	State  amboy.JobState `json:"state"`
 	// Since is when the holder started, or was created if it has not started.
 	Since time.Time `json:"since,omitzero"`
-	// Waiting counts the jobs that wait for it, up to MaxLimit.
+	// Waiting counts the jobs that need it and do not hold it, up to MaxLimit. The jobs of a page are
+	// counted for at most about MaxCountTime together.
 	Waiting Count `json:"waiting"`
 }
 
@@ -99,17 +101,66 @@ func (i *inspector) scopes(ctx context.Context, filter ScopeFilter, page PageReq
 
 // describeScopes describes the selected scopes that jobs hold.
 func (i *inspector) describeScopes(ctx context.Context, holders []*driver.Record, filter ScopeFilter) ([]Scope, error) {
-	scopes := []Scope{}
+	scopes, now := []Scope{}, i.store.Now()
+	waiting := map[string]map[string]Count{}
 	for _, r := range holders {
+		if waiting[r.Group] == nil {
+			waiting[r.Group] = map[string]Count{}
+		}
 		for _, held := range filter.heldBy(r) {
-			scope, err := i.scope(ctx, r, held)
-			if err != nil {
-				return nil, err
-			}
-			scopes = append(scopes, scope)
+			waiting[r.Group][held] = Count{}
+			scopes = append(scopes, Scope{Queue: r.Group, Name: held, Holder: refOf(r), State: driver.StateOf(r, now), Since: heldSince(r)})
 		}
 	}
-	return scopes, nil
+	err := i.countWaiting(ctx, waiting)
+	for n := range scopes {
+		scopes[n].Waiting = waiting[scopes[n].Queue][scopes[n].Name]
+	}
+	return scopes, err
+}
+
+// countWaiting counts the jobs that wait for scopes, by queue and scope. It reads the blocked jobs of each
+// queue once, however many scopes there are.
+func (i *inspector) countWaiting(ctx context.Context, waiting map[string]map[string]Count) error {
+	limited, cancel := context.WithTimeout(ctx, MaxCountTime)
+	defer cancel()
+	for _, queue := range slices.Sorted(maps.Keys(waiting)) {
+		err := i.countWaitingIn(limited, queue, waiting[queue])
+		if err != nil && !endedAlone(limited, ctx) {
+			return fmt.Errorf("counting the jobs that wait for scopes of queue %q: %w", queue, err)
+		}
+	}
+	return nil
+}
+
+// countWaitingIn counts the jobs of a queue that wait for some scopes. If ctx ends first, it leaves what it has
+// counted until then, and returns the error.
+func (i *inspector) countWaitingIn(ctx context.Context, queue string, waiting map[string]Count) error {
+	counting := len(waiting) // the scopes that have not reached the limit
+	query := driver.Query{Queues: []string{queue}, States: []amboy.JobState{amboy.StateBlocked}, Latest: true}
+	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: MaxLimit, Brief: true}) {
+		if err != nil {
+			for name, count := range waiting {
+				waiting[name] = Count{Count: count.Count, More: true}
+			}
+			return err
+		}
+		for _, name := range r.RequiredScopes {
+			count, isWanted := waiting[name]
+			switch {
+			case !isWanted || count.More || slices.Contains(r.EnqueueScopes, name): // it took those when it was put
+			case count.Count < MaxLimit:
+				waiting[name] = Count{Count: count.Count + 1}
+			default:
+				waiting[name] = Count{Count: MaxLimit, More: true}
+				counting--
+			}
+		}
+		if counting == 0 {
+			break
+		}
+	}
+	return nil
 }
 
 // maxHolderPages is how many pages of jobs, of MaxLimit each, are read for a page of scopes.
@@ -156,24 +207,6 @@ func (i *inspector) holders(ctx context.Context, filter ScopeFilter, query drive
 		page.After = found.Next
 	}
 	return found, nil
-}
-
-// scope describes a scope that a job holds.
-func (i *inspector) scope(ctx context.Context, holder *driver.Record, name string) (Scope, error) {
-	waiting, err := i.count(ctx, driver.Query{
-		Queues: []string{holder.Group}, Scope: name, States: []amboy.JobState{amboy.StateBlocked}, Latest: true,
-	}, MaxLimit)
-	if err != nil {
-		return Scope{}, fmt.Errorf("counting the jobs that wait for scope %q of queue %q: %w", name, holder.Group, err)
-	}
-	return Scope{
-		Queue:   holder.Group,
-		Name:    name,
-		Holder:  refOf(holder),
-		State:   driver.StateOf(holder, i.store.Now()),
-		Since:   heldSince(holder),
-		Waiting: waiting,
-	}, nil
 }
 
 // heldSince returns when the holder of a scope started, or was put if it has not started.

@@ -72,8 +72,9 @@ type PageRequest struct {
 	Limit int
 	// Newest reverses the order.
 	Newest bool
-	// Brief asks for no more of the records than their queues, job IDs, types, start and
-	// end, and last errors (see LastError). A driver may return more.
+	// Brief asks for no more of the records than their queues, job IDs, types, scopes that they
+	// require and take when they are put, start and end, and last errors (see LastError). A driver
+	// may return more.
 	Brief bool
 	// Body, if it is set, leaves out the records for whose bodies it returns false, and those
 	// whose bodies are empty or longer than MaxSearchedBody. It is called for each record that

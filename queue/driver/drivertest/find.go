@@ -477,6 +477,9 @@ func findBrief(f *fixture) {
 	f.retry(f.retrying(spec{id: "again"}))
 	f.insert(spec{id: "pending", tags: []string{"tag"}})
 	f.in("other").insert(spec{id: "pending"})
+	scoped := f.record(spec{id: "scoped"})
+	scoped.RequiredScopes, scoped.EnqueueScopes = []string{"late", "early"}, []string{"early"}
+	require.Equal(f, []error{nil}, f.insertOf(scoped))
 	for _, newest := range []bool{false, true} {
 		whole, err := f.driver.Find(f.ctx, driver.Query{}, driver.PageRequest{Limit: 100, Newest: newest})
 		require.NoError(f, err)
@@ -486,6 +489,8 @@ func findBrief(f *fixture) {
 		for i, r := range whole.Records {
 			b := brief.Records[i]
 			require.Equal(f, []string{r.Group, r.Name, r.JobID(), r.Type}, []string{b.Group, b.Name, b.JobID(), b.Type})
+			require.Equal(f, r.RequiredScopes, b.RequiredScopes, r.Name)
+			require.Equal(f, r.EnqueueScopes, b.EnqueueScopes, r.Name)
 			require.True(f, r.TimeInfo.Start.Equal(b.TimeInfo.Start) && r.TimeInfo.End.Equal(b.TimeInfo.End), r.Name)
 			require.Equal(f, driver.LastError(r.Status.Errors), driver.LastError(b.Status.Errors), r.Name)
 		}

@@ -281,6 +281,18 @@ func FuzzADamagedRowIsRead(f *testing.F) {
 	})
 }
 
+// Groups of errors are made of brief pages.
+func TestADamagedRowStoppedBriefPages(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path})
+	insert(t, d, newRecord(t, "one"), newRecord(t, "two"))
+	execute(t, path, "UPDATE jobs SET started = 'once' WHERE job_id = 'one'")
+	execute(t, path, "UPDATE jobs SET scopes = 'none' WHERE job_id = 'two'")
+	found, err := d.Find(t.Context(), driver.Query{}, driver.PageRequest{Limit: 10, Brief: true})
+	require.NoError(t, err)
+	require.Len(t, found.Records, 2)
+}
+
 // An action on a page of jobs failed as a whole if one of them could not be read, and again at each try, so that it
 // never came to the jobs behind it.
 func TestAnActionOnADamagedJobStoppedThatOnTheOthers(t *testing.T) {

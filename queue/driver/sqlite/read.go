@@ -231,7 +231,7 @@ func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageReque
 }
 
 // briefColumns are the columns of a brief record. Functions of SQL end a text at a zero byte.
-const briefColumns = `(SELECT name FROM queues WHERE id = jobs.queue), job_id, attempt, type, started, ended,
+const briefColumns = `(SELECT name FROM queues WHERE id = jobs.queue), job_id, attempt, type, scopes, enqueue_scopes, started, ended,
 	CAST(substr(CAST(last_error AS BLOB), 1, 16384) AS BLOB)`
 
 // findBrief returns a page of brief records. It does not decode any BSON.
@@ -243,10 +243,12 @@ func (d *Driver) findBrief(ctx context.Context, q driver.Query, page driver.Page
 			record.RetryInfo = amboy.JobRetryInfo{Retryable: true, BaseJobID: id, CurrentAttempt: int(attempt.Int64)}
 		}
 		record.Name, record.Type = driver.RecordName(record.Group, id, record.RetryInfo), r.text()
+		record.RequiredScopes, record.EnqueueScopes = r.names(), r.names()
 		record.TimeInfo.Start, record.TimeInfo.End = table.TimeOf(r.time()), table.TimeOf(r.time())
 		if text := r.bytes(); len(text) > 0 {
 			record.Status.Errors = []string{string(text)}
 		}
+		_ = r.damage() // what can't be read is left out
 		records = append(records, record)
 		return nil
 	})
