@@ -1,8 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,60 +26,60 @@ func (p *program) watchQueues() *cobra.Command {
 	}
 	cmd.Flags().Var(durationFlag{&every}, "every", "the minimum time between two updates")
 	cmd.RunE = p.run(func(ctx context.Context, names []string) error {
-		inspector, err := p.connectTo(Service{Timeout: p.connection.timeout, Watch: true})
-		if err != nil {
-			return err
+		watch := p.watchAll
+		if len(names) > 0 {
+			watch = func(ctx context.Context, every time.Duration) error { return p.watchNamed(ctx, names, every) }
 		}
-		for queues, err := range inspector.Watch(ctx, every) {
-			switch {
-			case ctx.Err() != nil:
-				return nil // interrupted by the user
-			case err != nil:
-				return fmt.Errorf("watching queues: %w", err)
-			}
-			if len(names) > 0 {
-				queues, err = named(ctx, inspector, queues, names)
-			}
-			if err != nil {
-				return fmt.Errorf("watching queues: %w", err)
-			}
-			err = p.printNext(orEmpty(queues), func(out *page) {
-				out.line(stamp(time.Now()))
-				queueTable(out, queues)
-				out.line("")
-			})
-			if err != nil {
-				return err
-			}
-		}
-		if ctx.Err() == nil {
-			return fmt.Errorf("watching queues: the service ended the watch")
+		err := watch(ctx, every)
+		if err != nil && ctx.Err() == nil { // else the user has interrupted it
+			return fmt.Errorf("watching queues: %w", err)
 		}
 		return nil
 	})
 	return cmd
 }
 
-// named returns the queues with some names. It reads those that a watch does not show, because it shows
-// only the busiest of many queues.
-func named(ctx context.Context, inspector management.Inspector, watched []management.Queue, names []string) ([]management.Queue, error) {
-	var queues []management.Queue
-	var others []string
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		n := slices.IndexFunc(watched, func(q management.Queue) bool { return q.Name == name })
-		if n < 0 {
-			others = append(others, name)
-		} else {
-			queues = append(queues, watched[n])
-		}
+// watchAll shows all queues after each change; of many queues the busiest.
+func (p *program) watchAll(ctx context.Context, every time.Duration) error {
+	inspector, err := p.connectTo(Service{Timeout: p.connection.timeout, Watch: true})
+	if err != nil {
+		return err
 	}
-	for some := range slices.Chunk(others, management.MaxFilterValues) {
-		found, err := inspector.FindQueues(ctx, management.QueueFilter{Queues: some}, management.PageRequest{Limit: len(some)})
+	for queues, err := range inspector.Watch(ctx, every) {
 		if err != nil {
-			return nil, err
+			return err
 		}
-		queues = append(queues, found.Queues...)
+		if err := p.showQueues(queues); err != nil {
+			return err
+		}
 	}
-	slices.SortFunc(queues, func(a, b management.Queue) int { return cmp.Compare(a.Name, b.Name) })
-	return queues, nil
+	return errors.New("the service ended the watch")
+}
+
+// watchNamed shows some queues after each change of any queue.
+func (p *program) watchNamed(ctx context.Context, names []string, every time.Duration) error {
+	inspector, err := p.connect()
+	if err != nil {
+		return err
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	return p.watching(ctx, every, management.MaxWatch, func() (ended bool, err error) {
+		var queues []management.Queue
+		for some := range slices.Chunk(names, management.MaxFilterValues) {
+			found, err := inspector.FindQueues(ctx, management.QueueFilter{Queues: some}, management.PageRequest{Limit: len(some)})
+			if err != nil {
+				return false, err
+			}
+			queues = append(queues, found.Queues...)
+		}
+		return false, p.showQueues(queues)
+	})
+}
+
+func (p *program) showQueues(queues []management.Queue) error {
+	return p.printNext(orEmpty(queues), func(out *page) {
+		out.line(stamp(time.Now()))
+		queueTable(out, queues)
+		out.line("")
+	})
 }
