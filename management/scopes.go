@@ -41,8 +41,8 @@ type Scope struct {
 	State  amboy.JobState `json:"state"`
 	// Since is when the holder started, or was created if it has not started.
 	Since time.Time `json:"since,omitzero"`
-	// Waiting counts the jobs that need it and do not hold it, up to MaxLimit. The jobs of a page are
-	// counted for at most about MaxCountTime together.
+	// Waiting counts the jobs that need it and do not hold it, up to MaxLimit. Those of all scopes of a
+	// page are counted for at most about 1.5 s.
 	Waiting Count `json:"waiting"`
 }
 
