@@ -45,8 +45,9 @@ type attempt struct {
 // run runs a job, and ends the attempt in its queue.
 func (w *worker) run(job amboy.Job) {
 	defer w.clearActive()
-	a := attempt{job: job, jobType: typeName(job), leased: w.hard, unlease: nothing}
+	a := attempt{job: job, leased: w.hard, unlease: nothing}
 	defer w.end(&a)
+	a.jobType = typeName(job)
 	a.broken = contain.Panic(func() error {
 		w.perform(&a)
 		return nil

@@ -68,3 +68,17 @@ func TestAJobThatEndedTheGoroutineOfTheRenewalLostTheLocksOfOthers(t *testing.T)
 		require.NoError(t, d.Close(t.Context()))
 	})
 }
+
+func TestAJobThatEndedTheGoroutineOfItsWorkerBeforeItsRunRanForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := startLocal(t)
+		require.NoError(t, amboy.Pause(t.Context(), q))
+		j := newBrittle(t, "")
+		j.exits = true
+		put(t, q, j)
+		j.breaks.Store("Type")
+		require.NoError(t, amboy.Resume(t.Context(), q))
+		drain(t, q)
+		assert.Equal(t, amboy.QueueStats{Completed: 1, Total: 1}, q.Stats(t.Context()))
+	})
+}

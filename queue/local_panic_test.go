@@ -45,6 +45,11 @@ func (j *brittle) SetTimeInfo(times amboy.JobTimeInfo) {
 	j.funcJob.SetTimeInfo(times)
 }
 
+func (j *brittle) Type() amboy.JobType {
+	j.panicIn("Type")
+	return j.funcJob.Type()
+}
+
 func (j *brittle) Status() amboy.JobStatusInfo {
 	j.panicIn("Status")
 	return j.funcJob.Status()
