@@ -266,3 +266,26 @@ func TestAJobThatIsCompletedWhileItsRunBeginsKeepsItsContext(t *testing.T) {
 	require.NotNil(t, run)
 	assert.ErrorIs(t, context.Cause(run), amboy.ErrLeaseLost)
 }
+
+// A batch that had such a job was waited for without a pause, and without an end.
+func TestAJobThatFailedAfterItWasCompletedWasRetryingForEver(t *testing.T) {
+	inLocalBubble(t, func(t *testing.T, a administered) {
+		begun := make(chan struct{})
+		j := retryable(newJob(t, "job", func(ctx context.Context, j *funcJob) {
+			close(begun)
+			<-ctx.Done()
+			j.AddRetryableError(context.Cause(ctx))
+		}), 5)
+		put(t, a.queue, j)
+		<-begun
+		require.NoError(t, a.queue.Complete(t.Context(), j))
+		synctest.Wait()
+		drain(t, a.queue)
+
+		assert.True(t, infoOf(t, a.queue, "job").State.IsFinal())
+		assert.Empty(t, amboy.Report(t.Context(), a.queue, 0).Retrying)
+		r, err := a.admin.Get(t.Context(), a.name, "job")
+		require.NoError(t, err)
+		assert.True(t, driver.StateOf(r, time.Now()).IsFinal())
+	})
+}

@@ -239,10 +239,10 @@ func unresolved(m dependency.Manager, state dependency.State) error {
 	return fmt.Errorf("not run because its dependency of type %q is %s", m.Type().Name, state)
 }
 
-// InfoAt returns a job's info, after amend has added to its status what the queue knows.
-func InfoAt(j amboy.Job, now time.Time, amend func(*amboy.JobStatusInfo)) amboy.JobInfo {
+// InfoAt returns a job's info, after amend has added to it what the queue knows.
+func InfoAt(j amboy.Job, now time.Time, amend func(*amboy.JobInfo)) amboy.JobInfo {
 	info := amboy.NewJobInfo(j)
-	amend(&info.Status)
+	amend(&info)
 	info.State = amboy.StateOf(info, now)
 	info.Explain(func() bool { return amboy.RunsHere(j) })
 	return info

@@ -57,7 +57,7 @@ func (v *localView) state(now time.Time) amboy.JobState {
 func (q *Queue) record(v localView) *driver.Record {
 	r := v.encoded()
 	r.Group = q.ID()
-	r.RetryInfo = v.job.RetryInfo()
+	r.RetryInfo = v.retryInfo()
 	if r.RetryInfo.Retryable {
 		r.RetryInfo.BaseJobID = v.id
 	}

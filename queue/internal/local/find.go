@@ -141,10 +141,11 @@ func (q *Queue) reason(e *localEntry) string {
 
 // info describes the job, with its state at now.
 func (s jobSnapshot) info(now time.Time) amboy.JobInfo {
-	info := jobstate.InfoAt(s.job, now, func(status *amboy.JobStatusInfo) {
-		schedule.Describe(status, s.place, s.block)
+	info := jobstate.InfoAt(s.job, now, func(info *amboy.JobInfo) {
+		info.Retry = s.retryInfo()
+		schedule.Describe(&info.Status, s.place, s.block)
 		if s.reason != "" {
-			status.Reason = s.reason
+			info.Status.Reason = s.reason
 		}
 	})
 	info.Priority = s.priority
@@ -158,6 +159,14 @@ func (q *Queue) forgot(e *localEntry) {
 		q.tags.remove(e.ID)
 	}
 	if e.Job.number > 0 { // 0 if the job panicked before it had a number
+// retryInfo returns the job's retry info. A job that was ended while it ran may have asked for another attempt since then,
+// which does not follow.
+func (s jobSnapshot) retryInfo() amboy.JobRetryInfo {
+	retry := s.job.RetryInfo()
+	retry.NeedsRetry = retry.NeedsRetry && s.place != schedule.Finished
+	return retry
+}
+
 		q.arrivals.Remove(e.Job.number)
 	}
 }
