@@ -21,6 +21,7 @@ var clockRules = []rule{
 	{"a wait after a hand-back made too long by a clock is shortened", aheadHandBack},
 	{"a wait of the right length is not changed", rightWaitsStay},
 	{"a time set by a user is not changed, however late", userTimesStay},
+	{"the time of a restart is not changed, whenever the job began to wait before", restartTimesStay},
 }
 
 // wrongClocks are the hours by which a clock is ahead.
@@ -158,4 +159,15 @@ func userTimesStay(f *fixture) {
 	assert.Zero(f, f.recover())
 	unchanged()
 	assert.Empty(f, f.claimAt(8.6, 10).Records)
+}
+
+func restartTimesStay(f *fixture) {
+	f.retryAhead(f.retrying(spec{id: "job"}), 8)
+	claimed := f.claimAt(8.5, 10).Records
+	require.Equal(f, []string{"job"}, jobIDs(claimed))
+	f.end(claimed[0], amboy.StateFailed)
+	f.act(driver.Action{Kind: driver.Restart, At: f.after(9)}, "job")
+	unchanged := f.unchanged()
+	assert.Zero(f, f.recover())
+	unchanged()
 }

@@ -152,7 +152,7 @@ func (d *Driver) restart(e *entry, a driver.Action, now time.Time) {
 	r.TimeInfo.Start, r.TimeInfo.End, r.TimeInfo.DispatchBy = time.Time{}, time.Time{}, time.Time{}
 	r.ForgetAt = time.Time{}
 	if !a.At.IsZero() {
-		r.TimeInfo.WaitUntil, e.WaitUntil = a.At, a.At
+		r.TimeInfo.WaitUntil, e.WaitUntil, e.Since = a.At, a.At, time.Time{}
 	}
 	r.Progress, r.Result = nil, nil
 	if r.Dependency != nil && len(r.Dependency.Failed) > 0 {

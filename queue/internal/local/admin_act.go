@@ -237,7 +237,7 @@ func (q *Queue) restart(e *localEntry, a driver.Action, now time.Time) {
 	times := j.TimeInfo()
 	times.Start, times.End, times.DispatchBy = time.Time{}, time.Time{}, time.Time{}
 	if !a.At.IsZero() {
-		times.WaitUntil, e.WaitUntil = a.At, a.At
+		times.WaitUntil, e.WaitUntil, e.Since = a.At, a.At, time.Time{}
 	}
 	j.SetTimeInfo(times)
 	jobstate.DoNotRetry(j)
