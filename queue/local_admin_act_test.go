@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -328,4 +329,19 @@ func TestReasonOfACanceledRunThatFailsUnnoticed(t *testing.T) {
 		return fmt.Sprintf("%s: %s", driver.StateOf(r, time.Now()), r.Status.Reason)
 	})
 	assert.Equal(t, "canceled: wrong one", got)
+}
+
+// Samples had ended with the last job, and began again only with the next Put.
+func TestNoBacklogWasRecordedOfAJobThatAnOperatorRetried(t *testing.T) {
+	inLocalBubble(t, func(t *testing.T, a administered) {
+		put(t, a.queue, newJob(t, "job", func(_ context.Context, j *funcJob) { j.AddError(errors.New("bad luck")) }))
+		drain(t, a.queue)
+		pass(5 * time.Minute)
+		from := activity.KeyOf(time.Now())
+		a.act(a.all(), driver.Action{Kind: driver.Restart, At: time.Now().Add(time.Hour)})
+		pass(5 * time.Minute)
+		samples, err := a.admin.Notes(t.Context(), driver.NoteRequest{Kind: activity.BacklogMinuteKind, From: from, Limit: 10})
+		require.NoError(t, err)
+		assert.NotEmpty(t, samples)
+	})
 }

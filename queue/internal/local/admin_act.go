@@ -253,3 +253,4 @@ func (q *Queue) restart(e *localEntry, a driver.Action, now time.Time) {
 	}
 	q.schedule.Restart(e, edges, now)
 }
+	q.jobArrived()
