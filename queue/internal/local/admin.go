@@ -37,7 +37,15 @@ func (a localAdmin) Get(ctx context.Context, queue, id string) (*driver.Record, 
 	}
 	v := a.view(e)
 	a.mu.Unlock()
-	return a.record(v), nil
+	var r *driver.Record
+	err := contain.Panic(func() error {
+		r = a.record(v)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describing job %q: %w", id, err)
+	}
+	return r, nil
 }
 
 // Attempts implements driver.Admin. A local queue keeps only the latest attempt of a job,

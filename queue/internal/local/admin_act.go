@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/jobstate"
 	"github.com/mongodb/amboy/queue/internal/schedule"
@@ -46,15 +47,19 @@ type localAct struct {
 	driver.ActRequest
 	queue *Queue
 	done  driver.Acted
+	at    *localEntry // the last entry that was examined
 	// ended are the jobs that Act has ended and canceled are the runs that it has
 	// canceled, since the last call of publish.
 	ended    []*localEntry
 	endedAt  time.Time
 	canceled []*localRun
+	// broken are the errors of the methods of jobs since then, by job ID.
+	broken map[string]error
 }
 
 // actStride acts on jobs until the limit of the request is reached, or it has examined
-// localStride jobs under the lock. It reports whether more jobs may follow.
+// localStride jobs under the lock. It reports whether more jobs may follow. It passes over a job whose methods are
+// broken.
 func (a localAdmin) actStride(w *localWalk, act *localAct) (more bool) {
 	a.mu.Lock()
 	if act.DryRun {
@@ -63,24 +68,47 @@ func (a localAdmin) actStride(w *localWalk, act *localAct) (more bool) {
 		defer a.unlock()
 	}
 	w.find(a.Queue)
+	err := contain.Alone(func() error { // a job must not end this goroutine, which has the lock
+		more = act.examine(w)
+		return nil
+	})
+	if err != nil {
+		act.foundBroken(act.at, err)
+		return !act.isFull()
+	}
+	return more
+}
+
+// examine is actStride without the lock.
+func (act *localAct) examine(w *localWalk) (more bool) {
 	for range localStride {
-		e := w.following(a.Queue)
+		e := w.following(act.queue)
 		if e == nil {
 			return false
 		}
-		w.At = e.Job.number
-		if !w.mayMatch(a.Queue, e) {
+		act.at, w.At = e, e.Job.number
+		if !w.mayMatch(act.queue, e) {
 			continue
 		}
-		if v := a.view(e); !w.matches(&v) {
+		if v := act.queue.view(e); !w.matches(&v) {
 			continue
 		}
 		act.apply(e)
-		if act.done.Done+act.done.Skipped >= act.Limit {
+		if act.isFull() {
 			return false
 		}
 	}
 	return true
+}
+
+// isFull reports whether the limit of the request is reached.
+func (act *localAct) isFull() bool { return act.done.Done+act.done.Skipped >= act.Limit }
+
+func (act *localAct) foundBroken(e *localEntry, err error) {
+	if act.broken == nil {
+		act.broken = map[string]error{}
+	}
+	act.broken[e.ID] = err
 }
 
 // apply applies the action to an entry if its state allows it. apply and the functions below
@@ -135,23 +163,35 @@ func (act *localAct) perform(e *localEntry, now time.Time) {
 	}
 }
 
-// publish cancels the contexts of canceled runs, and publishes the ends of jobs. It is
+// publish cancels the contexts of canceled runs, publishes the ends of jobs, and logs errors. It is
 // called without the lock.
 func (act *localAct) publish() {
 	for _, run := range act.canceled {
 		run.cancel(amboy.ErrAborted)
 	}
 	for _, e := range act.ended {
-		act.queue.publishEnd(e.Job.job, act.endedAt)
+		err := contain.Alone(func() error {
+			act.queue.publishEnd(e.Job.job, act.endedAt)
+			return nil
+		})
+		if err != nil {
+			act.foundBroken(e, err)
+		}
 	}
-	act.canceled, act.ended = nil, nil
+	for id, err := range act.broken {
+		act.queue.logBroken("methods of a job failed in an action on it", id, err)
+	}
+	act.canceled, act.ended, act.broken = nil, nil, nil
 }
 
 // cancel ends an entry, or requests the cancellation of its run.
 func (act *localAct) cancel(e *localEntry, now time.Time) {
 	q, reason := act.queue, act.Action.Reason
 	if e.Place() != schedule.Running {
-		q.endCanceled(e, reason, now)
+		if err := q.endCanceled(e, reason, now); err != nil {
+			act.foundBroken(e, err)
+			return
+		}
 		act.ended, act.endedAt = append(act.ended, e), now
 		return
 	}
@@ -165,16 +205,21 @@ func (act *localAct) cancel(e *localEntry, now time.Time) {
 	}
 }
 
-// endCanceled ends an entry that does not run. The caller publishes its end.
-func (q *Queue) endCanceled(e *localEntry, reason string, now time.Time) {
-	j := e.Job.job
-	status := j.Status()
-	status.InProgress, status.Completed = false, true
-	status.Outcome, status.Reason = amboy.OutcomeCanceled, reason
-	j.SetStatus(status)
-	j.UpdateTimeInfo(amboy.JobTimeInfo{End: now})
-	jobstate.DoNotRetry(j)
+// endCanceled ends an entry that does not run. The caller publishes its end. If the methods of the job are broken, it
+// ends all the same, and the caller logs the error.
+func (q *Queue) endCanceled(e *localEntry, reason string, now time.Time) (broken error) {
+	broken = contain.Alone(func() error { // the job must not end this goroutine, which has the lock
+		j := e.Job.job
+		status := j.Status()
+		status.InProgress, status.Completed = false, true
+		status.Outcome, status.Reason = amboy.OutcomeCanceled, reason
+		j.SetStatus(status)
+		j.UpdateTimeInfo(amboy.JobTimeInfo{End: now})
+		jobstate.DoNotRetry(j)
+		return nil
+	})
 	q.finished(e, false, now)
+	return broken
 }
 
 // cancelReason reports whether the cancellation of a running entry was requested, and
@@ -252,5 +297,5 @@ func (q *Queue) restart(e *localEntry, a driver.Action, now time.Time) {
 		edges = e.Job.edges()
 	}
 	q.schedule.Restart(e, edges, now)
-}
 	q.jobArrived()
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/arrivals"
 	"github.com/mongodb/amboy/queue/internal/pattern"
@@ -86,15 +87,15 @@ func unendedState(e *localEntry, now time.Time) amboy.JobState {
 }
 
 // matches reports whether an entry for which mayMatch returned true matches the query,
-// judged by the job itself.
+// judged by the job itself. It calls only the methods of the job that the query needs, so that a job with broken methods
+// is found by its ID.
 func (w *localWalk) matches(v *localView) bool {
-	status, times := v.job.Status(), v.times()
 	return (len(w.Types) == 0 || slices.Contains(w.Types, v.job.Type().Name)) &&
 		(w.DependsOn == "" || slices.Contains(v.edges, w.DependsOn)) &&
 		(w.TypePart == "" || driver.HasPart(v.job.Type().Name, w.TypePart)) &&
-		(w.Error == "" || driver.HasPart(driver.LastError(status.Errors), w.Error)) &&
-		w.Created.Contains(times.Created) &&
-		w.Ended.Contains(times.End) &&
+		(w.Error == "" || driver.HasPart(driver.LastError(v.job.Status().Errors), w.Error)) &&
+		(w.Created.IsZero() || w.Created.Contains(v.times().Created)) &&
+		(w.Ended.IsZero() || w.Ended.Contains(v.times().End)) &&
 		(len(w.States) == 0 || slices.Contains(w.States, v.state(w.now)))
 }
 
@@ -120,7 +121,8 @@ func (a localAdmin) stride(w *localWalk, most int) (views []localView, more bool
 	return views, true
 }
 
-// walk calls visit with the matching jobs, until it has returned true limit times.
+// walk calls visit with the matching jobs, until it has returned true limit times. It logs a panic of a job's methods and
+// leaves out the job.
 func (a localAdmin) walk(ctx context.Context, w *localWalk, limit int, visit func(*localView) bool) error {
 	for more := true; more && limit > 0 && (w.end.IsZero() || time.Now().Before(w.end)); {
 		if err := ctx.Err(); err != nil {
@@ -129,8 +131,15 @@ func (a localAdmin) walk(ctx context.Context, w *localWalk, limit int, visit fun
 		var views []localView
 		views, more = a.stride(w, limit)
 		for i := range views {
-			if w.matches(&views[i]) && visit(&views[i]) {
-				limit--
+			v := &views[i]
+			err := contain.Panic(func() error {
+				if w.matches(v) && visit(v) {
+					limit--
+				}
+				return nil
+			})
+			if err != nil {
+				a.logBroken("could not describe a job", v.id, err)
 			}
 		}
 	}

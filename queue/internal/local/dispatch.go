@@ -57,20 +57,15 @@ func (q *Queue) Next(ctx context.Context) amboy.Job {
 	}
 }
 
-// endPanicked ends an entry that was taken, after a method of its job other than Run has panicked
+// endPanicked ends an entry that was taken or is to be completed, after a method of its job other than Run has panicked
 // or ended the goroutine.
 func (q *Queue) endPanicked(e *localEntry, panicked error) {
 	j, now := e.Job.job, q.now()
 	var err error
 	defer func() { // even if the job ends this goroutine
-		logging.Error(q.Open, message.Fields{
-			"message": "job failed, because its own methods did",
-			"queue":   q.ID(),
-			"job_id":  e.ID,
-			"error":   errors.Join(panicked, err).Error(),
-		})
+		q.logBroken("job failed, because its own methods did", e.ID, errors.Join(panicked, err))
 		q.mu.Lock()
-		if e.Place() == schedule.Running {
+		if e.Place() != schedule.Finished {
 			q.finished(e, false, now)
 		}
 		q.unlock()
@@ -81,6 +76,11 @@ func (q *Queue) endPanicked(e *localEntry, panicked error) {
 		jobstate.MarkComplete(j, now)
 		return nil
 	})
+}
+
+// logBroken logs an error of the methods of a job other than Run.
+func (q *Queue) logBroken(what, id string, err error) {
+	logging.Error(q.Open, message.Fields{"message": what, "queue": q.ID(), "job_id": id, "error": err.Error()})
 }
 
 // take waits for an entry to run, and returns it with its failed edges. It returns nil
@@ -162,11 +162,15 @@ func (q *Queue) postpone(e *localEntry) {
 func (q *Queue) requeued(e *localEntry, now time.Time) {
 	q.taken.remove(e)
 	reason, canceled := q.cancels[e]
+	var broken error
 	if canceled {
-		q.endCanceled(e, reason, now)
+		broken = q.endCanceled(e, reason, now)
 	}
 	q.unlock()
-	if canceled {
+	switch {
+	case broken != nil:
+		q.logBroken("job was canceled, although its own methods failed", e.ID, broken)
+	case canceled:
 		q.publishEnd(e.Job.job, now)
 	}
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -15,19 +16,24 @@ import (
 
 var _ amboy.JobFinder = (*Queue)(nil)
 
-// FindJobs yields jobs as they are when the iteration starts.
+// FindJobs yields jobs as they are when the iteration starts, and at last an error if methods of some panicked.
 func (q *Queue) FindJobs(ctx context.Context, query amboy.JobQuery) iter.Seq2[amboy.JobInfo, error] {
 	return func(yield func(amboy.JobInfo, error) bool) {
-		now := q.now()
+		var errs []error
 		for _, s := range q.snapshots(query) {
 			if err := ctx.Err(); err != nil {
-				yield(amboy.JobInfo{}, fmt.Errorf("finding jobs in queue %q: %w", q.ID(), err))
+				errs = append(errs, err)
+				break
+			}
+			switch info, err := q.infoOf(s); {
+			case err != nil:
+				errs = append(errs, err)
+			case matchesQuery(query, info) && !yield(info, nil):
 				return
 			}
-			info := s.info(now)
-			if matchesQuery(query, info) && !yield(info, nil) {
-				return
-			}
+		}
+		if err := errors.Join(errs...); err != nil {
+			yield(amboy.JobInfo{}, fmt.Errorf("finding jobs in queue %q: %w", q.ID(), err))
 		}
 	}
 }
@@ -153,12 +159,6 @@ func (s jobSnapshot) info(now time.Time) amboy.JobInfo {
 	return info
 }
 
-// forgot is called with the lock when the schedule removes an entry.
-func (q *Queue) forgot(e *localEntry) {
-	if current, ok := q.schedule.Get(e.ID); !ok || current == e {
-		q.tags.remove(e.ID)
-	}
-	if e.Job.number > 0 { // 0 if the job panicked before it had a number
 // retryInfo returns the job's retry info. A job that was ended while it ran may have asked for another attempt since then,
 // which does not follow.
 func (s jobSnapshot) retryInfo() amboy.JobRetryInfo {
@@ -167,6 +167,12 @@ func (s jobSnapshot) retryInfo() amboy.JobRetryInfo {
 	return retry
 }
 
+// forgot is called with the lock when the schedule removes an entry.
+func (q *Queue) forgot(e *localEntry) {
+	if current, ok := q.schedule.Get(e.ID); !ok || current == e {
+		q.tags.remove(e.ID)
+	}
+	if e.Job.number > 0 { // 0 if the job panicked before it had a number
 		q.arrivals.Remove(e.Job.number)
 	}
 }

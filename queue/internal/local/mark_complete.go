@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
@@ -13,7 +14,7 @@ import (
 func (q *Queue) MarkAllComplete(ctx context.Context, records []*driver.Record) []error {
 	errs := make([]error, len(records))
 	for i, r := range records {
-		errs[i] = q.markComplete(ctx, r)
+		errs[i] = contain.Panic(func() error { return q.markComplete(ctx, r) })
 	}
 	return errs
 }

@@ -48,10 +48,11 @@ func (q *Queue) recoverForeign() {
 	q.mu.Lock()
 	for e := range q.foreign {
 		err := contain.Alone(func() error { // the job must not end this goroutine, which has the lock
-			if q.recoverIfStale(e, now) {
+			isEnded, err := q.recoverIfStale(e, now)
+			if isEnded {
 				ended = append(ended, e)
 			}
-			return nil
+			return err
 		})
 		if err != nil {
 			delete(q.foreign, e)
@@ -68,24 +69,23 @@ func (q *Queue) recoverForeign() {
 }
 
 // recoverIfStale makes an entry of q.foreign ready if its lock has become stale. If a cancel
-// was requested meanwhile, it ends the entry instead and returns true. The caller holds the
-// lock of the queue.
-func (q *Queue) recoverIfStale(e *localEntry, now time.Time) (ended bool) {
+// was requested meanwhile, it ends the entry instead. The caller holds the lock of the queue.
+func (q *Queue) recoverIfStale(e *localEntry, now time.Time) (ended bool, err error) {
 	if e.Place() != schedule.Running || e.Job.run.Load() != nil {
 		delete(q.foreign, e)
-		return false
+		return false, nil
 	}
 	status := e.Job.job.Status()
 	if ends := lockEnds(&status); now.Before(ends) {
 		q.locks.Set(ends)
-		return false
+		return false, nil
 	}
 	delete(q.foreign, e)
 	if reason, canceled := q.cancels[e]; canceled {
-		q.endCanceled(e, reason, now)
-		return true
+		err = q.endCanceled(e, reason, now)
+		return err == nil, err
 	}
 	jobstate.ForgetRun(e.Job.job)
 	q.schedule.Release(e, time.Time{}, now)
-	return false
+	return false, nil
 }

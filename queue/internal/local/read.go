@@ -6,11 +6,8 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/mongodb/grip/message"
-
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/contain"
-	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/lifecycle"
 	"github.com/mongodb/amboy/queue/internal/schedule"
@@ -70,24 +67,28 @@ func (q *Queue) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
 	return lifecycle.Stream(ctx, &q.Base, len(jobs), func(yield func(amboy.JobInfo) bool) {
 		for _, s := range jobs {
 			info, err := q.infoOf(s)
-			if err == nil && !yield(info) {
+			if err != nil {
+				q.logBroken("could not list a job", s.id, err)
+				continue
+			}
+			if !yield(info) {
 				return
 			}
 		}
 	})
 }
 
-// infoOf describes a job. It returns and logs a panic of the job's methods, because the goroutine of a
-// long list has no caller.
+// infoOf describes a job. A panic of the job's methods is returned as an error: lists have other jobs, too, and the
+// goroutine of a long list has no caller.
 func (q *Queue) infoOf(s jobSnapshot) (info amboy.JobInfo, err error) {
 	err = contain.Panic(func() error {
 		info = s.info(q.now())
 		return nil
 	})
 	if err != nil {
-		logging.Error(q.Open, message.Fields{"message": "could not describe a job", "queue": q.ID(), "job_id": s.id, "error": err.Error()})
+		return info, fmt.Errorf("describing job %q: %w", s.id, err)
 	}
-	return info, err
+	return info, nil
 }
 
 // WaitComplete waits until nothing is pending, running or retrying.

@@ -3,11 +3,8 @@ package local
 import (
 	"time"
 
-	"github.com/mongodb/grip/message"
-
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/contain"
-	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/internal/jobstate"
 )
 
@@ -55,12 +52,7 @@ func (q *Queue) shortenWaits() {
 			return nil
 		})
 		if err != nil {
-			logging.Error(q.Open, message.Fields{
-				"message": "could not change the times of a job after the clock was set back",
-				"queue":   q.ID(),
-				"job_id":  s.Entry.ID,
-				"error":   err.Error(),
-			})
+			q.logBroken("could not change the times of a job after the clock was set back", s.Entry.ID, err)
 		}
 	}
 }
