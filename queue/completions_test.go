@@ -539,3 +539,22 @@ func TestCallersWaitedForHalfAMinuteAfterAReadOnADeadConnection(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(begun), 2*time.Second)
 	})
 }
+
+// The goroutine panicked that was to log why the end was not written.
+func TestTheEndOfAJobThatDidNotRunHereWasNotLoggedIfTheStoreFailed(t *testing.T) {
+	withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
+		q := newTestEngine(t, store, 1)
+		defer q.Close(context.Background())
+		j := noop(t, "one")
+		put(t, q, j)
+		store.fail("Complete")
+		lines := logged(t, func() {
+			ended := make(chan error, 1)
+			go func() { ended <- q.Complete(day(t), j) }()
+			pass(time.Second)
+			store.heal()
+			require.NoError(t, <-ended)
+		}, "message", "job_id")
+		assert.Equal(t, []string{"error|could not write the end of a job; trying again until the store accepts it|one"}, lines)
+	})
+}

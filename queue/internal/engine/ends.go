@@ -90,11 +90,15 @@ func (e *Engine) done(run *core.Run, err error) {
 
 // refused logs that the store refused the end of a run.
 func (e *Engine) refused(run *core.Run, err error) {
+	r := run.Record
+	if r == nil { // it does not run here
+		r = run.End().Record
+	}
 	logging.Error(e.open, message.Fields{
 		"message":  "could not write the end of a job; trying again until the store accepts it",
 		"queue":    run.Lease.Queue,
-		"job_id":   run.Record.JobID(),
-		"job_type": run.Record.Type,
+		"job_id":   r.JobID(),
+		"job_type": r.Type,
 		"error":    err.Error(),
 	})
 }
