@@ -95,7 +95,7 @@ func (s *Schedule[J]) CountTypes(queue string, to TypeCounts) {
 	}
 }
 
-// maxExamined is the maximum number of entries that OldestReady or OldestDue examines.
+// maxExamined is the maximum number of entries that OldestReady examines, and OldestDue in each of two lists.
 const maxExamined = 2000
 
 // OldestReady returns the first Ready entry of the arrived entries, or nil if no entry is Ready.
@@ -130,20 +130,17 @@ func (s *Schedule[J]) OldestReady(arrived iter.Seq[*Entry[J]]) *Entry[J] {
 // OldestDue returns the Scheduled entry whose time came first, up to now; nil if there is none.
 // Entries are Ready after the next Advance. If too many others are due too, it may miss it.
 func (s *Schedule[J]) OldestDue(now time.Time) *Entry[J] {
-	key, examined := timeKey(now), 0
+	key := timeKey(now)
 	var oldest *slot[J]
 	for _, slots := range [][]slot[J]{s.timers.run[s.timers.start:], s.timers.slots} {
 		if len(slots) == 0 || slots[0].key > key { // In both, the first is the earliest.
 			continue
 		}
+		slots = slots[:min(len(slots), maxExamined)]
 		for i := range slots {
 			next := &slots[i]
 			if next.key <= key && next.entry.place == Scheduled && s.timers.valid(next) && (oldest == nil || next.before(oldest)) {
 				oldest = next
-			}
-			examined++
-			if examined == maxExamined {
-				break
 			}
 		}
 	}

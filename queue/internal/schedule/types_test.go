@@ -73,3 +73,26 @@ func TestOldestReadyDoesNotExamineManyEntries(t *testing.T) {
 	}
 	assert.Nil(t, s.OldestReady(arrived))
 }
+
+// If it had examined as many as it may that were added in the order of their times, it examined all others, under the
+// lock of the queue.
+func TestOldestDueExaminedAllEntriesOfALargeSchedule(t *testing.T) {
+	s := &schedule.Schedule[int]{KeepFinished: 1}
+	now := time.Now()
+	postpone := func(n int) {
+		for range n {
+			e := &schedule.Entry[int]{ID: fmt.Sprint(s.Len())}
+			require.NoError(t, s.Add(e, now))
+			require.Same(t, e, s.Next())
+			s.Release(e, now.Add(time.Minute), now)
+		}
+	}
+	add := func(id string, in time.Duration) {
+		require.NoError(t, s.Add(&schedule.Entry[int]{ID: id, WaitUntil: now.Add(in)}, now))
+	}
+	postpone(3000)
+	add("late", time.Hour) // so that the others are not in order
+	postpone(3000)
+	add("due", 2*time.Minute)
+	assert.Nil(t, s.OldestDue(now.Add(3*time.Minute)), "it is behind many others")
+}
