@@ -74,6 +74,11 @@ func (d *dispatcher) Dispatch(ctx context.Context, j amboy.Job) error {
 		return fmt.Errorf("dispatching job %q: %w", j.ID(), err)
 	}
 	d.timer.Set(time.Now().Add(d.period()))
+	if d.isClosed() { // Close may have released the job before it was locked.
+		d.remove(j)
+		d.unlock(ctx, j)
+		return fmt.Errorf("dispatching job %q: %w", j.ID(), amboy.ErrQueueClosed)
+	}
 	return nil
 }
 
@@ -88,6 +93,12 @@ func (d *dispatcher) add(j amboy.Job) error {
 	}
 	d.jobs[j.ID()] = j
 	return nil
+}
+
+func (d *dispatcher) isClosed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.closed
 }
 
 // remove reports whether the job was dispatched.
@@ -147,9 +158,13 @@ func (d *dispatcher) renew() {
 }
 
 func (d *dispatcher) Release(ctx context.Context, j amboy.Job) {
-	if !d.remove(j) {
-		return
+	if d.remove(j) {
+		d.unlock(ctx, j)
 	}
+}
+
+// unlock releases the lock of a job and saves it.
+func (d *dispatcher) unlock(ctx context.Context, j amboy.Job) {
 	j.Unlock(d.queue.ID(), d.queue.Info().LockTimeout)
 	if err := d.queue.Save(ctx, j); err != nil {
 		logging.Error(ctx, message.Fields{

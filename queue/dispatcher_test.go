@@ -79,3 +79,24 @@ func TestDispatcherRefuses(t *testing.T) {
 	require.ErrorAs(t, d.Dispatch(t.Context(), nil), &invalid)
 	require.NoError(t, d.Close(t.Context()))
 }
+
+// Its lock was not renewed any more, so that it could run a second time.
+func TestAJobThatWasDispatchedWhileItsDispatcherClosedStayedLocked(t *testing.T) {
+	q := &savingQueue{}
+	d := queue.NewDispatcher(q)
+	j := &lockHook{funcJob: noop(t, "one"), onLock: func() { assert.NoError(t, d.Close(t.Context())) }}
+	require.ErrorIs(t, d.Dispatch(t.Context(), j), amboy.ErrQueueClosed)
+	assert.Empty(t, j.Status().Owner)
+	assert.False(t, q.saved[len(q.saved)-1].InProgress)
+}
+
+// lockHook is a job that calls a function before it is locked.
+type lockHook struct {
+	*funcJob
+	onLock func()
+}
+
+func (j *lockHook) Lock(owner string, timeout time.Duration) error {
+	j.onLock()
+	return j.funcJob.Lock(owner, timeout)
+}
