@@ -132,9 +132,10 @@ type StuckRun struct {
 // such as those of package pool, report stuck runs to them.
 type StuckReporter interface {
 	// ReportStuck records in the progress of a job that Next returned that its run is
-	// stuck. The job keeps its lease and its scopes, but no longer counts towards a limit
-	// on the number of running jobs. If this queue no longer runs the job, ReportStuck
-	// returns an error that wraps ErrLeaseLost. It may be called while the job runs.
+	// stuck. The job keeps its lease and its scopes, and counts towards the limits of
+	// SetMaxRunning and LimitType, but no longer towards the number of workers of a group.
+	// If this queue no longer runs the job, ReportStuck returns an error that wraps
+	// ErrLeaseLost. It may be called while the job runs.
 	ReportStuck(ctx context.Context, j Job, stuck StuckRun) error
 }
 

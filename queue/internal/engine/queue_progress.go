@@ -51,7 +51,7 @@ func (q *Queue) storeProgress(ctx context.Context, j amboy.Job, lease driver.Lea
 var _ amboy.StuckReporter = (*Queue)(nil)
 
 // ReportStuck stores that the run of a job that Next returned is stuck. The run no longer
-// counts against the limit of running jobs.
+// counts towards the number of workers of a group.
 func (q *Queue) ReportStuck(ctx context.Context, j amboy.Job, stuck amboy.StuckRun) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("reporting a stuck job of queue %q: the job must not be nil", q.ID())
