@@ -85,8 +85,8 @@ const (
 	Park ActionKind = "park"
 	// Release makes a parked job eligible to run again. It skips other jobs that have not ended.
 	Release ActionKind = "release"
-	// Reschedule changes the time at which a job may start. The job must not have
-	// started, and must not be parked.
+	// Reschedule changes the time at which a job may start, which must not be after its deadline.
+	// The job must not have started, and must not be parked.
 	Reschedule ActionKind = "reschedule"
 	// Prioritize changes the priority of a job that has not ended.
 	Prioritize ActionKind = "prioritize"

@@ -95,11 +95,23 @@ func (a Action) verdictFor(r *driver.Record, now time.Time) (v verdict, text str
 		return a.onOverdue()
 	case slices.Contains(rule.unchanged, state) || a.wouldChangeNothing(r, state):
 		return unchanged, ""
-	case slices.Contains(rule.allowed, state):
-		return allowed, ""
-	default:
+	case !slices.Contains(rule.allowed, state):
 		return refused, rule.text
+	case a.Kind == Reschedule && isTooLate(r, a.At):
+		return refused, tooLateText
+	default:
+		return allowed, ""
 	}
+}
+
+// tooLateText explains why a job is not rescheduled.
+const tooLateText = "is not possible to a time after the deadline of the job: it would expire without having run"
+
+// isTooLate reports whether a time to start is after the deadline of a job that has not started. Put
+// refuses such a job.
+func isTooLate(r *driver.Record, due time.Time) bool {
+	deadline := r.TimeInfo.DispatchBy
+	return !deadline.IsZero() && due.After(deadline)
 }
 
 // onOverdue is the verdict for a job whose deadline passed before it started. The job shows

@@ -30,7 +30,8 @@ type JobEdit struct {
 	// Args are the new arguments, as JSON.
 	Args     json.RawMessage `json:"args,omitempty"`
 	Priority *int            `json:"priority,omitempty"`
-	// Due is the new time at which the job may start; a time that has passed means now.
+	// Due is the new time at which the job may start; a time that has passed means now. It must not
+	// be after the deadline.
 	Due *time.Time `json:"due,omitempty"`
 	// Revision is the Job.Revision of the job as it was read: the edit is refused if the job
 	// changed since. If it is empty, the edit applies to the job as it is.
@@ -168,6 +169,9 @@ func (i *inspector) editedFields(ctx context.Context, r *driver.Record, edit Job
 		changes = append(changes, FieldChange{FieldPriority, jsonText(r.Priority), jsonText(*edit.Priority)})
 	}
 	if edit.Due != nil && !sameTime(r.TimeInfo.WaitUntil, *edit.Due) {
+		if isTooLate(r, *edit.Due) {
+			return nil, changes, invalid(FieldDue, formatTime(*edit.Due), "must not be after the deadline, "+formatTime(r.TimeInfo.DispatchBy))
+		}
 		fields.WaitUntil = edit.Due
 		changes = append(changes, FieldChange{FieldDue, jsonText(r.TimeInfo.WaitUntil.UTC()), jsonText(edit.Due.UTC())})
 	}

@@ -163,8 +163,8 @@ func (i *inspector) allows(ctx context.Context, r *driver.Record) ([]ActionKind,
 	state := driver.StateOf(r, now)
 	kinds := []ActionKind{}
 	for _, kind := range ActionKinds() {
-		// The parameters differ from the job's, so that the action would change something.
-		action := Action{Kind: kind, Priority: new(r.Priority + 1), At: r.TimeInfo.WaitUntil.AddDate(0, 0, 1)}
+		// The parameters differ from the job's, so that the action would change something. The time is before the deadline.
+		action := Action{Kind: kind, Priority: new(r.Priority + 1), At: r.TimeInfo.WaitUntil.AddDate(0, 0, -1)}
 		v, _ := i.verdict(action, r, now)
 		if v == allowed && kind == Retry && state == amboy.StateBlocked {
 			// Of the blocked jobs, only one that was handed back until a time can run now.

@@ -145,6 +145,9 @@ func (n *NewJob) validateOptions() error {
 	if n.TimeToLive > 0 && !n.Deadline.IsZero() {
 		refuse("time_to_live", n.TimeToLive, "must not be set if there is a deadline")
 	}
+	if n.TimeToLive > 0 && validTime("", n.Due.Add(time.Duration(n.TimeToLive))) != nil {
+		refuse("time_to_live", n.TimeToLive, "must end in a year up to 9999, in UTC")
+	}
 	for field, names := range map[string][]string{
 		"tags": n.Tags, "scopes": n.Scopes, "after": n.After, "metadata": slices.Collect(maps.Keys(n.Metadata)),
 	} {
