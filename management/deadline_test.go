@@ -1,13 +1,16 @@
 package management_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/outsidetest"
+	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue"
@@ -61,4 +64,30 @@ func TestATimeToLiveEndedInAYearThatCantBeShown(t *testing.T) {
 	var invalid *management.InvalidArgumentError
 	require.ErrorAs(t, err, &invalid)
 	assert.Equal(t, "time_to_live", invalid.Field)
+}
+
+// A program put a job for never. Every list with it was an internal error, and so was its page.
+func TestAJobOfAYearThatCantBeShownHidTheOthers(t *testing.T) {
+	for _, at := range []time.Time{time.Unix(1<<60, 0), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		g := outsidetest.StartGroup(t, queue.DriverQueueOptions{Driver: outsidetest.Memory(t), CloseDriver: true}, outside.Options{})
+		i, err := management.NewGroupInspector(g.Queues)
+		require.NoError(t, err)
+		q, err := g.Queues.Get(t.Context(), "q")
+		require.NoError(t, err)
+		never, err := job.NewOutside(amboy.JobType{Name: t.Name(), Version: 1}, job.Payload{}, job.ID("never"), job.At(at))
+		require.NoError(t, err)
+		require.NoError(t, q.Put(t.Context(), never))
+
+		page, err := i.FindJobs(t.Context(), management.JobFilter{}, management.PageRequest{})
+		require.NoError(t, err)
+		_, err = json.Marshal(page)
+		require.NoError(t, err)
+		one, err := i.Job(t.Context(), "q", "never")
+		require.NoError(t, err)
+		_, err = json.Marshal(one)
+		require.NoError(t, err)
+		edited, err := i.EditJob(t.Context(), "q", "never", management.JobEdit{Due: new(time.Now())})
+		require.NoError(t, err)
+		assert.Len(t, edited.Changes, 1)
+	}
 }

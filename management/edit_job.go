@@ -173,7 +173,7 @@ func (i *inspector) editedFields(ctx context.Context, r *driver.Record, edit Job
 			return nil, changes, invalid(FieldDue, formatTime(*edit.Due), "must not be after the deadline, "+formatTime(r.TimeInfo.DispatchBy))
 		}
 		fields.WaitUntil = edit.Due
-		changes = append(changes, FieldChange{FieldDue, jsonText(r.TimeInfo.WaitUntil.UTC()), jsonText(edit.Due.UTC())})
+		changes = append(changes, FieldChange{FieldDue, jsonText(showable(r.TimeInfo.WaitUntil).UTC()), jsonText(edit.Due.UTC())})
 	}
 	return fields, changes, nil
 }

@@ -186,8 +186,8 @@ func (i *inspector) summary(r *driver.Record) JobSummary {
 		Tags:            r.Tags,
 		Attempt:         r.RetryInfo.CurrentAttempt,
 		Created:         r.TimeInfo.Created,
-		Due:             r.TimeInfo.WaitUntil,
-		Deadline:        r.TimeInfo.DispatchBy,
+		Due:             showable(r.TimeInfo.WaitUntil),
+		Deadline:        showable(r.TimeInfo.DispatchBy),
 		Started:         r.TimeInfo.Start,
 		Ended:           r.TimeInfo.End,
 		Owner:           r.Status.Owner,
@@ -205,6 +205,19 @@ func (i *inspector) summary(r *driver.Record) JobSummary {
 		s.StuckSince = stuck.Since
 	}
 	return s
+}
+
+// showable returns a time that a program has set, or the nearest time that JSON has a form for: some mean never by a
+// time after the year 9999.
+func showable(t time.Time) time.Time {
+	switch {
+	case validTime("", t) == nil:
+		return t
+	case t.Year() < 0:
+		return time.Date(0, time.January, 1, 0, 0, 0, 0, time.UTC)
+	default:
+		return time.Date(10_000, time.January, 1, 0, 0, 0, -1, time.UTC)
+	}
 }
 
 func refOf(r *driver.Record) JobRef { return JobRef{Queue: r.Group, ID: r.JobID()} }

@@ -121,7 +121,7 @@ func (i *inspector) filterFits(ctx context.Context, entry AuditEntry, r *driver.
 // blockedSince returns since when a blocked job could have run but for the block. acts are the
 // actions of operators on it.
 func blockedSince(r *driver.Record, acts []Moment) time.Time {
-	since := latest(r.TimeInfo.Created, r.TimeInfo.WaitUntil)
+	since := latest(r.TimeInfo.Created, showable(r.TimeInfo.WaitUntil))
 	for _, m := range acts {
 		switch ActionKind(m.What) {
 		case Retry, Release, Reschedule:

@@ -41,7 +41,7 @@ type moments struct {
 // add adds a moment, unless its time is zero.
 func (t *moments) add(at time.Time, what, detail string) {
 	if !at.IsZero() {
-		t.list = append(t.list, Moment{Time: at, What: what, Detail: detail, Future: at.After(t.now)})
+		t.list = append(t.list, Moment{Time: showable(at), What: what, Detail: detail, Future: at.After(t.now)})
 	}
 }
 
