@@ -179,8 +179,8 @@ func sinceText(entry AuditEntry, now time.Time) string {
 	return text
 }
 
-// lastControl returns the latest entry of the audit list by which a queue was paused or drained.
-// Its Time is zero if there is none among the latest entries of the queue.
+// lastControl returns the entry of the audit list by which a paused or drained queue became that. Its
+// Time is zero if there is none among the latest entries of the queue: then a program may have done it.
 func (i *inspector) lastControl(ctx context.Context, name, what string) (AuditEntry, error) {
 	prefix := auditSharePrefix(name)
 	notes, err := i.store.Admin().Notes(ctx, driver.NoteRequest{Kind: auditQueueKind, From: prefix, To: prefix + "\x7f", Limit: controlEntries, Last: true})
@@ -194,8 +194,14 @@ func (i *inspector) lastControl(ctx context.Context, name, what string) (AuditEn
 			continue
 		}
 		var change map[string]any
-		if entry.What == "control" && entry.Error == "" && json.Unmarshal([]byte(entry.Detail), &change) == nil && change[what] == true {
+		if entry.What != "control" || entry.Error != "" || json.Unmarshal([]byte(entry.Detail), &change) != nil {
+			continue
+		}
+		switch change[what] {
+		case true:
 			return entry, nil
+		case false: // a program has paused or drained it since
+			return AuditEntry{}, nil
 		}
 	}
 	return AuditEntry{}, nil

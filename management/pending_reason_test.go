@@ -11,8 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
@@ -96,4 +98,31 @@ func TestAPendingJobNamesTheMaximumOfItsQueueOrType(t *testing.T) {
 	limit := &management.TypeLimitChange{Type: heldByLimit.Type().Name, TypeLimit: amboy.TypeLimit{MaxRunning: 1}}
 	assert.Equal(t, `1 job of type "held by a limit" runs, which is its maximum`, reason(management.ControlChange{MaxRunning: new(0), TypeLimit: limit}))
 	assert.Empty(t, reason(management.ControlChange{TypeLimit: &management.TypeLimitChange{Type: heldByLimit.Type().Name}}))
+}
+
+// The reason named the operator who had paused the queue long ago and resumed it, although a program had paused it since.
+func TestAPauseByAProgramWasAttributedToAnOperatorWhoHadResumedTheQueue(t *testing.T) {
+	g := outsidetest.StartGroup(t, queue.DriverQueueOptions{Driver: outsidetest.Memory(t), CloseDriver: true}, outside.Options{})
+	i, err := management.NewGroupInspector(g.Queues)
+	require.NoError(t, err)
+	_, err = i.CreateJob(t.Context(), management.NewJob{Queue: "q", ID: "waits", Type: t.Name(), JobOptions: management.JobOptions{Outside: true}})
+	require.NoError(t, err)
+	q, err := g.Queues.Get(t.Context(), "q")
+	require.NoError(t, err)
+	reason := func() string {
+		j, failure := i.Job(t.Context(), "q", "waits")
+		require.NoError(t, failure)
+		return j.Reason
+	}
+	ann := management.WithActor(t.Context(), "ann")
+	_, err = i.SetControl(ann, "q", management.ControlChange{Paused: new(true)})
+	require.NoError(t, err)
+	assert.Contains(t, reason(), " by ann")
+	_, err = i.SetControl(ann, "q", management.ControlChange{Paused: new(false), Draining: new(false)})
+	require.NoError(t, err)
+	require.NoError(t, amboy.Pause(t.Context(), q))
+	assert.Equal(t, "queue is paused", reason())
+	_, err = i.SetControl(ann, "q", management.ControlChange{MaxRunning: new(2)})
+	require.NoError(t, err)
+	assert.Equal(t, "queue is paused", reason())
 }
