@@ -38,7 +38,7 @@ func (i *inspector) operatorMoments(ctx context.Context, r *driver.Record) ([]Mo
 				if json.Unmarshal([]byte(entry.Detail), &action) == nil {
 					m.Detail = action.Reason
 				}
-			case entry.JobID == "" && filters < actedFilters:
+			case entry.JobID == "" && filters < actedFilters && slices.Contains(ActionKinds(), ActionKind(entry.What)):
 				filters++
 				fits, err := i.filterFits(ctx, entry, r)
 				if err != nil {
@@ -101,8 +101,8 @@ func (i *inspector) entriesOf(ctx context.Context, request driver.NoteRequest, r
 // filterFits reports whether a job may be one of those that an action by a filter concerned.
 func (i *inspector) filterFits(ctx context.Context, entry AuditEntry, r *driver.Record) (bool, error) {
 	var req ActRequest
-	if json.Unmarshal([]byte(entry.Detail), &req) != nil || !slices.Contains(ActionKinds(), req.Kind) {
-		return false, nil //nolint:nilerr // It was cut, or it is no action on jobs.
+	if json.Unmarshal([]byte(entry.Detail), &req) != nil {
+		return false, nil //nolint:nilerr // It was cut.
 	}
 	f := req.Filter
 	if len(f.Queues) > 0 && !slices.Contains(f.Queues, r.Group) || len(f.IDs) > 0 && !slices.Contains(f.IDs, r.JobID()) {

@@ -2,6 +2,7 @@ package management_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -10,8 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/outsidetest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/outside"
+	"github.com/mongodb/amboy/queue"
 )
 
 // An operator's retry runs the same attempt again. The timeline keeps the first start, and says
@@ -150,4 +154,27 @@ func TestTimelineSaidThatAJobWasAskedToEndNow(t *testing.T) {
 	asked := deaf.Timeline[slices.Index(whats(deaf.Timeline), "asked to end")]
 	assert.Equal(t, "enough", asked.Detail)
 	assert.WithinDuration(t, canceled, asked.Time, 0)
+}
+
+// Only the latest actions by filters are compared with a job, and changes of schedules counted as such: then the timeline
+// did not say who had canceled the job.
+func TestChangesOfSchedulesHidWhoCanceledAJob(t *testing.T) {
+	g := outsidetest.StartGroup(t, queue.DriverQueueOptions{Driver: outsidetest.Memory(t), CloseDriver: true}, outside.Options{})
+	i, err := management.NewGroupInspector(g.Queues)
+	require.NoError(t, err)
+	_, err = i.CreateJob(t.Context(), management.NewJob{Queue: "q", ID: "canceled", Type: t.Name(), JobOptions: management.JobOptions{Outside: true}})
+	require.NoError(t, err)
+	ann := management.WithActor(t.Context(), "ann")
+	_, err = i.Act(ann, management.ActRequest{
+		Action: management.Action{Kind: management.Cancel}, Filter: management.JobFilter{Queues: []string{"q"}}, Limit: 10,
+	})
+	require.NoError(t, err)
+	spec := management.ScheduleSpec{Every: management.Duration(time.Hour), ScheduledJob: management.ScheduledJob{Type: t.Name(), JobOptions: management.JobOptions{Outside: true}}}
+	for n := range 20 {
+		_, err = i.(management.ScheduleManager).CreateSchedule(t.Context(), "q", fmt.Sprint("schedule-", n), spec)
+		require.NoError(t, err)
+	}
+	j, err := i.Job(t.Context(), "q", "canceled")
+	require.NoError(t, err)
+	assert.True(t, slices.ContainsFunc(j.Timeline, func(m management.Moment) bool { return m.What == "cancel" && m.Actor == "ann" }), j.Timeline)
 }
