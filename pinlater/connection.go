@@ -61,8 +61,12 @@ func (c *connection) serveCall() error {
 		defer release()
 		ctx, cancel := c.callContext()
 		defer cancel()
-		defer c.watch(cancel)()
-		return c.server.answerSafely(ctx, frame)
+		unwatch := c.watch(cancel)
+		reply, claimed, err := c.server.answerSafely(ctx, frame)
+		if isGone := unwatch(); isGone && len(claimed) > 0 {
+			err = errGone // its connection may take a reply all the same
+		}
+		return reply, claimed, err
 	}()
 	if err == nil {
 		err = c.writeFrame(reply)
@@ -81,25 +85,30 @@ func (c *connection) callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.server.conns.Working(), c.server.opts.CallTimeout)
 }
 
+var errGone = errors.New("client has gone")
+
 // watch calls gone if the client closes the connection while a call takes long: jobs that were claimed
-// for it would be claimed until their timeout. unwatch must be called before the next request is read.
-func (c *connection) watch(gone func()) (unwatch func()) {
+// for it would be claimed until their timeout. unwatch must be called before the next request is read. It
+// reports whether gone was called.
+func (c *connection) watch(gone func()) (unwatch func() (isGone bool)) {
 	if c.conn.SetReadDeadline(time.Time{}) != nil {
-		return func() {} // the server is being closed, and answers the call
+		return func() bool { return false } // the server is being closed, and answers the call
 	}
-	watched := make(chan struct{})
+	watched := make(chan bool, 1)
 	timer := time.AfterFunc(watchAfter, func() {
-		defer close(watched)
 		_, err := c.reader.Peek(1)
-		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		isGone := err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+		if isGone {
 			gone()
 		}
+		watched <- isGone
 	})
-	return func() {
-		if !timer.Stop() {
-			_ = c.conn.SetReadDeadline(connserver.Past) // Peek returns; the next read has another deadline
-			<-watched
+	return func() bool {
+		if timer.Stop() {
+			return false
 		}
+		_ = c.conn.SetReadDeadline(connserver.Past) // Peek returns; the next read has another deadline
+		return <-watched
 	}
 }
 

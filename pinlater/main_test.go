@@ -178,8 +178,13 @@ func (f *fixture) dialFor(t testing.TB) net.Conn {
 // connect returns a generated client on a connection of its own.
 func (f *fixture) connect() *wire.PinLaterClient {
 	f.Helper()
+	return clientOn(f.dial())
+}
+
+// clientOn returns a generated client on a connection.
+func clientOn(conn net.Conn) *wire.PinLaterClient {
 	config := &thrift.TConfiguration{}
-	framed := thrift.NewTFramedTransportConf(thrift.NewTSocketFromConnConf(f.dial(), config), config)
+	framed := thrift.NewTFramedTransportConf(thrift.NewTSocketFromConnConf(conn, config), config)
 	p := thrift.NewTBinaryProtocolConf(framed, config)
 	return wire.NewPinLaterClient(thrift.NewTStandardClient(p, p))
 }
