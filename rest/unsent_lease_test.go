@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/rest"
 )
 
 // A worker whose connection broke in the middle of an answer had the jobs of it until their leases
@@ -56,6 +59,25 @@ func TestJobsOfASmallAnswerThatDidNotReachItsWorkerStayedLeased(t *testing.T) {
 	w.create("images", `{"type":"scale","outside":true}`)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v2/leases", strings.NewReader(`{"queues":["images"],"types":["scale"],"lease":"24h"}`))
 	w.handler.ServeHTTP(unflushed{httptest.NewRecorder()}, r)
+	jobs, _ := w.lease("")
+	assert.Len(t, jobs, 1)
+}
+
+// The connection of a worker that has gone takes another answer all the same.
+func TestTheJobOfAWorkerThatLeftWhileItsRightsWereCheckedStayedLeased(t *testing.T) {
+	w := newWorkers(t)
+	w.create("images", `{"type":"scale","outside":true}`)
+	ctx, leave := context.WithCancel(t.Context())
+	asked := 0
+	limited := w.as(rest.Authorize(func(*http.Request, rest.Access) error {
+		asked++
+		if asked > 1 { // again, because the request may have waited for long
+			leave()
+		}
+		return nil
+	}))
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v2/leases", strings.NewReader(`{"queues":["images"],"types":["scale"],"wait":"1m","lease":"24h"}`))
+	limited.handler.ServeHTTP(httptest.NewRecorder(), r)
 	jobs, _ := w.lease("")
 	assert.Len(t, jobs, 1)
 }

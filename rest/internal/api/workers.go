@@ -227,6 +227,10 @@ func (l *leasing) finish() {
 	if l.leave != nil && len(l.jobs) > 0 {
 		l.allowStill()
 	}
+	if len(l.jobs) > 0 && l.r.Context().Err() != nil { // the answer could be sent, but no worker is left to read it
+		l.dispatcher.TakeBack(l.r.Context(), l.jobs)
+		l.jobs = nil
+	}
 	l.endWait() // the client may send its next request before this function has returned
 	l.call.finish(l.answer())
 	// Otherwise the server sends the headers, with a large frame, on the stack that the next wait keeps.
