@@ -160,6 +160,11 @@ func (s *QueueService) waitForAll(w http.ResponseWriter, r *http.Request) {
 	if amboy.Wait(waiting, q) { //nolint:contextcheck // It also ends with the server.
 		code = http.StatusOK
 	}
+	err = allowStill(r, "")
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
 	web.WriteJSON(w, r, code, s.status(r.Context()))
 }
 
@@ -361,6 +366,10 @@ func (s *QueueService) answerJobStatus(w http.ResponseWriter, r *http.Request, w
 	code := http.StatusOK
 	if err := answer.read(r, q, wait); err != nil {
 		f := web.FailureOf(r.Context(), err)
+		if f.Kind == web.KindDenied || f.Kind == web.KindUnauthenticated {
+			refuse(w, r, err)
+			return
+		}
 		web.LogFailure(r, f, err)
 		code, answer.Error = f.Status, f.Text
 		if amboy.IsJobNotFoundError(err) {
@@ -379,6 +388,10 @@ func (s *jobStatus) read(r *http.Request, q amboy.Queue, wait waitFunc) error {
 		return err
 	}
 	waited := wait(q, j)
+	err = allowStill(r, s.ID)
+	if err != nil {
+		return err
+	}
 	if now, ok := q.Get(ctx, s.ID); ok {
 		j = now
 	}

@@ -130,6 +130,16 @@ func mayRead(r *http.Request) bool {
 	return call == nil || call.guard.Allow(r, Access{Action: ActionRead, Queue: call.queueName()}) == nil
 }
 
+// allowStill authorizes a request again that may have waited for long. id is the ID of the job that it reads,
+// if it reads one.
+func allowStill(r *http.Request, id string) error {
+	call := callOf(r)
+	if call == nil {
+		return nil
+	}
+	return call.guard.Allow(r, Access{Action: ActionRead, Queue: call.queueName(), ID: id})
+}
+
 // mayReveal reports whether a request may read the jobs of a queue, which may be encrypted.
 func mayReveal(r *http.Request, q amboy.Queue, id string) bool {
 	store, ok := queue.StoreOf(q)

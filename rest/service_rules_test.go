@@ -317,3 +317,23 @@ func TestServicesPanicForUnsupportedOptions(t *testing.T) {
 	assert.Panics(t, func() { rest.Audit(nil) })
 	assert.Panics(t, func() { rest.Audit(&tenants{}) }, "it is not a Recorder")
 }
+
+// A request may wait for an hour. It was answered although its token had been revoked.
+func TestARequestToAServiceWhoseRightsEndedWhileItWaitedWasAnswered(t *testing.T) {
+	asked := 0
+	s := newServices(t, func(management.Inspector) []rest.Option {
+		return []rest.Option{rest.Authorize(func(*http.Request, rest.Access) error {
+			asked++
+			if asked > 1 {
+				return errNo
+			}
+			return nil
+		})}
+	})
+	for _, target := range []string{"/v1/job/wait/held?timeout=0s", "/v1/status/wait?timeout=0s"} {
+		asked = 0
+		status, body := ask(t, s.queue, http.MethodGet, target, "")
+		assert.Equal(t, http.StatusForbidden, status, target)
+		assert.NotContains(t, body, "pending", target)
+	}
+}
