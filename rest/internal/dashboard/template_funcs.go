@@ -49,6 +49,8 @@ var functions = template.FuncMap{
 	// key returns the idempotency key of a form.
 	"key": rand.Text,
 	"ref": func(queue, id string) management.JobRef { return management.JobRef{Queue: queue, ID: id} },
+	// onequeue reports whether entries of the audit list with such an action are about one queue, which may have no name.
+	"onequeue": func(what string) bool { return what == "control" || strings.HasPrefix(what, "schedule.") },
 
 	"filterfield": newFilterField,
 	"rangefield":  newRangeField,
