@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,6 +31,7 @@ var limitRules = []rule{
 	{"all of many waiting records get their turn", limitDrains},
 	{"the key of a limit may be any text that the store accepts", limitKeys},
 	{"a record keeps its scopes if one that is claimed with it makes room for a third", limitPassesWithinClaim},
+	{"a claim of a record with a small limit lets those with larger ones be claimed", limitMakesRoom},
 }
 
 // limited returns scopes with the limit n.
@@ -325,4 +327,34 @@ func limitPassesWithinClaim(f *fixture) {
 	assert.False(f, f.tryExtend(driver.LeaseOf(holder)), "its lease was lost")
 	f.end(holder, amboy.StateSucceeded)
 	assert.Len(f, f.claim(10), 1)
+}
+
+// The small limit counts until its record is claimed. A driver may let the others pass at once, or else the claim asks
+// for another one, or notifies subscribers: no change follows that would do so.
+func limitMakesRoom(f *fixture) {
+	f.limitedJobs(1, 1, 1)
+	f.limitedJobs(2, 2, 2)
+	told := make(chan struct{}, 1)
+	f.Cleanup(f.driver.Subscribe(func(c driver.Change) {
+		if c.MayClaim {
+			select {
+			case told <- struct{}{}:
+			default: // already notified
+			}
+		}
+	}))
+	now := time.Now()
+	claimed := f.tryClaim(owner, now, 10)
+	if len(claimed.Records) == 2 {
+		return
+	}
+	require.Equal(f, []string{"1"}, jobIDs(claimed.Records))
+	if claimed.Next.IsZero() || claimed.Next.After(now) {
+		select {
+		case <-told:
+		case <-f.ctx.Done():
+			require.Fail(f, "nothing makes the next claim follow")
+		}
+	}
+	f.claimOne("2")
 }

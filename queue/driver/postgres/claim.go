@@ -420,6 +420,7 @@ func (cl *claim) takeRated(ctx context.Context, p patience, w *work) (taken []*s
 // takeChanged takes jobs of a queue under its lock.
 func (cl *claim) takeChanged(ctx context.Context, w *work) ([]*stored, error) {
 	var got []*stored
+	freed := false
 	locked, err := cl.d.unlessLocked(ctx, w.queue.id, func(p patience) (err error) {
 		if w.isOnlyRated() {
 			got, err = cl.takeRated(ctx, p, w)
@@ -427,6 +428,7 @@ func (cl *claim) takeChanged(ctx context.Context, w *work) ([]*stored, error) {
 		}
 		return cl.d.transactWithin(ctx, p, w.queue.id, func(c *changes) (err error) {
 			got, err = cl.takeIn(c, w)
+			freed = c.examined > 0
 			return err
 		})
 	})
@@ -436,6 +438,9 @@ func (cl *claim) takeChanged(ctx context.Context, w *work) ([]*stored, error) {
 	if locked {
 		cl.leftOut, cl.locked = true, append(cl.locked, w.queue.id)
 		return nil, nil
+	}
+	if freed { // records with a larger limit than those that were taken may run now
+		cl.d.changed(driver.In(w.queue.name))
 	}
 	cl.noteWait(w, len(got))
 	return got, nil
