@@ -385,3 +385,35 @@ func TestManyStaleJobsOfALockedQueueKeepNoOtherQueueWaiting(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, recovered)
 }
+
+// A Put that depends on a job waits for an open transaction that ends that job, and so does an operator's action on it.
+// They had the lock of the queue meanwhile, so all that needs it waited too.
+func TestAChangeThatWaitedForAnOpenTransactionKeptItsQueueLocked(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, d *postgres.Driver) error{
+		"a put": func(ctx context.Context, d *postgres.Driver) error {
+			errs, err := d.Insert(ctx, []*driver.Record{dependent("dependent", "ended")})
+			return errors.Join(append(errs, err)...)
+		},
+		"a cancellation": func(ctx context.Context, d *postgres.Driver) error {
+			_, err := d.Act(ctx, driver.ActRequest{Query: driver.Query{ID: "ended"}, Action: driver.Action{Kind: driver.Cancel}, Limit: 1})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+			d := open(t, opts)
+			insert(t.Context(), t, d, newRecord("ended"))
+			ended := claim(t, d, 1)[0]
+			tx := beginTx(t)
+			end(postgres.WithTx(t.Context(), tx), t, d, ended, "")
+			result := make(chan error, 1)
+			go func() { result <- change(patience(t), d) }()
+			awaitWaiting(t, opts.Schema, 1)
+			insert(patience(t), t, d, scoped("another", 0, "scope"))
+			// If the first change had the lock now, the server would end this transaction.
+			insert(postgres.WithTx(t.Context(), tx), t, d, scoped("in it", 0, "scope in it"))
+			require.NoError(t, tx.Commit(t.Context()))
+			require.NoError(t, <-result)
+		})
+	}
+}

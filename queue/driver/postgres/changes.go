@@ -214,9 +214,19 @@ const retries = 20
 // another transaction, it is run again. The error wraps driver.ErrOutcomeUnknown if the change
 // may have been made.
 //
-// It holds the lock of a queue, or no lock if queue is noQueue.
+// It holds the lock of a queue, or no lock if queue is noQueue. It waits for that lock without a bound. A row may be in
+// an open transaction of a caller that ends its job, for which the queue must not wait: while such a row is locked, the
+// lock of the queue is given up from time to time.
 func (d *Driver) transact(ctx context.Context, queue int32, run func(*changes) error) error {
-	return d.transactWithin(ctx, endless, queue, run)
+	for {
+		err := d.transactWithin(ctx, endless, queue, run)
+		if queue == noQueue || pgconnect.CodeOf(err) != pgconnect.CodeLockNotAvailable {
+			return err
+		}
+		if ended := sleep.For(ctx, lockedPause); ended != nil {
+			return fmt.Errorf("%w: %w", ended, err)
+		}
+	}
 }
 
 // transactWithin is transact with limited patience.
@@ -261,11 +271,19 @@ const noQueue int32 = -1
 // long as most calls may take.
 const suspendedLimit = "5s"
 
+// rowPatience is how long a transaction that has the lock of a queue waits for a row. It is shorter than the
+// time after which the server looks for a deadlock (deadlock_timeout) and ends one of the transactions: an open
+// transaction that has the row may wait for the lock of the queue.
+const rowPatience = "500ms"
+
 // beginQuery returns the text that begins a transaction in one round trip.
 func (d *Driver) beginQuery(p patience, queue int32) string {
 	text := "BEGIN; " + p.settings() + ", set_config('idle_in_transaction_session_timeout', '" + suspendedLimit + "', true)"
 	if queue != noQueue {
 		text += fmt.Sprintf("; SELECT pg_advisory_xact_lock(%d)", d.lockKey(lockOfQueue, queue))
+	}
+	if queue != noQueue && p == endless {
+		text += "; SELECT set_config('lock_timeout', '" + rowPatience + "', true)"
 	}
 	return text
 }
