@@ -417,3 +417,30 @@ func TestAChangeThatWaitedForAnOpenTransactionKeptItsQueueLocked(t *testing.T) {
 		})
 	}
 }
+
+// A Put in an open transaction that depends on jobs which have ended keeps these from being removed, and kept all others
+// too, of whichever queue.
+func TestAnOpenTransactionKeptAllEndedJobsFromBeingRemoved(t *testing.T) {
+	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+	for _, queue := range []string{"a", "b"} {
+		insert(t.Context(), t, d, inQueue(queue, newRecord("ended")))
+		claimed, err := d.Claim(t.Context(), driver.ClaimRequest{
+			Owner: "owner", Queues: []driver.Demand{{Queue: queue, Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Minute,
+		})
+		require.NoError(t, err)
+		r := claimed.Records[0]
+		r.ForgetAt = time.Now().Add(-time.Hour)
+		end(t.Context(), t, d, r, "")
+	}
+	tx := beginTx(t)
+	insert(postgres.WithTx(t.Context(), tx), t, d, inQueue("a", dependent("dependent", "ended")))
+	for _, wanted := range []int{1, 0} {
+		forgotten, err := d.Forget(patience(t), time.Now(), 10)
+		require.NoError(t, err)
+		assert.Equal(t, wanted, forgotten)
+	}
+	require.NoError(t, tx.Commit(t.Context()))
+	forgotten, err := d.Forget(patience(t), time.Now(), 10)
+	require.NoError(t, err)
+	assert.Equal(t, 1, forgotten)
+}

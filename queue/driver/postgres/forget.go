@@ -18,7 +18,8 @@ const (
 	forgetAtOnce  = 1000
 )
 
-// Forget implements driver.Driver. It removes about 1,000 records per transaction. If it fails
+// Forget implements driver.Driver. It removes about 1,000 records per transaction. Records on which an
+// open transaction of a caller lets a new one depend are left for a later call. If it fails
 // after some were removed, it returns their number with the error.
 func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, error) {
 	done, err := d.begin(ctx)

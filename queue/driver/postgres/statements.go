@@ -680,12 +680,14 @@ var statementTexts = [statements]string{
 	anyEndingDue: `SELECT 1::bigint FROM {s}.endings WHERE forget_at <= $1 AND (forget_at, id) > ($2, $3) ORDER BY forget_at, id LIMIT 1`,
 	forgetJobs: `DELETE FROM {s}.jobs WHERE seq IN (
 			SELECT seq FROM {s}.jobs WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at <= $2 AND NOT ` + hasEdgesLeft + `
-			ORDER BY forget_at, seq LIMIT $3 FOR UPDATE)
+			ORDER BY forget_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED)
 		RETURNING queue, seq, place, edges IS NOT NULL`,
 	dropEnding: `DELETE FROM {s}.endings WHERE forget_at = $1 AND id = $2`,
 	// A job that can't be removed yet is not due again at the same time, for which the caller goes on.
-	relogEnding: `INSERT INTO {s}.endings (forget_at, seqs) SELECT min(at), array_agg(seq) FROM (
-			SELECT seq, CASE WHEN ` + hasEdgesLeft + ` THEN greatest(forget_at, $2::bigint + 1) ELSE forget_at END AS at FROM {s}.jobs
+	relogEnding: `WITH free AS MATERIALIZED (SELECT seq FROM {s}.jobs WHERE seq = ANY($1::bigint[]) FOR UPDATE SKIP LOCKED)
+		INSERT INTO {s}.endings (forget_at, seqs) SELECT min(at), array_agg(seq) FROM (
+			SELECT seq, CASE WHEN ` + hasEdgesLeft + ` OR seq NOT IN (SELECT seq FROM free)
+				THEN greatest(forget_at, $2::bigint + 1) ELSE forget_at END AS at FROM {s}.jobs
 			WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at IS NOT NULL) jobs
 		GROUP BY at / 1000000000`,
 
