@@ -95,6 +95,21 @@ func TestAnOpenTransactionInARatedQueueKeepsNoOtherQueueWaiting(t *testing.T) {
 	claimsInTime(t, opts, time.Now(), newRecord, "blocked", "other")
 }
 
+// After the clock of the server was set back, a claim resets the buckets of types under the lock of their queue.
+func TestAnOpenTransactionKeptOtherQueuesWaitingAfterTheClockWasSetBack(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	d := open(t, opts)
+	insert(t.Context(), t, d, inQueue("blocked", newRecord("rated")))
+	_, err := d.Control(t.Context(), "blocked", driver.ControlChange{
+		Type: &driver.TypeChange{Type: "test", Limit: amboy.TypeLimit{Rate: &amboy.Rate{PerSecond: 1000, Burst: 10}}},
+	})
+	require.NoError(t, err)
+	execute(t, connect(t, opts.URL), fmt.Sprintf(`UPDATE %s.queues SET type_buckets = '{"test":%d}' WHERE name = 'blocked'`,
+		opts.Schema, time.Now().Add(time.Hour).UnixNano()))
+	insert(postgres.WithTx(t.Context(), beginTx(t)), t, d, inQueue("blocked", scoped("in it", 0, "scope")))
+	claimsInTime(t, opts, time.Now(), newRecord, "blocked", "other")
+}
+
 // claimsInTime tests that a claim from queues, of which the last is other, takes a new record of that within the time
 // that the core gives a claim, although another queue is locked.
 func claimsInTime(t *testing.T, opts postgres.Options, now time.Time, made func(id string) *driver.Record, queues ...string) {

@@ -70,9 +70,12 @@ func countInto(running map[string]int) func(*row) error {
 func (cl *claim) findRoom(ctx context.Context, w *work, running map[string]int) error {
 	w.setRoom(running, w.now)
 	if buckets, changed := w.room.Settle(); changed { // the clock of the server was set back
-		err := cl.d.transact(ctx, w.queue.id, func(c *changes) error { return c.setTypeBuckets(w.queue.id, buckets) })
+		locked, err := cl.d.transactUnlessLocked(ctx, w.queue.id, func(c *changes) error { return c.setTypeBuckets(w.queue.id, buckets) })
 		if err != nil {
 			return err
+		}
+		if locked {
+			cl.leftOut, cl.locked = true, append(cl.locked, w.queue.id)
 		}
 	}
 	w.keepWithinRoom()
