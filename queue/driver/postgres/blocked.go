@@ -125,7 +125,7 @@ func searchTime(ctx context.Context) time.Duration {
 func (l *leasesAround) find(ctx context.Context, items []int) (locked []int, err error) {
 	var c leaseColumns
 	for _, item := range items {
-		if _, err = c.add(ctx, l.d, l.leaseOf(item), item); err != nil {
+		if _, err = c.add(ctx, l.d, l.d.reader(), l.leaseOf(item), item); err != nil {
 			return nil, l.d.failed(ctx, err, false)
 		}
 	}

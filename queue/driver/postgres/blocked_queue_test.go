@@ -459,3 +459,27 @@ func TestAnOpenTransactionKeptAllEndedJobsFromBeingRemoved(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, forgotten)
 }
+
+// The transactions of callers may hold all connections of the pool. The end of a job of a queue that the process has not
+// used yet needed another one.
+func TestAJobOfAnotherProcessDidNotEndInATransactionOnTheOnlyConnection(t *testing.T) {
+	schema := pgtest.Schema(t)
+	other := open(t, postgres.Options{URL: pgtest.URL(t), Schema: schema})
+	insert(t.Context(), t, other, newRecord("job"))
+	r := claim(t, other, 1)[0]
+	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	require.NoError(t, err)
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	d := open(t, postgres.Options{Pool: pool, Schema: schema})
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // unless it was committed
+	end(postgres.WithTx(patience(t), tx), t, d, r, "")
+	require.NoError(t, tx.Commit(t.Context()))
+	got, err := d.Get(t.Context(), "", "job")
+	require.NoError(t, err)
+	assert.True(t, got.Status.Completed)
+}

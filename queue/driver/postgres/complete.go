@@ -216,8 +216,8 @@ type leaseColumns struct {
 }
 
 // add adds a lease, unless its queue is not known to exist.
-func (c *leaseColumns) add(ctx context.Context, d *Driver, l driver.Lease, index int) (added bool, err error) {
-	key, found, err := d.findQueue(ctx, d.reader(), l.Queue)
+func (c *leaseColumns) add(ctx context.Context, d *Driver, on querier, l driver.Lease, index int) (added bool, err error) {
+	key, found, err := d.findQueue(ctx, on, l.Queue)
 	if err != nil || !found || !isStorable(l.Name) || !isStorable(l.Owner) {
 		return false, err
 	}
@@ -282,7 +282,7 @@ func itemsOf(endings []*ending, isDone []bool, isOne func(*ending) bool) (items 
 
 // completePlain ends attempts that have no next ones.
 func (d *Driver) completePlain(ctx context.Context, p patience, endings []*ending, items []int, isDone []bool) error {
-	c, err := d.endArgs(ctx, endings, items)
+	c, err := d.endArgs(ctx, d.reader(), endings, items)
 	if err != nil || len(c.index) == 0 {
 		return err
 	}
@@ -297,7 +297,7 @@ func (d *Driver) completePlain(ctx context.Context, p patience, endings []*endin
 
 // completePlainIn ends attempts that have no next ones in the caller's transaction.
 func (d *Driver) completePlainIn(ctx context.Context, theirs querier, endings []*ending, isDone []bool) error {
-	c, err := d.endArgs(ctx, endings, itemsOf(endings, isDone, (*ending).isPlain))
+	c, err := d.endArgs(ctx, theirs, endings, itemsOf(endings, isDone, (*ending).isPlain))
 	if err != nil || len(c.index) == 0 {
 		return err
 	}
@@ -333,11 +333,11 @@ func (c *endArgs) setEnded(e ended, endings []*ending, isDone []bool) {
 }
 
 // endArgs returns the arguments for some endings.
-func (d *Driver) endArgs(ctx context.Context, endings []*ending, items []int) (*endArgs, error) {
+func (d *Driver) endArgs(ctx context.Context, on querier, endings []*ending, items []int) (*endArgs, error) {
 	c := &endArgs{}
 	for _, i := range items {
 		e := endings[i]
-		added, err := c.leaseColumns.add(ctx, d, e.lease, i)
+		added, err := c.leaseColumns.add(ctx, d, on, e.lease, i)
 		if err != nil {
 			return nil, d.failed(ctx, err, false)
 		}
@@ -380,7 +380,7 @@ func (d *Driver) completeReplaced(ctx context.Context, p patience, endings []*en
 		seen[endings[i].lease] = true
 		return again
 	})
-	c, err := d.endArgs(ctx, endings, items)
+	c, err := d.endArgs(ctx, d.reader(), endings, items)
 	if err != nil || len(c.index) == 0 {
 		return err
 	}

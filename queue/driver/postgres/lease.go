@@ -92,7 +92,7 @@ func (e *extension) unsettled() (indexes []int) {
 func (e *extension) extend(by statement, some []int, p patience) error {
 	var c leaseColumns
 	for _, i := range some {
-		if _, err := c.add(e.ctx, e.d, e.leases[i], i); err != nil {
+		if _, err := c.add(e.ctx, e.d, e.d.reader(), e.leases[i], i); err != nil {
 			return e.d.failed(e.ctx, err, false)
 		}
 	}
