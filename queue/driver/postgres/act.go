@@ -69,7 +69,7 @@ func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *tab
 // actOn acts on records of one queue.
 func (d *Driver) actOn(ctx context.Context, a *acting, found []*stored) (int, error) {
 	done := 0
-	if a.Kind == driver.Cancel { // some may be running: see sortByLease
+	if a.Kind != driver.Restart { // some may be running: see sortByLease
 		slices.SortFunc(found, func(s, t *stored) int { return strings.Compare(s.Name, t.Name) })
 	}
 	err := d.transact(ctx, found[0].queue, func(c *changes) error {

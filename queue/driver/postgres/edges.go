@@ -9,7 +9,8 @@ import (
 // findTargets finds the jobs that a job depends on, and whether it waits for any of them. If it does
 // not, it also finds those that failed.
 func (c *changes) findTargets(s *stored) ([]table.Target, error) {
-	targets, err := table.FindTargets(s.Edges, func(t *table.Target) (bool, error) { return c.findTarget(s.queue, t) })
+	inOrder := slices.Sorted(slices.Values(s.Edges)) // some may be running: see sortByLease
+	targets, err := table.FindTargets(inOrder, func(t *table.Target) (bool, error) { return c.findTarget(s.queue, t) })
 	s.Open, s.Failed = len(table.InState(targets, table.OpenEdge)) > 0, nil
 	if !s.Open {
 		s.Failed = table.InState(targets, table.FailedEdge)

@@ -39,16 +39,44 @@ func (f *failures) note(err error) {
 }
 
 // A process renews the leases of jobs whose ends are being written. Renewals and ends locked the same rows
-// in different orders, as cancellations did, and waited for each other for a second.
+// in different orders, as actions and puts did, and waited for each other for a second.
 func TestARenewalAndAnotherChangeOfTheSameJobsWaitedForEachOther(t *testing.T) {
+	type change func(ctx context.Context, d *postgres.Driver, running map[string]*driver.Record) error
 	withScope := func(id string) *driver.Record { return scoped(id, 0, "scope of "+id) }
+	ends := func(ctx context.Context, d *postgres.Driver, running map[string]*driver.Record) error {
+		var ends []driver.Completion
+		for _, id := range []string{"c", "a"} {
+			r := *running[id]
+			r.Status.Completed, r.Status.InProgress = true, false
+			ends = append(ends, driver.Completion{Lease: driver.LeaseOf(&r), Record: &r})
+		}
+		errs, err := d.Complete(ctx, ends)
+		return errors.Join(append(errs, err)...)
+	}
+	act := func(action driver.Action) change {
+		return func(ctx context.Context, d *postgres.Driver, running map[string]*driver.Record) error {
+			acted, err := d.Act(ctx, driver.ActRequest{
+				Query: driver.Query{States: []amboy.JobState{amboy.StateRunning}}, Action: action, Limit: 10,
+			})
+			if err == nil && acted.Done != len(running) {
+				err = errors.New("a job was left out")
+			}
+			return err
+		}
+	}
+	put := func(ctx context.Context, d *postgres.Driver, _ map[string]*driver.Record) error {
+		errs, err := d.Insert(ctx, []*driver.Record{dependent("dependent", "c", "a")})
+		return errors.Join(append(errs, err)...)
+	}
 	for name, test := range map[string]struct {
-		record  func(id string) *driver.Record
-		cancels bool
+		record func(id string) *driver.Record
+		change change
 	}{
-		"ends":                {newRecord, false},
-		"ends of scoped jobs": {withScope, false},
-		"cancellations":       {newRecord, true},
+		"ends":                      {newRecord, ends},
+		"ends of scoped jobs":       {withScope, ends},
+		"cancellations":             {newRecord, act(driver.Action{Kind: driver.Cancel})},
+		"priorities":                {newRecord, act(driver.Action{Kind: driver.Prioritize, Priority: 1})},
+		"a put that depends on two": {newRecord, put},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var failed failures
@@ -66,12 +94,6 @@ func TestARenewalAndAnotherChangeOfTheSameJobsWaitedForEachOther(t *testing.T) {
 				running[id] = claim(t, d, 1)[0]
 			}
 			leases := []driver.Lease{driver.LeaseOf(running["a"]), driver.LeaseOf(running["b"]), driver.LeaseOf(running["c"])}
-			var ends []driver.Completion
-			for _, id := range []string{"c", "a"} {
-				r := *running[id]
-				r.Status.Completed, r.Status.InProgress = true, false
-				ends = append(ends, driver.Completion{Lease: driver.LeaseOf(&r), Record: &r})
-			}
 
 			// The renewal stops behind the first job.
 			tx := beginTx(t)
@@ -87,20 +109,7 @@ func TestARenewalAndAnotherChangeOfTheSameJobsWaitedForEachOther(t *testing.T) {
 				results <- err
 			}()
 			awaitWaiting(t, schema, 1)
-			go func() {
-				if !test.cancels {
-					errs, err := d.Complete(t.Context(), ends)
-					results <- errors.Join(append(errs, err)...)
-					return
-				}
-				acted, err := d.Act(t.Context(), driver.ActRequest{
-					Query: driver.Query{States: []amboy.JobState{amboy.StateRunning}}, Action: driver.Action{Kind: driver.Cancel}, Limit: 10,
-				})
-				if err == nil && acted.Done != len(leases) {
-					err = errors.New("a job was not canceled")
-				}
-				results <- err
-			}()
+			go func() { results <- test.change(t.Context(), d, running) }()
 			awaitWaiting(t, schema, 2)
 			require.NoError(t, tx.Rollback(t.Context()))
 			require.NoError(t, <-results)
