@@ -18,6 +18,9 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 	a := &acting{Action: req.Action, dryRun: req.DryRun}
 	return table.Act(req, findTime, func() (table.ActOnSome, error) {
 		s, err := newSelection(req.Query, time.Now())
+		if err == nil {
+			s.columns = briefColumns // each record is read again
+		}
 		if err == nil && !req.DryRun && (req.Action.Kind == driver.Restart || req.Action.Kind == driver.Delete) {
 			err = d.settleAll(ctx)
 		}

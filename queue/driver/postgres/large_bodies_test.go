@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -44,4 +45,27 @@ func TestLargeBodiesOfSeveralJobsWereOneMessage(t *testing.T) {
 	errs, err := d.Complete(t.Context(), completions)
 	require.NoError(t, errors.Join(append(errs, err)...))
 	assert.Equal(t, jobs, transactions(), "of the ends")
+}
+
+// Errors are grouped, and jobs counted, by pages of 5,000 brief records.
+func TestABriefPageReadAllBodies(t *testing.T) {
+	const jobs, size = 20, 1 << 20
+	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+	records := make([]*driver.Record, jobs)
+	for i := range records {
+		records[i] = newRecord(fmt.Sprint(i))
+		records[i].Job = registry.NewBody(bytes.Repeat([]byte{'x'}, size), false)
+	}
+	insert(t.Context(), t, d, records...)
+	allocated := func(brief bool) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		page, err := d.Find(t.Context(), driver.Query{}, driver.PageRequest{Limit: 100, Brief: brief})
+		require.NoError(t, err)
+		require.Len(t, page.Records, jobs)
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	assert.GreaterOrEqual(t, allocated(false), uint64(jobs*size))
+	assert.Less(t, allocated(true), uint64(jobs*size/2))
 }

@@ -18,7 +18,7 @@ func (s *selection) page(ctx context.Context, d *Driver, on querier, at *table.S
 	if s.bodies.Body != nil {
 		return s.pageOfBodies(ctx, d, on, at, limit)
 	}
-	text, args := s.statement(d.inSchema(recordColumns), at, limit+1)
+	text, args := s.statement(s.columns, at, limit+1)
 	found, err = d.records(ctx, on, d.inSchema(text), args...)
 	switch {
 	case err != nil:
@@ -54,7 +54,7 @@ func (s *selection) pageOfBodies(ctx context.Context, d *Driver, on querier, at 
 		chosen := *s
 		chosen.few = &table.Condition{}
 		chosen.few.Add("SELECT unnest(?::bigint[]) AS seq", numbers)
-		text, args = chosen.statement(d.inSchema(recordColumns), at, len(numbers))
+		text, args = chosen.statement(s.columns, at, len(numbers))
 		found, err = d.records(ctx, on, d.inSchema(text), args...)
 	}
 	switch {

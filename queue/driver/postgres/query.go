@@ -49,6 +49,8 @@ type selection struct {
 	base string
 	// bodies selects by the bodies of records, if its field Body is set.
 	bodies driver.PageRequest
+	// columns are what a page reads of each record: recordColumns or briefColumns.
+	columns string
 }
 
 // inQueues selects by the names of queues.
@@ -61,7 +63,7 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	if q.DependsOn != "" && len(q.Queues) == 0 {
 		return nil, fmt.Errorf("invalid query: DependsOn needs one of Queues (is %q)", q.DependsOn)
 	}
-	s := &selection{base: "true"}
+	s := &selection{base: "true", columns: recordColumns}
 	s.addList(inQueues, q.Queues)
 	s.addList("type = ANY(?::text[])", q.Types)
 	s.addStates(q.States, table.InstantOf(now).Int64)

@@ -83,6 +83,9 @@ func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageReque
 		return nil, "", err
 	}
 	s.bodies.Body = page.Body
+	if page.Brief {
+		s.columns = briefColumns
+	}
 	err = d.reading(ctx, func(ctx context.Context, on querier) error {
 		for begun := time.Now(); ; {
 			some, cursor, failure := s.page(ctx, d, on, at, page.Limit-len(found))

@@ -56,17 +56,21 @@ type stored struct {
 }
 
 // recordColumns are the columns of stored, in the order in which read reads them.
-const recordColumns = jobColumns + columnsBeforeEdges +
-	`CASE WHEN open_edges THEN (SELECT json_agg(to_job)::text FROM {s}.edges WHERE from_seq = jobs.seq AND state = 1) ELSE failed END,
-	CASE WHEN open_edges THEN (SELECT count(*) FROM {s}.edges WHERE from_seq = jobs.seq AND state = 0) ELSE 0 END` + columnsAfterEdges
+const recordColumns = columnsWithEdges + `progress, extra, body`
 
-// readyColumns are the same for a record that may run: no edge of it is open.
-const readyColumns = jobColumns + columnsBeforeEdges + `failed, 0::bigint` + columnsAfterEdges
+// briefColumns are the same without the body, which may be large, and the progress.
+const briefColumns = columnsWithEdges + `NULL::bytea, extra, NULL::bytea`
+
+// readyColumns are recordColumns for a record that may run: no edge of it is open.
+const readyColumns = columnsBeforeEdges + `failed, 0::bigint` + columnsAfterEdges + `progress, extra, body`
 
 const (
-	columnsBeforeEdges = `, waiting_for, mod_time, created, started, ended, max_time, error_count, forget_at,
+	columnsWithEdges = columnsBeforeEdges +
+		`CASE WHEN open_edges THEN (SELECT json_agg(to_job)::text FROM {s}.edges WHERE from_seq = jobs.seq AND state = 1) ELSE failed END,
+	CASE WHEN open_edges THEN (SELECT count(*) FROM {s}.edges WHERE from_seq = jobs.seq AND state = 0) ELSE 0 END` + columnsAfterEdges
+	columnsBeforeEdges = jobColumns + `, waiting_for, mod_time, created, started, ended, max_time, error_count, forget_at,
 	type, version, format, dependency, edges, `
-	columnsAfterEdges = `, tags::text, reason, progress, extra, body`
+	columnsAfterEdges = `, tags::text, reason, `
 )
 
 func (s *stored) read(r *row) {
