@@ -301,7 +301,7 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 		e.claims = append(e.claims, token{l.Owner, l.Count, leaseTime}.String())
 		e.prefixes = append(e.prefixes, token{l.Owner, l.Count, 0}.prefix())
 	}
-	locked, err := d.aroundLocked(ctx, e.ids, patience, func(ids []int64) (seen []int64, err error) { return d.extend(ctx, &e, ids) })
+	locked, err := d.aroundLocked(ctx, holding{patience: patience}, e.ids, func(ids []int64) (seen []int64, err error) { return d.extend(ctx, &e, ids) })
 	if err != nil {
 		return nil, fmt.Errorf("renewing leases: %w", err)
 	}

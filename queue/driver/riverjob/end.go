@@ -120,7 +120,7 @@ func changeHeld[T any](ctx context.Context, d *Driver, how holding, items []T, l
 			tooLarge[held[r.id]] = fmt.Errorf("%w: %w", driver.ErrTooLarge, cause)
 		}
 	}
-	locked, err := d.aroundLocked(ctx, ids, how.patience, func(ids []int64) (seen []int64, err error) {
+	locked, err := d.aroundLocked(ctx, how, ids, func(ids []int64) (seen []int64, err error) {
 		s := byIDs(ids)
 		s.skip, s.seen, s.in = true, &seen, how.in
 		_, err = d.change(ctx, s, editHeld, repairHeld)

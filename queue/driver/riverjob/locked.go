@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -26,7 +28,8 @@ const (
 // aroundLocked changes rows, first those that no other transaction has locked. change returns the ids of
 // those that it found without such a lock. If rows stay locked until the patience is over, their ids are
 // returned.
-func (d *Driver) aroundLocked(ctx context.Context, ids []int64, patience time.Duration, change func(ids []int64) (seen []int64, err error)) (locked []int64, err error) {
+func (d *Driver) aroundLocked(ctx context.Context, how holding, ids []int64, change func(ids []int64) (seen []int64, err error)) (locked []int64, err error) {
+	patience := how.patience
 	if end, limited := ctx.Deadline(); limited {
 		patience = min(patience, time.Until(end)/2)
 	}
@@ -38,7 +41,7 @@ func (d *Driver) aroundLocked(ctx context.Context, ids []int64, patience time.Du
 		}
 		ids = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(seen, id) })
 		if len(ids) > 0 {
-			ids, err = d.existing(ctx, ids)
+			ids, err = d.existing(ctx, how.in, ids)
 		}
 		if err != nil || len(ids) == 0 || time.Since(begin) > patience {
 			return ids, err
@@ -50,9 +53,14 @@ func (d *Driver) aroundLocked(ctx context.Context, ids []int64, patience time.Du
 	}
 }
 
-// existing returns the ids that rows have.
-func (d *Driver) existing(ctx context.Context, ids []int64) (found []int64, err error) {
-	rows, err := d.pool.Query(ctx, d.sql(`SELECT id FROM {s}.river_job WHERE id = ANY($1::bigint[])`), ids)
+// existing returns the ids that rows have. in is the transaction of the caller, or nil: such transactions may hold all
+// connections of the pool, and would wait for each other.
+func (d *Driver) existing(ctx context.Context, in pgx.Tx, ids []int64) (found []int64, err error) {
+	query := d.pool.Query
+	if in != nil {
+		query = in.Query
+	}
+	rows, err := query(ctx, d.sql(`SELECT id FROM {s}.river_job WHERE id = ANY($1::bigint[])`), ids)
 	var id int64
 	if err == nil {
 		err = scanEach(rows, func() { found = append(found, id) }, &id)

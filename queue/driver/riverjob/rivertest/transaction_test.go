@@ -115,3 +115,21 @@ func TestAJobEndsInATransactionOnTheOnlyConnection(t *testing.T) {
 	require.NoError(t, tx.Commit(w.ctx))
 	w.await(id, "completed")
 }
+
+// Whether a job exists whose row the transaction did not find was asked on another connection.
+func TestAJobThatIsGoneEndsInATransactionOnTheOnlyConnection(t *testing.T) {
+	w := newWorld(t)
+	pool := poolWith(w, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	d := w.open(func(o *riverjob.Options) { o.Pool = pool })
+	w.insert(pythonJob{kind: "x"})
+	r := claimOne(w.ctx, t, d)[0]
+	completion := []driver.Completion{{Lease: driver.LeaseOf(r), Record: r}}
+	r.Status.InProgress, r.Status.Completed = false, true
+	w.exec(`DELETE FROM {s}.river_job`)
+	tx, err := pool.Begin(w.ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, tx.Rollback(context.WithoutCancel(w.ctx))) })
+	errs, err := d.Complete(riverjob.WithTx(soon(w), tx), completion)
+	require.NoError(t, err)
+	require.ErrorIs(t, errs[0], driver.ErrLeaseLost)
+}
