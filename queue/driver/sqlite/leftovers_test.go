@@ -168,6 +168,30 @@ func TestTheEndOfAJobReleasesManyDependentsInSmallTransactions(t *testing.T) {
 	}
 }
 
+// Jobs that the end of another lets run, but that its transaction has left for later, were no work of their queue. So
+// no process of a group opened the queue for them.
+func TestAQueueHadNoWorkAlthoughDependentsWereLeft(t *testing.T) {
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	later := newRecord(t, "later")
+	later.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+	all := []*driver.Record{newRecord(t, "target"), later}
+	add := func(id string, edges ...string) {
+		r := newRecord(t, id)
+		r.Dependency = &registry.DependencyInterchange{Edges: edges}
+		all = append(all, r)
+	}
+	for i := range 300 { // more than the 256 edges that one transaction ends
+		add(fmt.Sprint(i), "target", "later")
+	}
+	add("last", "target")
+	insert(t, d, all...)
+	complete(t, d, claim(t, d, 1)[0])
+	require.Equal(t, 1, released(t, d), "all but the one that is due later")
+	work, err := d.Work(t.Context(), time.Now())
+	require.NoError(t, err)
+	assert.Equal(t, []driver.QueueWork{{Queue: queueName, Ready: true}}, work.Queues)
+}
+
 // claimAll claims until nothing is left to do.
 func claimAll(t *testing.T, d *sqlite.Driver, req driver.ClaimRequest) error {
 	t.Helper()

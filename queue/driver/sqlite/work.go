@@ -26,6 +26,7 @@ const (
 // were read for it, and one row with the next times.
 var readWork = fmt.Sprintf(`SELECT %[1]d, name, paused = 0 AND ready > 0 AND %[4]s, overdue > 0, 0
 	FROM queues INDEXED BY queues_work WHERE ready > 0 OR overdue > 0
+UNION ALL SELECT %[1]d, name, paused = 0 AND %[4]s, 0, 0 FROM queues WHERE id IN (SELECT queue FROM leftovers)
 UNION ALL SELECT %[1]d, name, paused = 0 AND %[4]s, 0, n FROM queues JOIN
 	(SELECT queue, count(*) AS n FROM (SELECT queue FROM jobs WHERE due <= ?1 ORDER BY due LIMIT ?2 + 0) GROUP BY queue) AS of ON of.queue = queues.id
 UNION ALL SELECT %[1]d, name, 0, 1, n FROM queues JOIN
