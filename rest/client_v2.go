@@ -194,6 +194,9 @@ func (c *Client) Queue(ctx context.Context, name string) (management.Queue, erro
 
 // SetControl changes the controls of a queue, and returns the resulting controls.
 func (c *Client) SetControl(ctx context.Context, queue string, change management.ControlChange) (management.Control, error) {
+	if err := change.Validate(); err != nil { // the rate may be a number that can't be encoded
+		return management.Control{}, err
+	}
 	return send[management.Control](ctx, c, http.MethodPatch, queuePath(queue), change)
 }
 

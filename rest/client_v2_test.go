@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -357,4 +358,13 @@ func TestWatchEndsWithTheServer(t *testing.T) {
 		last = err
 	}
 	require.ErrorIs(t, last, io.ErrUnexpectedEOF)
+}
+
+// The request can't be encoded. That looked like a failure of the service, and not like a wrong argument.
+func TestARateThatIsNoNumberWasAFailureOfTheClient(t *testing.T) {
+	client := newInspectorClient(t, inspectortest.NewWorld(t))
+	_, err := client.SetControl(t.Context(), "orders", management.ControlChange{Rate: &amboy.Rate{PerSecond: math.Inf(1)}})
+	var invalid *management.InvalidArgumentError
+	require.ErrorAs(t, err, &invalid)
+	assert.Equal(t, "rate", invalid.Field)
 }
