@@ -62,11 +62,11 @@ func (c *connection) serveCall() error {
 		ctx, cancel := c.callContext()
 		defer cancel()
 		unwatch := c.watch(cancel)
-		reply, claimed, err := c.server.answerSafely(ctx, frame)
+		reply, claimed, failed := c.server.answerSafely(ctx, frame)
 		if isGone := unwatch(); isGone && len(claimed) > 0 {
-			err = errGone // its connection may take a reply all the same
+			failed = errGone // its connection may take a reply all the same
 		}
-		return reply, claimed, err
+		return reply, claimed, failed
 	}()
 	if err == nil {
 		err = c.writeFrame(reply)
