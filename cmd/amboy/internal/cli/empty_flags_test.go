@@ -23,6 +23,7 @@ func TestAFlagWithAnEmptyValueWasIgnored(t *testing.T) {
 		"jobs edit mail a --priority=1 --revision=",
 		"schedules create mail nightly send --cron=@daily --args-file=-",
 		"schedules change mail nightly --args=",
+		"schedules change mail nightly --zone=",
 		"schedules trigger mail nightly --idempotency-key=",
 	} {
 		got := runIn(t.Context(), newFake(), func(env *cli.Env) { env.Stdin = strings.NewReader("") }, strings.Fields(line)...)
@@ -32,7 +33,7 @@ func TestAFlagWithAnEmptyValueWasIgnored(t *testing.T) {
 }
 
 // The command used the service, the store or the settings that it uses without the flag: perhaps
-// those of production, or a file of the user.
+// those of production, or a file of the user. Without its file, PinLater's queues had no rate limits.
 func TestAFlagWithAnEmptyValueMeantAnotherServiceOrStore(t *testing.T) {
 	for _, line := range []string{
 		"queues pause mail --url=",
@@ -41,10 +42,18 @@ func TestAFlagWithAnEmptyValueMeantAnotherServiceOrStore(t *testing.T) {
 		"doctor --store=",
 		"doctor --store=sqlite:no-such-file --collection=",
 		"migrate --database=",
+		"migrate --database=invalid --schema=",
 		"serve --store=",
 		"serve --store=memory --listen=invalid --database=",
 		"serve --store=memory --listen=invalid --config=",
 		"serve --store=memory --listen=invalid --tls-cert= --tls-key=",
+		"serve --store=memory --listen=invalid --tokens=",
+		"serve --store=memory --listen=invalid --workq=",
+		"serve --store=memory --listen=invalid --pinlater=",
+		"serve --store=memory --listen=invalid --pinlater=127.0.0.1:0 --pinlater-queues=",
+		"serve --store=memory --listen=invalid --pinlater=127.0.0.1:0 --pinlater-servers=",
+		"serve --store=memory --listen=invalid --pinlater=127.0.0.1:0 --pinlater-admin-password-hash=",
+		"serve --store=memory --workq=invalid --listen=",
 	} {
 		got := runIn(t.Context(), newFake(), func(env *cli.Env) {
 			of := env.Getenv

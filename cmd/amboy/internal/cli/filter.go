@@ -76,8 +76,9 @@ func (f *filterFlags) read() (management.JobFilter, error) {
 // neverEmpty are flags whose empty value, such as that of an unset variable of a script, would mean the
 // same as no flag: another service, store or identity, or something else than was meant.
 var neverEmpty = []string{
-	"url", "token", "token-file", "store", "database", "collection", "config", "tls-cert", "tls-key",
-	"args", "args-file", "id", "idempotency-key", "revision", "rate",
+	"url", "token", "token-file", "store", "database", "schema", "collection", "config", "tls-cert", "tls-key",
+	"listen", "tokens", "workq", "pinlater", "pinlater-queues", "pinlater-servers", "pinlater-admin-password-hash",
+	"args", "args-file", "id", "idempotency-key", "revision", "rate", "zone",
 }
 
 // refuseEmpty returns an error if one of the flags neverEmpty was given an empty value.

@@ -15,6 +15,7 @@ import (
 func (p *program) createJob() *cobra.Command {
 	var args, argsFile string
 	job := management.NewJob{}
+	due, deadline := &timeFlag{at: &job.Due, isAhead: true}, &timeFlag{at: &job.Deadline, isAhead: true}
 	cmd := &cobra.Command{
 		Use:   "create QUEUE TYPE",
 		Short: "Create a job in a queue",
@@ -34,12 +35,15 @@ func (p *program) createJob() *cobra.Command {
 	flags.BoolVar(&job.Outside, "outside", false, "the job is for a worker outside of Go: the service does not have to know its type, and the queue is made if it does not exist")
 	flags.StringVar(&job.ID, "id", "", "the ID (default a random one)")
 	flags.IntVar(&job.Priority, "priority", 0, "the priority; the highest runs first")
-	flags.Var(&timeFlag{at: &job.Due, isAhead: true}, "due", "the earliest start time")
-	flags.Var(&timeFlag{at: &job.Deadline, isAhead: true}, "deadline", "the latest start time")
-	flags.StringVar(&job.IdempotencyKey, "idempotency-key", "", "a key that makes a repetition of this command within a day do nothing")
+	flags.Var(due, "due", "the earliest start time")
+	flags.Var(deadline, "deadline", "the latest start time")
+	flags.StringVar(&job.IdempotencyKey, "idempotency-key", "", "a key that makes a repetition of this command within a day do nothing; times must not be durations then")
 	cmd.MarkFlagsMutuallyExclusive("args", "args-file")
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, names []string) error {
 		job.Queue, job.Type = names[0], names[1]
+		if job.IdempotencyKey != "" && (due.isRelative || deadline.isRelative) {
+			return usage("with --idempotency-key, --due and --deadline must be times such as 2026-11-21T15:04:05Z: a duration means another time when the command is repeated, which would be refused")
+		}
 		var err error
 		if job.Args, err = p.readArgs(args, argsFile); err != nil {
 			return err

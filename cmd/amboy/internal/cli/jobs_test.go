@@ -109,6 +109,33 @@ func TestTheNextPageOfAListSinceADurationWasRefused(t *testing.T) {
 	})
 }
 
+// olderErrors is a service that has examined only some of the jobs with errors.
+type olderErrors struct{ *fake }
+
+func (olderErrors) ErrorGroups(context.Context, management.ErrorGroupRequest) (management.ErrorGroups, error) {
+	return management.ErrorGroups{Examined: 1, Next: "c"}, nil
+}
+
+// The command has no flag --all.
+func TestTheHintOfErrorsNamedAFlagThatTheCommandLacks(t *testing.T) {
+	atStart(t, func(t *testing.T) {
+		got := run(t, olderErrors{newFake()}, "jobs", "errors")
+		assert.Equal(t, "amboy: more items follow: add --cursor c\n", got.errOut)
+		got = run(t, olderErrors{newFake()}, "jobs", "errors", "--ended-after", "5h")
+		assert.Equal(t, "amboy: more items follow: add --cursor c with --ended-after "+start.Add(-5*time.Hour).Format(time.RFC3339Nano)+"\n", got.errOut)
+	})
+}
+
+// The repetition had another time, and so was refused as another request, although the flag says that it does nothing.
+func TestARepetitionWithATimeFromNowWasRefused(t *testing.T) {
+	for _, flags := range []string{"--due +2h", "--deadline +1d", "--due 0s"} {
+		got := run(t, newFake(), strings.Fields("jobs create mail send --idempotency-key monday "+flags)...)
+		assert.Equal(t, 2, got.code, flags)
+		assert.Contains(t, got.errOut, "must be times", flags)
+	}
+	assert.Zero(t, run(t, newFake(), strings.Fields("jobs create mail send --idempotency-key monday --due 2030-01-01T00:00:00Z")...).code)
+}
+
 func TestActionsReachTheService(t *testing.T) {
 	atStart(t, func(t *testing.T) {
 		priority := -5
@@ -240,14 +267,17 @@ func TestCreateReadsTheArguments(t *testing.T) {
 func TestCreateSendsAllFlags(t *testing.T) {
 	atStart(t, func(t *testing.T) {
 		service := newFake()
-		got := run(t, service, strings.Fields("jobs create mail send --id a --priority 3 --due +1h --deadline +2h --idempotency-key k --outside")...)
+		got := run(t, service, strings.Fields("jobs create mail send --id a --priority 3 --due +1h --deadline +2h --outside")...)
 		require.Zero(t, got.code, got.errOut)
 		service.created.Due, service.created.Deadline = service.created.Due.UTC(), service.created.Deadline.UTC()
 		assert.Equal(t, management.NewJob{
 			Queue: "mail", Type: "send", ID: "a", Priority: 3,
-			Due: start.Add(time.Hour), Deadline: start.Add(2 * time.Hour), IdempotencyKey: "k",
+			Due: start.Add(time.Hour), Deadline: start.Add(2 * time.Hour),
 			JobOptions: management.JobOptions{Outside: true},
 		}, service.created)
+		got = run(t, service, strings.Fields("jobs create mail send --idempotency-key k")...)
+		require.Zero(t, got.code, got.errOut)
+		assert.Equal(t, management.NewJob{Queue: "mail", Type: "send", IdempotencyKey: "k"}, service.created)
 	})
 }
 

@@ -65,7 +65,14 @@ func (p *program) hintNext(cmd *cobra.Command, next string) {
 		}
 	})
 	if times != "" {
-		times = " with" + times + ","
+		times = " with" + times
 	}
-	p.note("more items follow: add --cursor %s%s or --all", next, times)
+	all := ""
+	if cmd.Flags().Lookup("all") != nil { // jobs errors has none
+		all = " or --all"
+		if times != "" {
+			all = "," + all
+		}
+	}
+	p.note("more items follow: add --cursor %s%s%s", next, times, all)
 }
