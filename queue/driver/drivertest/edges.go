@@ -1,6 +1,9 @@
 package drivertest
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -19,6 +22,7 @@ var edgeRules = []rule{
 	{"a record waits for its time after its edges", edgesThenTime},
 	{"an expired record that is handed back waits for its edges again", edgesAfterExpiry},
 	{"a record that waits for edges shows that", edgesShown},
+	{"an edge may name any ID that the store accepts, or is refused", edgeNames},
 }
 
 func edgesAll(f *fixture) {
@@ -153,4 +157,31 @@ func edgesShown(f *fixture) {
 	f.end(f.claimOne("a"), amboy.StateFailed)
 	f.hasState("job", amboy.StatePending)
 	assert.Empty(f, f.get("job").Status.Reason)
+}
+
+// edgeNames has IDs that are no text. A restart finds the edges in what is stored of the record.
+func edgeNames(f *fixture) {
+	for i, id := range []string{"a\xffb", "\xff\xfe", "a\x00b"} {
+		dependent := fmt.Sprint("dependent", i)
+		errs := f.tryInsert(spec{id: id}, spec{id: dependent, edges: []string{id}})
+		var invalid *amboy.InvalidJobError
+		switch {
+		case errors.As(errs[0], &invalid):
+			require.ErrorAs(f, errs[1], &invalid)
+			continue
+		case errors.As(errs[1], &invalid):
+			require.NoError(f, errs[0])
+			f.end(f.claimOne(id), amboy.StateSucceeded)
+			continue
+		}
+		require.NoError(f, errors.Join(errs...))
+		f.cancel(dependent)
+		f.restart(dependent)
+		f.hasState(dependent, amboy.StateBlocked)
+		f.end(f.claimOne(id), amboy.StateFailed)
+		r := f.claimOne(dependent)
+		assert.Equal(f, []string{id}, r.Dependency.Edges)
+		assert.Equal(f, []string{id}, r.Dependency.Failed)
+		f.end(r, amboy.StateSucceeded)
+	}
 }

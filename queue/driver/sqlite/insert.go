@@ -32,15 +32,28 @@ type newRecord struct {
 	refusal    error
 }
 
-// encodeInserted is encodeNew for a record that Insert adds. It refuses scopes that are not UTF-8: lists of
-// names are stored as JSON, so such a scope would be freed under another name than it was taken.
+// encodeInserted is encodeNew for a record that Insert adds. It refuses scopes and edges that are not UTF-8: lists of
+// names are stored as JSON, so such a scope would be freed under another name than it was taken, and a restarted record
+// would not wait for such an edge.
 func encodeInserted(index int, r *driver.Record) (*newRecord, error) {
-	for _, name := range r.RequiredScopes { // enqueue scopes are among them
-		if !utf8.ValidString(name) {
-			return nil, &amboy.InvalidJobError{JobID: r.JobID(), Field: "scope", Value: name, Rule: "must be UTF-8"}
-		}
+	err := checkText(r, "scope", r.RequiredScopes) // enqueue scopes are among them
+	if err == nil && r.Dependency != nil {
+		err = checkText(r, "dependency edge", r.Dependency.Edges)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return encodeNew(index, r)
+}
+
+// checkText refuses a record with a name that is not UTF-8.
+func checkText(r *driver.Record, field string, names []string) error {
+	for _, name := range names {
+		if !utf8.ValidString(name) {
+			return &amboy.InvalidJobError{JobID: r.JobID(), Field: field, Value: name, Rule: "must be UTF-8"}
+		}
+	}
+	return nil
 }
 
 // encodeNew encodes a record for insertion.
