@@ -107,7 +107,6 @@ func TestInsertInATransactionOnAnotherDatabase(t *testing.T) {
 // What a job stored while it had a transaction of its own waited for that transaction until the job's lease
 // was lost, in each attempt.
 func TestAJobWaitedForItsOwnTransaction(t *testing.T) {
-	defer sqlite.SetJobPatience(10 * time.Millisecond)()
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	insert(t, d, newRecord(t, "job"))
@@ -120,10 +119,13 @@ func TestAJobWaitedForItsOwnTransaction(t *testing.T) {
 	ofJob, cancel := context.WithTimeout(amboy.ContextWithQueue(t.Context(), struct{ amboy.Queue }{}), 10*time.Second)
 	defer cancel()
 
-	_, err = d.Insert(ofJob, []*driver.Record{newRecord(t, "other")})
-	require.ErrorContains(t, err, "a transaction of its own")
-	require.ErrorContains(t, d.Save(ofJob, r), "a transaction of its own")
-	require.ErrorContains(t, d.SetProgress(ofJob, driver.LeaseOf(r), half), "a transaction of its own")
+	func() {
+		defer sqlite.SetJobPatience(10 * time.Millisecond)() // Only these calls wait in vain.
+		_, err = d.Insert(ofJob, []*driver.Record{newRecord(t, "other")})
+		require.ErrorContains(t, err, "a transaction of its own")
+		require.ErrorContains(t, d.Save(ofJob, r), "a transaction of its own")
+		require.ErrorContains(t, d.SetProgress(ofJob, driver.LeaseOf(r), half), "a transaction of its own")
+	}()
 
 	in := sqlite.WithTx(ofJob, tx)
 	require.NoError(t, d.Save(in, r))
