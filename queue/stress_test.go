@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -276,7 +277,7 @@ func TestStress(t *testing.T) {
 			"and close":         {untilClose: halfway},
 			"and close at once": {untilClose: halfway, atOnce: true},
 		} {
-			t.Run(kind+" "+name, func(t *testing.T) {
+			run := func(t *testing.T) {
 				q := build(t, stressWorkers, stressCapacity)
 				_, retryable := q.(amboy.RetryableQueue)
 				s := &stress{
@@ -289,6 +290,14 @@ func TestStress(t *testing.T) {
 					closed:    make(chan struct{}),
 				}
 				s.run(within(t), t, test.untilClose, test.atOnce)
+			}
+			t.Run(kind+" "+name, func(t *testing.T) {
+				if !test.atOnce {
+					run(t)
+					return
+				}
+				// On a busy machine the second that Close has may be too short, so its time is fake.
+				synctest.Test(t, run)
 			})
 		}
 	}
