@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -141,7 +142,7 @@ func TestManyJobsTakeSeveralRequests(t *testing.T) {
 // slow takes a second for each call of Act.
 type slow struct{ *fake }
 
-func (s slow) Act(ctx ctx, req management.ActRequest) (management.Acted, error) {
+func (s slow) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
 	time.Sleep(time.Second)
 	return s.fake.Act(ctx, req)
 }
@@ -312,7 +313,7 @@ func TestErrorPageReportsHowManyJobsWereChanged(t *testing.T) {
 // failsLater fails in the second call of Act.
 type failsLater struct{ *fake }
 
-func (f failsLater) Act(ctx ctx, req management.ActRequest) (management.Acted, error) {
+func (f failsLater) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
 	if req.Cursor != "" {
 		return management.Acted{}, fmt.Errorf("the store is unavailable")
 	}
@@ -331,7 +332,7 @@ func TestErrorPageLeftOutTheJobsThatTheFailedCallChanged(t *testing.T) {
 // failsBetween fails after some of the jobs.
 type failsBetween struct{ *fake }
 
-func (failsBetween) Act(ctx, management.ActRequest) (management.Acted, error) {
+func (failsBetween) Act(context.Context, management.ActRequest) (management.Acted, error) {
 	return management.Acted{Done: 30}, fmt.Errorf("the store is unavailable")
 }
 

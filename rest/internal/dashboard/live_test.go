@@ -11,8 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type ctx = context.Context
-
 func TestLiveSendsAnEventAfterEachChange(t *testing.T) {
 	f := newFake()
 	server := httptest.NewServer(newSite(f, "/ops").handler)

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -12,12 +13,12 @@ import (
 // nameless is a service whose only queue has no name.
 type nameless struct{ *fake }
 
-func (nameless) Audit(ctx, management.AuditFilter, management.PageRequest) (management.AuditPage, error) {
+func (nameless) Audit(context.Context, management.AuditFilter, management.PageRequest) (management.AuditPage, error) {
 	return management.AuditPage{Entries: []management.AuditEntry{{What: "control"}, {What: management.WhatPauseSchedule}, {What: "cancel", Done: 2}}}, nil
 }
 
-func (n nameless) Activity(c ctx, req management.ActivityRequest) (management.Activity, error) {
-	activity, err := n.fake.Activity(c, req)
+func (n nameless) Activity(ctx context.Context, req management.ActivityRequest) (management.Activity, error) {
+	activity, err := n.fake.Activity(ctx, req)
 	activity.Rows = []management.ActivityRow{{Type: "send", Failed: 1}}
 	return activity, err
 }
