@@ -483,3 +483,31 @@ func TestAJobOfAnotherProcessDidNotEndInATransactionOnTheOnlyConnection(t *testi
 	require.NoError(t, err)
 	assert.True(t, got.Status.Completed)
 }
+
+// After the clock of the server was set back, a recovery lets the leases that seem to last too long begin now. It waited
+// for a job that an open transaction had ended, and recovered none of the leases that had run out.
+func TestAnOpenTransactionKeptStaleJobsFromBeingRecoveredAfterTheClockWasSetBack(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	d, conn := open(t, opts), connect(t, opts.URL)
+	insert(t.Context(), t, d, newRecord("ended"))
+	ended := claim(t, d, 1)[0]
+	execute(t, conn, "UPDATE "+opts.Schema+".jobs SET lease_until = lease_until + 3600000000000")
+	execute(t, conn, "UPDATE "+opts.Schema+".leases SET until = until + 3600000000000, taken = taken + 3600000000000")
+	insert(t.Context(), t, d, newRecord("stale"))
+	_, err := d.Claim(t.Context(), driver.ClaimRequest{
+		Owner: "owner", Queues: []driver.Demand{{Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: time.Nanosecond,
+	})
+	require.NoError(t, err)
+	tx := beginTx(t)
+	end(postgres.WithTx(t.Context(), tx), t, d, ended, "")
+	recovered, err := d.RecoverStale(patience(t))
+	require.NoError(t, err)
+	assert.Equal(t, 1, recovered)
+	require.NoError(t, tx.Rollback(t.Context()))
+	_, err = d.RecoverStale(patience(t))
+	require.NoError(t, err)
+	var ahead bool
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT max(lease_until) > (extract(epoch FROM clock_timestamp()) + 600) * 1000000000 FROM "+
+		opts.Schema+".jobs WHERE place = 6").Scan(&ahead))
+	assert.False(t, ahead, "the lease still seems to last too long")
+}

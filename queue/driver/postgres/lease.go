@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
@@ -238,12 +239,14 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	return recovered, nil
 }
 
-// shorten makes waits and leases begin now that begin in the future because a clock was ahead.
+// shorten makes waits and leases begin now that begin in the future because a clock was ahead. If an open transaction of
+// a caller has ended one of the jobs, it leaves that to a later call: renewals would wait meanwhile for the rows that it
+// has changed.
 func (d *Driver) shorten(ctx context.Context) (some bool, err error) {
 	for n := shortenedAtOnce; n == shortenedAtOnce; some = some || n > 0 {
 		err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 			return d.pipeline(ctx, func(b *batch) {
-				b.plan()
+				b.planWithin(brief)
 				b.exec(shortenLeases, int64(clockSlack))
 				b.query(shortenWaits, func(r *row) error {
 					n = r.int()
@@ -251,6 +254,9 @@ func (d *Driver) shorten(ctx context.Context) (some bool, err error) {
 				}, int64(clockSlack), shortenedAtOnce)
 			})
 		})
+		if pgconnect.CodeOf(err) == pgconnect.CodeLockNotAvailable {
+			return some, nil
+		}
 		if err != nil {
 			return some, err
 		}
