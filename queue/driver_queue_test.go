@@ -191,7 +191,7 @@ func TestStreamsWhileJobsComeAndGo(t *testing.T) {
 	store := newSpy(newStore(t))
 	q := startEngine(t, store, 4)
 	defer q.Close(context.Background())
-	ctx := within(t)
+	ctx := long(t)
 	var jobs []amboy.Job
 	for _, id := range ids("kept", kept) {
 		j := newFuncJob()
