@@ -216,7 +216,7 @@ func TestSecondRunInTheSameQueue(t *testing.T) {
 func TestWaitingForJobsThatEndedKeepsNothing(t *testing.T) {
 	onEach(t, 2, 10, func(t *testing.T, q amboy.Queue) {
 		const jobs, bytesEach = 3_000, 64
-		ctx := within(t)
+		ctx := long(t)
 		heap := func() int64 {
 			var stats runtime.MemStats
 			runtime.GC()
