@@ -163,7 +163,9 @@ func (s jobSnapshot) info(now time.Time) amboy.JobInfo {
 // which does not follow.
 func (s jobSnapshot) retryInfo() amboy.JobRetryInfo {
 	retry := s.job.RetryInfo()
-	retry.NeedsRetry = retry.NeedsRetry && s.place != schedule.Finished
+	if s.place == schedule.Finished && retry.ShouldRetry() {
+		retry.NeedsRetry = false
+	}
 	return retry
 }
 
