@@ -58,12 +58,14 @@ func TestADeeplyNestedBodyEndedTheProcess(t *testing.T) {
 	}
 }
 
+type tree struct {
+	Kids []any `json:"kids"`
+}
+
+var deep = job.Define("deep", 1, func(context.Context, tree) error { return nil })
+
 // Put accepted arguments that no process could decode, so that the job was parked.
 func TestArgumentsThatAreTooDeepWereAccepted(t *testing.T) {
-	type tree struct {
-		Kids []any `json:"kids"`
-	}
-	deep := job.Define("deep", 1, func(context.Context, tree) error { return nil })
 	for _, f := range formats {
 		for _, levels := range []int{6_000, 2_000} {
 			var args tree
@@ -84,9 +86,10 @@ func TestArgumentsThatAreTooDeepWereAccepted(t *testing.T) {
 	}
 }
 
+var anything = job.DefineResult("anything", 1, func(context.Context, string) (any, error) { return nil, nil })
+
 // Reading the result of a job that a client had sent ended the process, as its body did.
 func TestADeeplyNestedResultEndedTheProcess(t *testing.T) {
-	anything := job.DefineResult("anything", 1, func(context.Context, string) (any, error) { return nil, nil })
 	j, err := anything.New("")
 	require.NoError(t, err)
 	stored, err := registry.MakeJobInterchange(j, amboy.JSON)

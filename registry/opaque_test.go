@@ -57,9 +57,10 @@ type transfer struct {
 	Next    *transfer
 }
 
+var transfers = job.Define("transfer", 1, func(context.Context, transfer) error { return nil })
+
 // In the format BSON2, arguments of types such as netip.Addr and big.Int were stored as empty documents.
 func TestArgumentsWithoutExportedFieldsWereLost(t *testing.T) {
-	transfers := job.Define("transfer", 1, func(context.Context, transfer) error { return nil })
 	addr, one := netip.MustParseAddr("10.0.0.1"), 1
 	plain := func(change func(*transfer)) transfer {
 		decimal, err := primitive.ParseDecimal128("1.5")
@@ -104,9 +105,10 @@ func TestArgumentsWithoutExportedFieldsWereLost(t *testing.T) {
 	assert.Equal(t, args, restored)
 }
 
+var resolve = job.DefineResult("resolve", 1, func(context.Context, string) (netip.Addr, error) { return netip.MustParseAddr("::1"), nil })
+
 // The result of a job may be such a value, too.
 func TestResultWithoutExportedFieldsWasLost(t *testing.T) {
-	resolve := job.DefineResult("resolve", 1, func(context.Context, string) (netip.Addr, error) { return netip.MustParseAddr("::1"), nil })
 	j, err := resolve.New("host")
 	require.NoError(t, err)
 	j.Run(t.Context())
