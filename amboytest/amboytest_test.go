@@ -27,6 +27,12 @@ type mail struct {
 	Subject string `json:"subject" bson:"subject"`
 }
 
+// nameOf returns the name of a job type of a test, which may be run several times in a process.
+func nameOf(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprint(t.Name(), " ", job.GetNumber())
+}
+
 // sent holds the mails of a test. Jobs find it in their context.
 type sent struct {
 	mails []string
@@ -130,7 +136,7 @@ func TestWaitingForAJobThatCanNotEndReturns(t *testing.T) {
 
 func TestAJobMayWaitForAnother(t *testing.T) {
 	q, s := start(t)
-	outer := job.Define(t.Name(), 1, func(ctx context.Context, to string) error {
+	outer := job.Define(nameOf(t), 1, func(ctx context.Context, to string) error {
 		if _, err := sendMail.Put(ctx, q, mail{To: to}, job.ID("inner")); err != nil {
 			return err
 		}
@@ -273,7 +279,7 @@ func TestAssertions(t *testing.T) {
 	assert.Equal(t, "to-ann", put.Job.ID())
 	assert.Equal(t, ann, put.Args)
 	assert.Equal(t, noon.Add(time.Hour), put.Info.Time.WaitUntil.UTC())
-	never := job.Define(t.Name(), 1, func(context.Context, int) error { return nil })
+	never := job.Define(nameOf(t), 1, func(context.Context, int) error { return nil })
 
 	for name, test := range map[string]struct {
 		assertion func(testing.TB)
@@ -320,12 +326,13 @@ func TestPutsOfADefinitionWithAResultDidNotCompile(t *testing.T) {
 }
 
 func TestAForgottenBindWasSilent(t *testing.T) {
-	forgotten := job.Declare[string](t.Name(), 1)
+	name := nameOf(t)
+	forgotten := job.Declare[string](name, 1)
 	log := &logging{T: t}
 	q := amboytest.New(log)
 	id, err := forgotten.Put(t.Context(), q, "x")
 	require.NoError(t, err)
-	const want = `no function is bound for TestAForgottenBindWasSilent in this process`
+	want := "no function is bound for " + name + " in this process"
 
 	assert.Zero(t, q.RunAll(t.Context()))
 	assert.Contains(t, log.said, want)
@@ -372,7 +379,7 @@ func TestACanceledRunMovedTheClock(t *testing.T) {
 }
 
 func TestAJobThatCallsGoexit(t *testing.T) {
-	exiting := job.Define(t.Name(), 1, func(context.Context, string) error {
+	exiting := job.Define(nameOf(t), 1, func(context.Context, string) error {
 		runtime.Goexit()
 		return nil
 	})
@@ -395,7 +402,7 @@ func TestJobsWereStoredInAnotherFormatThanByRealQueues(t *testing.T) {
 		Secret string `bson:"-"`
 	}
 	var seen []moment
-	note := job.Define(t.Name(), 1, func(_ context.Context, m moment) error {
+	note := job.Define(nameOf(t), 1, func(_ context.Context, m moment) error {
 		seen = append(seen, m)
 		return nil
 	})
