@@ -127,7 +127,7 @@ const (
 	// MaxFilterBytes the maximum length of a value.
 	MaxFilterValues = 100
 	MaxFilterBytes  = 1024
-	// MaxCountTime is about how long CountJobs and CountStates count at most.
+	// MaxCountTime is about how long CountJobs and CountStates count at most, and Scopes the waiting jobs.
 	MaxCountTime = 1500 * time.Millisecond
 	// MaxGroupTime is about how long, and MaxGroupJobs how many jobs, one call of ErrorGroups
 	// examines. MaxGroupTypes is the largest number of types in an ErrorGroup.

@@ -125,13 +125,10 @@ func isAllowed(r *http.Request) bool {
 }
 
 // mayRead reports whether a request may also read the state of the queue.
-func mayRead(r *http.Request) bool {
-	call := callOf(r)
-	return call == nil || call.guard.Allow(r, Access{Action: ActionRead, Queue: call.queueName()}) == nil
-}
+func mayRead(r *http.Request) bool { return allowStill(r, "") == nil }
 
-// allowStill authorizes a request again that may have waited for long. id is the ID of the job that it reads,
-// if it reads one.
+// allowStill authorizes a request to read now: it may have waited for long since it was authorized. id is the ID of the
+// job that it reads; empty if it reads the state of the queue.
 func allowStill(r *http.Request, id string) error {
 	call := callOf(r)
 	if call == nil {

@@ -439,7 +439,7 @@ func (cl *claim) takeChanged(ctx context.Context, w *work) ([]*stored, error) {
 		cl.leftOut, cl.locked = true, append(cl.locked, w.queue.id)
 		return nil, nil
 	}
-	if freed { // records with a larger limit than those that were taken may run now
+	if freed { // records with larger limits may be ready now
 		cl.d.changed(driver.In(w.queue.name))
 	}
 	cl.noteWait(w, len(got))
