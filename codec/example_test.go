@@ -53,7 +53,8 @@ func run(ctx context.Context, store *memory.Driver, s *queue.Store, id string) {
 // Encrypt the arguments and results of jobs, and change the key.
 func ExampleNewAESGCM() {
 	ctx := context.Background()
-	// Read keys from a secret store. Make one with: openssl rand -base64 32
+	// Read keys from a secret store, and decode them if they are text: openssl rand -base64 32
+	// prints 32 bytes as 44 characters.
 	march := codec.Key{ID: "2026-03", Secret: bytes.Repeat([]byte("m"), codec.KeyBytes)}
 	april := codec.Key{ID: "2026-04", Secret: bytes.Repeat([]byte("a"), codec.KeyBytes)}
 	store, err := memory.New(memory.Options{KeepFinished: 100})
