@@ -10,8 +10,8 @@ import (
 
 // Bounds on the errors that a job keeps.
 const (
-	// MaxAttemptErrors is the number of attempt errors that a job keeps: the first
-	// half of that number, and the latest.
+	// MaxAttemptErrors is the number of attempt errors that a job keeps: the first 10 and
+	// the latest 10.
 	MaxAttemptErrors = 20
 	// MaxAttemptErrorSize is the maximum size, in bytes, of an attempt error's
 	// message.

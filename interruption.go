@@ -21,8 +21,8 @@ type Interruption struct {
 	Owner string `bson:"owner" json:"owner" yaml:"owner"`
 	// Start is when the run began.
 	Start time.Time `bson:"start" json:"start" yaml:"start"`
-	// LeaseEnded is until when the lease was given, by the clock that was used then. It is zero if
-	// that is not known, as in interruptions that earlier versions of this library recorded.
+	// LeaseEnded is when the lease ended, by the clock that was used then. It is zero if that is
+	// not known, as in interruptions that earlier versions of this library recorded.
 	LeaseEnded time.Time `bson:"lease_ended,omitempty" json:"lease_ended,omitzero" yaml:"lease_ended,omitempty"`
 	// At is when the lease was recovered.
 	At time.Time `bson:"at" json:"at" yaml:"at"`

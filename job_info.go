@@ -28,7 +28,7 @@ type JobInfo struct {
 }
 
 // NewJobInfo describes a job as it is at the time of the call. What keeps a job by reference
-// from running is known only to its queue, whose JobInfo tells it.
+// from running is known only to its queue: call JobInfo of the queue for that.
 func NewJobInfo(j Job) JobInfo {
 	info := JobInfo{
 		ID:       j.ID(),

@@ -48,7 +48,7 @@ type QueueControl struct {
 	// MaxRunning is the number of jobs that may run at once, over all processes; 0
 	// means no limit.
 	MaxRunning int
-	// Rate limits how many jobs start in a time, over all processes; nil means no limit. It
+	// Rate limits how fast jobs start, over all processes; nil means no limit. It
 	// must not be changed in place.
 	Rate *Rate
 	// Types holds the limits of job types, by the name of the type; nil if there are none. It
@@ -185,9 +185,9 @@ func CountJobs(ctx context.Context, q Queue, query JobQuery) (int, error) {
 	return finder.CountJobs(ctx, query)
 }
 
-// ErrForeignTransaction is wrapped by the error of a Put, or of the end of a job, under a
-// context that carries a transaction of another store than that of the queue.
-var ErrForeignTransaction = errors.New("the transaction is one of another store")
+// ErrForeignTransaction is wrapped by the error of a call that puts or ends a job if the
+// transaction in its context belongs to another store than the queue.
+var ErrForeignTransaction = errors.New("the transaction belongs to another store than the queue")
 
 // ErrNotCommitted is wrapped by the error of an attempt that was to end in a transaction
 // which was not committed.
@@ -199,7 +199,7 @@ type TransactionalCompleter interface {
 	// CompleteIn ends a job that Next returned as succeeded, in the transaction that ctx
 	// carries, which also checks the job's lease: the job ends if that is committed, and goes
 	// on if it is rolled back. The error wraps ErrLeaseLost if the lease is not the job's any
-	// more, and ErrForeignTransaction if the transaction is one of another store; the caller
+	// more, and ErrForeignTransaction if the transaction belongs to another store; the caller
 	// must roll back after any error. It returns an error if ctx carries no transaction, if the
 	// store can't end jobs in one, if the job has reported an error, asked for a retry or set an
 	// outcome, if its result is too large to be stored, or if it does not run here. In MongoDB it

@@ -7,14 +7,14 @@ import (
 	"math"
 )
 
-// The bounds of a Rate. The smallest rate but 0 is about one job in twelve days.
+// The bounds of a Rate. The smallest rate above 0 is about one job in twelve days.
 const (
 	MinRate  = 1e-6
 	MaxRate  = 1e6
 	MaxBurst = 1_000_000
 )
 
-// Rate limits how many jobs of a queue start in a time. The limit is a token bucket: each
+// Rate limits how fast the jobs of a queue start. The limit is a token bucket: each
 // start of a job takes a token, and the bucket gets PerSecond tokens a second, up to Burst.
 // So at most Burst + PerSecond × t jobs start in any t seconds; a start that comes late by up to
 // 20 milliseconds does not delay the next one. The bucket of a queue that had no rate has one
@@ -27,8 +27,8 @@ type Rate struct {
 	// a job every ten seconds. 0 starts none. Otherwise it must be between 0.000001 and
 	// 1,000,000.
 	PerSecond float64 `json:"per_second"`
-	// Burst is the number of jobs that may start at once after a time in which fewer started
-	// than the rate allows. It must not be negative or more than 1,000,000. Default: the jobs
+	// Burst is the number of jobs that may start at once after fewer have started than the rate
+	// allows. It must not be negative or more than 1,000,000. Default: the jobs
 	// of a tenth of a second, at least one.
 	Burst int `json:"burst,omitempty"`
 }
@@ -64,14 +64,14 @@ func (r Rate) String() string {
 // RateController is implemented by queues whose rate an operator can set. If the queue has a
 // store, the rate is kept there, and all processes that share the store share one bucket.
 type RateController interface {
-	// SetRate limits how many jobs start in a time, over all processes; nil removes the limit. A
+	// SetRate limits how fast jobs start, over all processes; nil removes the limit. A
 	// change of the rate lets at most the new burst start at once. Control returns the rate.
 	// SetRate returns an error for an invalid rate, blocks for the call to the store, returns its
 	// errors, and is safe for concurrent use.
 	SetRate(ctx context.Context, rate *Rate) error
 }
 
-// SetRate limits how many jobs of a queue start in a time, as RateController.SetRate does; nil
+// SetRate limits how fast the jobs of a queue start, as RateController.SetRate does; nil
 // removes the limit. The error wraps errors.ErrUnsupported if the queue is no RateController.
 func SetRate(ctx context.Context, q Queue, rate *Rate) error {
 	c, err := as[RateController](q, "setting the rate of")

@@ -280,8 +280,8 @@ type SnoozableJob interface {
 	SnoozedUntil() time.Time
 }
 
-// SnoozedUntil returns when a job whose run has ended wants to run again. It returns zero
-// if the job reported an error, did not ask for it, or is not a SnoozableJob.
+// SnoozedUntil returns when a job whose run has ended wants to run again. It returns the
+// zero time if the job reported an error, did not ask to be snoozed, or is not a SnoozableJob.
 func SnoozedUntil(j Job) time.Time {
 	s, ok := j.(SnoozableJob)
 	if !ok {

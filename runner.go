@@ -105,7 +105,7 @@ type CloseReporter interface {
 	// returned: their Run had not returned, or the call that records their end had not.
 	// It returns nil before Close returns, and if there are none. The leases of these
 	// jobs are no longer renewed, so another process runs the jobs when the leases
-	// expire. So it does with a job whose end the store did not take in time, which is
-	// logged. LeftBehind does not block and is safe for concurrent use.
+	// expire. The same happens to a job whose end the store did not accept in time; the queue
+	// logs that. LeftBehind does not block and is safe for concurrent use.
 	LeftBehind() []string
 }

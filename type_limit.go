@@ -17,7 +17,7 @@ const maxTypeName = 512
 type TypeLimit struct {
 	// MaxRunning is the number of jobs of the type that may run at once; 0 means no limit.
 	MaxRunning int `json:"max_running,omitempty"`
-	// Rate limits how many jobs of the type start in a time; nil means no limit. It must not be
+	// Rate limits how fast jobs of the type start; nil means no limit. It must not be
 	// changed in place.
 	Rate *Rate `json:"rate,omitempty"`
 }

@@ -19,7 +19,7 @@ type Control struct {
 	// MaxRunning is the maximum number of running jobs, over all processes; 0 means no
 	// limit.
 	MaxRunning int `json:"max_running"`
-	// Rate limits how many jobs start in a time, over all processes; nil means no limit.
+	// Rate limits how fast jobs start, over all processes; nil means no limit.
 	Rate *amboy.Rate `json:"rate,omitempty"`
 	// Types holds the limits of job types, over all processes, by the name of the type.
 	Types map[string]amboy.TypeLimit `json:"types,omitempty"`

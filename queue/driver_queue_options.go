@@ -37,7 +37,7 @@ type DriverQueueOptions struct {
 	// Start stores it (see amboy.QueueController). If it is 0, Start leaves the stored
 	// limit unchanged. It must not be negative.
 	MaxRunning int
-	// Rate limits how many jobs of the queue start in a time in all processes. Start stores
+	// Rate limits how fast jobs of the queue start, over all processes. Start stores
 	// it (see amboy.RateController). If it is nil, Start leaves the stored rate unchanged.
 	Rate *amboy.Rate
 	// TypeLimits limits jobs of some types in all processes, by the name of the type. Start

@@ -42,7 +42,7 @@ func (q *Queue) SetMaxRunning(ctx context.Context, n int) error {
 	return err
 }
 
-// SetRate limits how many jobs start in a time in all processes.
+// SetRate limits how fast jobs start, over all processes.
 func (q *Queue) SetRate(ctx context.Context, rate *amboy.Rate) error {
 	change, err := jobstate.RateChange(rate)
 	if err != nil {

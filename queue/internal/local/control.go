@@ -55,7 +55,7 @@ func (q *Queue) SetMaxRunning(_ context.Context, n int) error {
 	return err
 }
 
-// SetRate limits how many jobs start in a time.
+// SetRate limits how fast jobs start.
 func (q *Queue) SetRate(_ context.Context, r *amboy.Rate) error {
 	change, err := jobstate.RateChange(r)
 	if err != nil {

@@ -39,7 +39,7 @@ type live struct {
 type queueConfig struct {
 	// MaxRunning is how many jobs of the queue run at once, over all processes; 0 for no limit.
 	MaxRunning *int `json:"max_running"`
-	// Rate limits how many jobs of the queue start in a time, over all processes. NoRate
+	// Rate limits how fast jobs of the queue start, over all processes. NoRate
 	// removes the limit.
 	Rate   *amboy.Rate `json:"rate"`
 	NoRate bool        `json:"no_rate"`
