@@ -124,8 +124,8 @@ var _ driver.Driver = (*Driver)(nil)
 // Open connects to the database and migrates the schema to the version of this library, unless
 // Options.SkipMigrations is set. It returns an error if the options are invalid, and a
 // *NewerSchemaError if a newer version of this library wrote the schema. If the server is too
-// old, takes no writes, or the role lacks a privilege, the error describes what to do. After an
-// error nothing has been written. ctx bounds only Open itself.
+// old, takes no writes, or the role lacks a privilege, the error describes what to do. If a step
+// of the migration fails, the steps before it remain (see Migrate). ctx bounds only Open itself.
 func Open(ctx context.Context, opts Options) (*Driver, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
