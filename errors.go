@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ErrQueueDraining is wrapped by the error of Put on a draining queue, which runs the
@@ -60,12 +61,16 @@ func (e *InvalidJobError) Error() string {
 	return fmt.Sprintf("invalid job %q: %s %s (is %#v)", e.JobID, e.Field, e.Rule, printable(e.Value))
 }
 
-// printable returns the text of a fmt.Stringer, and any other value unchanged.
+// printable returns the text of a time or another fmt.Stringer, and any other value unchanged.
 func printable(v any) any {
-	if s, ok := v.(fmt.Stringer); ok {
-		return s.String()
+	switch v := v.(type) {
+	case time.Time: // its String contains the reading of the monotonic clock
+		return v.Format(time.RFC3339Nano)
+	case fmt.Stringer:
+		return v.String()
+	default:
+		return v
 	}
-	return v
 }
 
 // DuplicateReason is why a queue refused a job as a duplicate.

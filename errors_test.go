@@ -224,3 +224,12 @@ func TestDependencyCycleError(t *testing.T) {
 	err := &amboy.DependencyCycleError{Path: []string{"a", "b", "a"}}
 	assert.EqualError(t, err, "dependency cycle: a -> b -> a")
 }
+
+// The error said (is "2030-01-02 04:04:05 +0000 UTC m=+3600.000000001").
+func TestAnInvalidTimeWasShownWithTheMonotonicClock(t *testing.T) {
+	dispatchBy := time.Now()
+	waitUntil := dispatchBy.Add(time.Hour)
+	err := amboy.JobTimeInfo{WaitUntil: waitUntil, DispatchBy: dispatchBy}.Validate()
+	assert.EqualError(t, err, fmt.Sprintf("invalid job: wait-until must not be after dispatch-by (%s) (is %q)",
+		dispatchBy.Format(time.RFC3339Nano), waitUntil.Format(time.RFC3339Nano)))
+}
