@@ -194,14 +194,22 @@ func (p *program) setQueue() *cobra.Command {
 		if cmd.Flags().Changed("type") {
 			q, err := inspector.Queue(ctx, args[0])
 			if err != nil && (!create || !errors.Is(err, management.ErrUnknownQueue)) {
-				return fmt.Errorf("reading the limits of queue %q: %w", args[0], err)
+				return hintCreate(fmt.Errorf("reading the limits of queue %q: %w", args[0], err))
 			}
 			change = limitOfType(jobType, q.Control.Types[jobType], change)
 		}
 		change.Create = create
-		return p.control(ctx, inspector, args[0], change)
+		return hintCreate(p.control(ctx, inspector, args[0], change))
 	})
 	return cmd
+}
+
+// hintCreate adds to the refusal of an unknown queue how to set it all the same.
+func hintCreate(err error) error {
+	if errors.Is(err, management.ErrUnknownQueue) {
+		return fmt.Errorf("%w; add --create to set it before its first job", err)
+	}
+	return err
 }
 
 // limitOfType returns the change of the limit of a type from the change of the limits of a queue.
