@@ -277,6 +277,7 @@ func (g *drainBarrier) answerLater(doc controlDocument) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.queue(doc.Queue)
+	defer g.forget(doc.Queue)
 	if q.inserts == 0 && !g.puts.holds(doc.Queue) {
 		return false
 	}
@@ -290,6 +291,7 @@ func (g *drainBarrier) answerLater(doc controlDocument) bool {
 			if q.answering == doc.Drains {
 				q.answering = 0
 			}
+			g.forget(doc.Queue)
 		})
 	}
 	return true
@@ -323,6 +325,7 @@ func (g *drainBarrier) set(doc controlDocument) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.queue(doc.Queue)
+	defer g.forget(doc.Queue)
 	if doc.Draining || doc.Drains >= q.drains {
 		q.drained, q.drains = doc.Draining, max(doc.Drains, q.drains)
 	}
@@ -339,6 +342,7 @@ func (g *drainBarrier) replace(doc controlDocument, seen <-chan struct{}) {
 	}
 	q := g.queue(doc.Queue)
 	q.drained, q.drains = doc.Draining, doc.Drains
+	g.forget(doc.Queue)
 	g.showSeen()
 }
 
@@ -355,6 +359,7 @@ func (g *drainBarrier) showSeen() {
 	g.seen = make(chan struct{})
 }
 
+// queue returns what is known of a queue, to be changed. The caller holds the lock, and calls forget afterwards.
 func (g *drainBarrier) queue(name string) *drainState {
 	q := g.queues[name]
 	if q == nil {
@@ -362,6 +367,14 @@ func (g *drainBarrier) queue(name string) *drainState {
 		g.queues[name] = q
 	}
 	return q
+}
+
+// forget drops what is known of a queue if that is nothing: a process may put jobs into any number of queues. The caller
+// holds the lock.
+func (g *drainBarrier) forget(name string) {
+	if q := g.queues[name]; q != nil && *q == (drainState{}) {
+		delete(g.queues, name)
+	}
 }
 
 // enter begins an insert into a queue and returns a function to call when the insert has
@@ -402,6 +415,7 @@ func (g *drainBarrier) tryEnter(queue string) (leave func(), isMember bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.queue(queue)
+	defer g.forget(queue)
 	if q.drained || g.joined.IsZero() {
 		return nil, !g.joined.IsZero()
 	}
@@ -417,6 +431,7 @@ func (g *drainBarrier) tryEnter(queue string) (leave func(), isMember bool) {
 			close(q.idle)
 			q.idle = nil
 		}
+		g.forget(queue)
 	}, true
 }
 
@@ -425,6 +440,7 @@ func (g *drainBarrier) awaitInserts(ctx context.Context, queue string) error {
 	g.mu.Lock()
 	q := g.queue(queue)
 	if q.inserts == 0 {
+		g.forget(queue)
 		g.mu.Unlock()
 		return g.puts.await(ctx, queue)
 	}

@@ -20,3 +20,10 @@ func KnownLeases(d *Driver) int {
 
 // Sweep requests a sweep.
 func Sweep(d *Driver) { d.sweeper.hurry() }
+
+// KnownDrains returns of how many queues a driver knows whether they are draining.
+func KnownDrains(d *Driver) int {
+	d.barrier.mu.Lock()
+	defer d.barrier.mu.Unlock()
+	return len(d.barrier.queues)
+}

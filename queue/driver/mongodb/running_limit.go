@@ -166,7 +166,8 @@ func (d *Driver) lockRoom(ctx context.Context, queue, holder string) error {
 	}
 }
 
-// unlockRooms releases the locks and reports whether they were still held.
+// unlockRooms releases the locks and reports whether they were still held. It removes them, because there is one for each
+// name of a queue that ever had a limit.
 func (d *Driver) unlockRooms(ctx context.Context, queues []string, holder string) (held bool, err error) {
 	if len(queues) == 0 {
 		return true, nil
@@ -176,11 +177,11 @@ func (d *Driver) unlockRooms(ctx context.Context, queues []string, holder string
 		keys[i] = roomKey(queue)
 	}
 	filter := bson.D{{Key: "_id", Value: field("$in", keys)}, {Key: "holder", Value: holder}}
-	result, err := d.control.UpdateMany(ctx, filter, field("$set", bson.D{{Key: "holder", Value: ""}, {Key: "until", Value: time.Time{}}}))
+	result, err := d.control.DeleteMany(ctx, filter)
 	if err != nil {
 		return false, unknown(fmt.Errorf("unlocking %d queues: %w", len(queues), err))
 	}
-	return int(result.MatchedCount) == len(queues), nil
+	return int(result.DeletedCount) == len(queues), nil
 }
 
 // handBackExcess hands back what was claimed beyond the limit of a queue because another
