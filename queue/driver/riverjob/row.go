@@ -386,9 +386,16 @@ func byIDs(ids []int64) selection {
 	return selection{where: "id = ANY($1::bigint[])", args: []any{ids}}
 }
 
+// among selects those of some rows that s selects.
+func (s selection) among(ids []int64) selection {
+	s.args = append(slices.Clone(s.args), ids)
+	s.where = fmt.Sprintf("(%s) AND id = ANY($%d::bigint[])", s.where, len(s.args))
+	return s
+}
+
 // change locks the selected rows, calls edit with each, and stores those that were edited, in one
 // transaction. It returns the rows that it stored. If it can't store a row because of its unique key
-// or of the new content, it changes row by row and calls repair with such a row, after edit. edit may
+// or of the new content, it changes the rows in parts and calls repair with such a row, after edit. edit may
 // be called several times for a row, with what is stored.
 func (d *Driver) change(ctx context.Context, s selection, edit func(*row), repair func(*row, error)) ([]*row, error) {
 	if err := d.usable(ctx); err != nil {
@@ -398,40 +405,69 @@ func (d *Driver) change(ctx context.Context, s selection, edit func(*row), repai
 	if !isOfOneRow(err) || len(stored) == 0 {
 		return stored, err
 	}
-	tried, waits := stored, 0
-	stored = nil
-	for _, r := range tried {
-		one := s
-		one.args = append(slices.Clone(s.args), r.id)
-		one.where = fmt.Sprintf("(%s) AND id = $%d", s.where, len(one.args))
-		some, err := d.changeAtOnce(ctx, one, edit)
-		var causes []error // at most one of each kind
-		for len(causes) < 2 && (isUnique(err) || isUnstorable(err)) {
-			causes = append(causes, err)
-			some, err = d.changeAtOnce(ctx, one, func(r *row) {
-				edit(r)
-				for _, cause := range causes {
-					repair(r, cause)
-				}
-			})
-		}
-		if isWaitOver(err) {
-			waits++
-			if waits == maxWaits {
-				break
-			}
-			continue
-		}
-		if err != nil {
-			return stored, err
-		}
-		stored = append(stored, some...)
-	}
-	return stored, nil
+	p := &partly{Driver: d, of: s, edit: edit, repair: repair}
+	err = p.changeParts(ctx, idsOf(stored), err)
+	return p.stored, err
 }
 
 // maxWaits is how many rows in a call another transaction may keep waiting.
 const maxWaits = 5
+
+// partly changes selected rows in parts, because one row kept them from being changed at once.
+type partly struct {
+	*Driver
+	of     selection
+	edit   func(*row)
+	repair func(*row, error)
+	stored []*row
+	waits  int
+}
+
+// changeParts divides some rows because of an error, and changes the parts in their order. The parts are
+// halves, so that one row costs few transactions, or single rows if one of them waits for another transaction: then
+// each part with it would wait.
+func (p *partly) changeParts(ctx context.Context, ids []int64, cause error) error {
+	size := (len(ids) + 1) / 2
+	if isWaitOver(cause) {
+		size = 1
+	}
+	for part := range slices.Chunk(ids, size) {
+		if p.waits == maxWaits {
+			return nil
+		}
+		some, err := p.changeRows(ctx, part)
+		switch {
+		case err == nil:
+			p.stored = append(p.stored, some...)
+		case isOfOneRow(err) && len(part) > 1:
+			if err := p.changeParts(ctx, part, err); err != nil {
+				return err
+			}
+		case isWaitOver(err):
+			p.waits++
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// changeRows changes rows at once. If it can't store a single row, it repairs it.
+func (p *partly) changeRows(ctx context.Context, ids []int64) ([]*row, error) {
+	s := p.of.among(ids)
+	some, err := p.changeAtOnce(ctx, s, p.edit)
+	var causes []error // at most one of each kind
+	for len(ids) == 1 && len(causes) < 2 && (isUnique(err) || isUnstorable(err)) {
+		causes = append(causes, err)
+		some, err = p.changeAtOnce(ctx, s, func(r *row) {
+			p.edit(r)
+			for _, cause := range causes {
+				p.repair(r, cause)
+			}
+		})
+	}
+	return some, err
+}
 
 // maxTries is how often a transaction is tried that the server rolls back because of another one.
 const maxTries = 10

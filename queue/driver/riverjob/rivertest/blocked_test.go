@@ -4,9 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -161,4 +165,37 @@ func TestAnUncommittedInsertWithTheKeyOfADueJobStoppedItsQueue(t *testing.T) {
 	assert.Equal(t, []string{fmt.Sprint(later), fmt.Sprint(ready)}, claim())
 	require.NoError(t, theirs.Rollback())
 	assert.Equal(t, []string{fmt.Sprint(due)}, claim())
+}
+
+// begun counts the transactions of a driver.
+type begun struct{ atomic.Int64 }
+
+func (b *begun) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.HasPrefix(data.SQL, "BEGIN") {
+		b.Add(1)
+	}
+	return ctx
+}
+
+func (b *begun) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// Up to 1,000 due jobs become available in one transaction. If the unique key of one was taken, there were 1,000.
+func TestADueJobWhoseKeyWasTakenMadeATransactionOfEachOther(t *testing.T) {
+	const others = 999
+	w := newWorld(t)
+	var transactions begun
+	pool := poolWith(w, func(c *pgxpool.Config) { c.ConnConfig.Tracer = &transactions })
+	due := w.insert(pythonJob{kind: "x", unique: "k", states: retryableFree})
+	w.exec(`INSERT INTO {s}.river_job (args, kind, max_attempts) SELECT '{}', 'x', 25 FROM generate_series(1, $1)`, others)
+	w.exec(`UPDATE {s}.river_job SET state = 'retryable', attempt = 1, scheduled_at = now() - interval '1 minute'`)
+	w.insert(pythonJob{kind: "x", unique: "k", states: retryableFree})
+	d := w.open(func(o *riverjob.Options) { o.Pool = pool })
+
+	require.Len(t, claimOne(w.ctx, t, d), 1)
+	w.eventually("all due jobs are available", func() bool {
+		return ask[int](w, `SELECT count(*) FROM {s}.river_job WHERE state IN ('available', 'running')`) == others+1
+	})
+	assert.Equal(t, "discarded", w.row(due).State)
+	t.Logf("%d transactions", transactions.Load())
+	assert.Less(t, transactions.Load(), int64(others/4))
 }
