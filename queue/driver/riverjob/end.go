@@ -75,7 +75,8 @@ func leaveAlone(r *row, _ error) { *r = row{id: r.id} }
 // holding is how rows are changed under their leases.
 type holding struct {
 	patience time.Duration
-	in       pgx.Tx // the transaction of the caller; nil for one of their own
+	in       pgx.Tx     // the transaction of the caller; nil for one of their own
+	of       *selection // the only rows that are changed; nil for all
 }
 
 // changeHeld changes rows under their leases. The error of an item is that of edit, or ErrLeaseLost if
@@ -157,7 +158,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	if err != nil {
 		return nil, fmt.Errorf("ending %d attempts in the caller's transaction: %w", len(completions), err)
 	}
-	how := holding{patience, theirs}
+	how := holding{patience: patience, in: theirs}
 	if theirs != nil {
 		how.patience = endless // as a statement of the transaction
 	}

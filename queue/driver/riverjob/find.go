@@ -265,24 +265,13 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (acted driver.A
 	if err != nil || len(chosen) == 0 {
 		return driver.Acted{}, wrapAct(err)
 	}
-	if req.DryRun {
-		for _, r := range chosen {
-			if r.act(req.Action) {
-				acted.Done++
-			}
-		}
-	} else {
-		// The rows are selected again when they are locked, because they may have changed.
-		locked := s
-		locked.args = append(slices.Clone(s.args), idsOf(chosen))
-		locked.where = fmt.Sprintf("(%s) AND id = ANY($%d::bigint[])", s.where, len(locked.args))
-		done, err := d.change(ctx, locked, func(r *row) { r.act(req.Action) }, leaveAlone)
-		if err != nil {
-			return driver.Acted{}, wrapAct(err)
-		}
+	able := slices.DeleteFunc(slices.Clone(chosen), func(r *row) bool { return !r.act(req.Action) })
+	acted.Done = len(able)
+	if !req.DryRun && len(able) > 0 {
+		done, err := d.actOn(ctx, s, idsOf(able), req.Action)
 		acted.Done = len(done)
-		if err := d.announce(ctx, req.Action, done); err != nil {
-			return driver.Acted{}, wrapAct(err)
+		if err != nil {
+			return acted, wrapAct(err)
 		}
 	}
 	acted.Skipped = len(chosen) - acted.Done
@@ -290,6 +279,25 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (acted driver.A
 		acted.Next = cursorOf(chosen)
 	}
 	return acted, nil
+}
+
+// actOn acts on selected rows. They are selected again when they are locked, because they may have changed. It holds no
+// locks while it waits for rows that another transaction has locked, or workers would wait for the others.
+func (d *Driver) actOn(ctx context.Context, s selection, ids []int64, a driver.Action) (done []*row, err error) {
+	locked, err := d.aroundLocked(ctx, holding{patience: endless, of: &s}, ids, func(ids []int64) (seen []int64, err error) {
+		some := s.among(ids)
+		some.skip, some.brief, some.seen = true, true, &seen
+		changed, err := d.change(ctx, some, func(r *row) { r.act(a) }, leaveAlone)
+		done = append(done, changed...)
+		if failure := d.announce(ctx, a, changed); err == nil {
+			err = failure
+		}
+		return seen, err
+	})
+	if err == nil && len(locked) > 0 {
+		err = fmt.Errorf("%d of %d jobs are left: %w", len(locked), len(ids), driver.ErrBlocked)
+	}
+	return done, err
 }
 
 func wrapAct(err error) error {

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/mongodb/amboy/internal/sleep"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -41,7 +39,7 @@ func (d *Driver) aroundLocked(ctx context.Context, how holding, ids []int64, cha
 		}
 		ids = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(seen, id) })
 		if len(ids) > 0 {
-			ids, err = d.existing(ctx, how.in, ids)
+			ids, err = d.existing(ctx, how, ids)
 		}
 		if err != nil || len(ids) == 0 || time.Since(begin) > patience {
 			return ids, err
@@ -53,14 +51,18 @@ func (d *Driver) aroundLocked(ctx context.Context, how holding, ids []int64, cha
 	}
 }
 
-// existing returns the ids that rows have. in is the transaction of the caller, or nil: such transactions may hold all
-// connections of the pool, and would wait for each other.
-func (d *Driver) existing(ctx context.Context, in pgx.Tx, ids []int64) (found []int64, err error) {
+// existing returns the ids that rows have. A transaction of a caller is used if there is one: such transactions may
+// hold all connections of the pool, and would wait for each other.
+func (d *Driver) existing(ctx context.Context, how holding, ids []int64) (found []int64, err error) {
 	query := d.pool.Query
-	if in != nil {
-		query = in.Query
+	if how.in != nil {
+		query = how.in.Query
 	}
-	rows, err := query(ctx, d.sql(`SELECT id FROM {s}.river_job WHERE id = ANY($1::bigint[])`), ids)
+	s := byIDs(ids)
+	if how.of != nil {
+		s = how.of.among(ids)
+	}
+	rows, err := query(ctx, d.sql(`SELECT id FROM {s}.river_job WHERE `+s.where), s.args...)
 	var id int64
 	if err == nil {
 		err = scanEach(rows, func() { found = append(found, id) }, &id)

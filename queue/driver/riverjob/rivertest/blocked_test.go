@@ -167,6 +167,43 @@ func TestAnUncommittedInsertWithTheKeyOfADueJobStoppedItsQueue(t *testing.T) {
 	assert.Equal(t, []string{fmt.Sprint(due)}, claim())
 }
 
+// An action locks the jobs that it selects. While it waited for one of them, which a client had locked, no lease of the
+// others was renewed, and no end was written.
+func TestAnActionThatWaitedForAClientKeptOtherJobsFromBeingRenewed(t *testing.T) {
+	w := newWorld(t)
+	d := w.open()
+	for range 3 {
+		w.insert(pythonJob{kind: "x"})
+	}
+	claimed, err := d.Claim(w.ctx, driver.ClaimRequest{
+		Owner: "me", Queues: []driver.Demand{{Queue: "default", Limit: 3}}, Limit: 3, Now: time.Now(), LeaseTime: time.Minute,
+	})
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, 3)
+	theirs, err := w.pool.Begin(w.ctx)
+	require.NoError(t, err)
+	_, err = theirs.Exec(w.ctx, w.sql(`UPDATE {s}.river_job SET kind = kind WHERE id = (SELECT max(id) FROM {s}.river_job)`))
+	require.NoError(t, err)
+
+	var acted driver.Acted
+	isDone := make(chan error, 1)
+	go func() {
+		var err error
+		acted, err = d.Act(w.ctx, driver.ActRequest{Action: driver.Action{Kind: driver.Cancel}, Limit: 10})
+		isDone <- err
+	}()
+	w.eventually("the other jobs are to be canceled", func() bool {
+		return ask[int](w, `SELECT count(*) FROM {s}.river_job WHERE metadata ? 'cancel_attempted_at'`) == 2
+	})
+	leases := []driver.Lease{driver.LeaseOf(claimed.Records[0]), driver.LeaseOf(claimed.Records[1])}
+	lost, err := d.Extend(w.ctx, leases, time.Hour)
+	require.NoError(t, err)
+	assert.Empty(t, lost)
+	require.NoError(t, theirs.Commit(w.ctx))
+	require.NoError(t, <-isDone)
+	assert.Equal(t, driver.Acted{Done: 3}, acted)
+}
+
 // begun counts the transactions of a driver.
 type begun struct{ atomic.Int64 }
 
