@@ -8,11 +8,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // ErrUnsupported is wrapped by the error of a call that is not supported here, for
 // instance because it needs a queue in this process.
-var ErrUnsupported = errors.New("not supported here")
+var ErrUnsupported = driver.ErrUnsupported
 
 // ErrUnknownQueue is wrapped by the error of a call that names a queue that does not exist.
 var ErrUnknownQueue = errors.New("no such queue")

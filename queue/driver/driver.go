@@ -82,6 +82,10 @@ func IsRepeatable(err error) bool {
 	return errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, ErrBlocked)
 }
 
+// ErrUnsupported is wrapped by the error of a change that a store has no place for. management.ErrUnsupported
+// is the same error.
+var ErrUnsupported = errors.New("not supported here")
+
 // ErrFull is the error of a record that the queue has no room for, if the Insert must not
 // wait for room.
 var ErrFull = errors.New("the queue is full")

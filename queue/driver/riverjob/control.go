@@ -46,7 +46,7 @@ func checkControl(change driver.ControlChange) error {
 		"a limit of a type": change.Type != nil && !change.Type.Limit.IsZero(),
 	} {
 		if isSet {
-			return fmt.Errorf("only pausing is possible, because River's tables have no place for %s", setting)
+			return fmt.Errorf("only pausing is possible, because River's tables have no place for %s: %w", setting, driver.ErrUnsupported)
 		}
 	}
 	return nil

@@ -250,8 +250,8 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (acted driver.A
 	if err == nil && req.Limit < 1 {
 		err = fmt.Errorf("invalid action: Limit must be at least 1 (is %d)", req.Limit)
 	}
-	if p := -req.Action.Priority; err == nil && req.Action.Kind == driver.Prioritize && (p < 1 || p > 4) {
-		err = fmt.Errorf("invalid action: Priority must be from -1, which runs first, to -4, because River has the priorities 1 to 4 (is %d)", req.Action.Priority)
+	if err == nil {
+		err = checkAction(req.Action)
 	}
 	s, some := selection{}, false
 	if err == nil {
@@ -279,6 +279,19 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (acted driver.A
 		acted.Next = cursorOf(chosen)
 	}
 	return acted, nil
+}
+
+// checkAction returns an error for an action that River's tables have no place for. Edit needs a number that shows that
+// a job has changed since it was read.
+func checkAction(a driver.Action) error {
+	switch p := -a.Priority; {
+	case a.Kind == driver.Edit:
+		return fmt.Errorf("the jobs of River can't be edited, only rescheduled and prioritized: %w", driver.ErrUnsupported)
+	case a.Kind == driver.Prioritize && (p < 1 || p > 4):
+		return fmt.Errorf("invalid action: Priority must be from -1, which runs first, to -4, because River has the priorities 1 to 4 (is %d): %w", a.Priority, driver.ErrUnsupported)
+	default:
+		return nil
+	}
 }
 
 // actOn acts on selected rows. They are selected again when they are locked, because they may have changed. It holds no
