@@ -208,6 +208,26 @@ func TestPutWaitedForCloseIfIdle(t *testing.T) {
 	assert.False(t, <-closed, "a job was put meanwhile")
 }
 
+// prober is a store that knows whether a queue is idle without counting its jobs.
+type prober struct{ *spy }
+
+func (d prober) IsIdle(context.Context, string) (bool, error) { return true, nil }
+
+// The pruning of a group asked for the stats of each queue, for which the store counts the jobs that have ended.
+func TestPruningCountedTheJobsThatHaveEnded(t *testing.T) {
+	store := newSpy(newStore(t))
+	store.do(func(_ context.Context, call string) error {
+		if call == "Stats" {
+			return errors.New("the jobs are counted")
+		}
+		return nil
+	})
+	q := driverQueueOn(t, prober{store}, nil)
+	closed, err := q.(amboy.IdleCloser).CloseIfIdle(t.Context())
+	require.NoError(t, err)
+	assert.True(t, closed)
+}
+
 // lateStats calls a function after it has counted the jobs of a queue.
 type lateStats struct {
 	*spy

@@ -257,21 +257,35 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 
 // Unfinished implements driver.Driver.
 func (d *Driver) Unfinished(ctx context.Context) ([]string, error) {
-	names, err := d.namesOf(ctx, `SELECT q.name FROM unnest($1::text[]) q(name) WHERE EXISTS (
-		SELECT 1 FROM unnest(ARRAY['available', 'pending', 'retryable', 'running', 'scheduled']) st(state),
-			LATERAL (SELECT 1 FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name LIMIT 1) unfinished) ORDER BY q.name`)
+	names, err := d.namesOf(ctx, readUnfinished, d.opts.Queues)
 	if err != nil {
 		return nil, fmt.Errorf("querying queues with unfinished jobs: %w", err)
 	}
 	return names, nil
 }
 
-// namesOf returns the names that a statement about the queues of the driver selects.
-func (d *Driver) namesOf(ctx context.Context, text string) ([]string, error) {
+// IsIdle implements driver.IdleProber. It reads no job that has ended.
+func (d *Driver) IsIdle(ctx context.Context, queue string) (bool, error) {
+	names, err := d.namesOf(ctx, readUnfinished, []string{queue})
+	if err != nil {
+		return false, fmt.Errorf("querying whether queue %q has unfinished jobs: %w", queue, err)
+	}
+	return len(names) == 0, nil
+}
+
+// readUnfinished selects those of some queues that have jobs that have not ended. Without the order, the planner may
+// scan the table for each state.
+const readUnfinished = `SELECT q.name FROM unnest($1::text[]) q(name) WHERE EXISTS (
+	SELECT 1 FROM unnest(ARRAY['available', 'pending', 'retryable', 'running', 'scheduled']) st(state), unnest(ARRAY[1, 2, 3, 4]) p(priority),
+		LATERAL (SELECT 1 FROM {s}.river_job j WHERE j.state = st.state::{s}.river_job_state AND j.queue = q.name AND j.priority = p.priority
+			ORDER BY j.scheduled_at LIMIT 1) unfinished) ORDER BY q.name`
+
+// namesOf returns the names that a statement about some queues selects.
+func (d *Driver) namesOf(ctx context.Context, text string, queues []string) ([]string, error) {
 	if err := d.usable(ctx); err != nil {
 		return nil, err
 	}
-	return d.collectNames(d.pool.Query(ctx, d.sql(text), d.opts.Queues))
+	return d.collectNames(d.pool.Query(ctx, d.sql(text), queues))
 }
 
 // idOf returns the number of the job of a lease. The name of a record ends with it.

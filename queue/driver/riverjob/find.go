@@ -430,14 +430,12 @@ func (d *Driver) infos(ctx context.Context, names []string, states ...string) ([
 	if err != nil {
 		return nil, d.failed(err, false)
 	}
-	paused, err := d.namesOf(ctx, `SELECT q.name FROM {s}.river_queue q WHERE q.name = ANY($1::text[]) AND q.paused_at IS NOT NULL`)
+	paused, err := d.namesOf(ctx, `SELECT q.name FROM {s}.river_queue q WHERE q.name = ANY($1::text[]) AND q.paused_at IS NOT NULL`, names)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range paused {
-		if slices.Contains(names, name) {
-			of(name).Control.Paused = true
-		}
+		of(name).Control.Paused = true
 	}
 	return infos, nil
 }

@@ -159,6 +159,7 @@ type Driver struct {
 var (
 	_ driver.Driver           = (*Driver)(nil)
 	_ driver.UnfinishedSummer = (*Driver)(nil)
+	_ driver.IdleProber       = (*Driver)(nil)
 )
 
 // Open connects to River's database. It creates no table: River's own migrations do, and may be run

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/contain"
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/lifecycle"
 )
 
@@ -59,10 +59,14 @@ func (q *Queue) stopIf(holds func() bool) (stopped bool) {
 func (q *Queue) isIdle(ctx context.Context) (idle bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, DriverTimeout)
 	defer cancel()
-	var stats amboy.QueueStats
 	err = contain.Panic(func() (err error) {
-		stats, err = q.Driver.Stats(ctx, q.Name)
+		if prober, ok := q.Driver.(driver.IdleProber); ok {
+			idle, err = prober.IsIdle(ctx, q.Name)
+			return err
+		}
+		stats, err := q.Driver.Stats(ctx, q.Name)
+		idle = stats.IsIdle()
 		return err
 	})
-	return err == nil && stats.IsIdle(), err
+	return err == nil && idle, err
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/lifecycle"
 )
@@ -55,16 +54,7 @@ func (q *Queue) checkIdle(ctx context.Context) {
 // Idle reports whether nothing is pending, running or retrying. It returns false if that
 // can't be read.
 func (q *Queue) Idle(ctx context.Context) bool {
-	isIdle := false
-	err := contain.Panic(func() (err error) {
-		if prober, ok := q.Driver.(driver.IdleProber); ok {
-			isIdle, err = prober.IsIdle(ctx, q.Name)
-			return err
-		}
-		stats, err := q.Driver.Stats(ctx, q.Name)
-		isIdle = stats.IsIdle()
-		return err
-	})
+	isIdle, err := q.isIdle(ctx)
 	return err == nil && isIdle
 }
 

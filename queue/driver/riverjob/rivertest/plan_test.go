@@ -74,3 +74,38 @@ func TestTheCostOfAClaimDoesNotDependOnScheduledAndFinishedJobs(t *testing.T) {
 		})
 	}
 }
+
+// A caller that waits until a queue has no work left asks each second. Each time all jobs that had ended were counted.
+func TestWaitingForAQueueCountedAllItsEndedJobs(t *testing.T) {
+	const times = 20
+	w := newWorld(t)
+	w.exec(`INSERT INTO {s}.river_job (args, kind, max_attempts, state, finalized_at) SELECT '{}', 'x', 25, 'completed', now() FROM generate_series(1, $1)`, *others)
+	w.exec(`ANALYZE {s}.river_job`)
+	before := w.tuplesRead(w.counting())
+	d := w.counting()
+	for range times {
+		isIdle, err := d.IsIdle(w.ctx, "default")
+		require.NoError(t, err)
+		require.True(t, isIdle)
+	}
+	perCall := (w.tuplesRead(d) - before) / times
+	t.Logf("%d rows and index entries read a call", perCall)
+	assert.Less(t, perCall, *others/20)
+}
+
+func TestAQueueIsIdleIfAllItsJobsHaveEnded(t *testing.T) {
+	w := newWorld(t)
+	d := w.open()
+	id := w.insert(pythonJob{kind: "x"})
+	for _, state := range []string{"available", "pending", "retryable", "running", "scheduled", "completed", "cancelled", "discarded"} {
+		isEnd := state == "completed" || state == "cancelled" || state == "discarded"
+		w.exec(`UPDATE {s}.river_job SET state = $2::text::{s}.river_job_state, finalized_at = CASE WHEN $3 THEN now() END,
+			attempted_at = now(), scheduled_at = now() + interval '1 hour' WHERE id = $1`, id, state, isEnd)
+		isIdle, err := d.IsIdle(w.ctx, "default")
+		require.NoError(t, err)
+		assert.Equal(t, isEnd, isIdle, state)
+		stats, err := d.Stats(w.ctx, "default")
+		require.NoError(t, err)
+		assert.Equal(t, isEnd, stats.IsIdle(), state)
+	}
+}
