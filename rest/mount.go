@@ -39,7 +39,7 @@ const (
 	ActionReveal = guard.Reveal
 	// ActionSchedule ("schedule") creates, changes, pauses, resumes and deletes the schedules that
 	// are stored for a queue. All but pausing and deleting also needs ActionCreate for the type of
-	// their jobs, which CreateTypes must allow.
+	// their jobs, which CreateTypes must allow. Without ActionRead their arguments are not shown.
 	ActionSchedule = guard.Schedule
 	// ActionTrigger ("trigger") enqueues a job of such a schedule now. It also needs ActionCreate.
 	ActionTrigger = guard.Trigger

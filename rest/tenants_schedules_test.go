@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +59,36 @@ func (i *tenants) DeleteSchedule(ctx context.Context, queue, _ string) error {
 func (i *tenants) TriggerSchedule(ctx context.Context, queue, _, _ string) (management.Created, error) {
 	i.do(ctx, "trigger", queue)
 	return management.Created{JobRef: management.JobRef{Queue: queue, ID: "nightly@run-1"}}, nil
+}
+
+// A request that could pause a schedule, and not read it, was shown its arguments.
+func TestAttackTheArgumentsOfAScheduleAreReadByPausingIt(t *testing.T) {
+	handler := func(actions ...rest.Action) http.Handler {
+		return rest.Handler(&tenants{}, rest.CreateTypes("resize"), rest.Authorize(func(_ *http.Request, access rest.Access) error {
+			if slices.Contains(actions, access.Action) {
+				return nil
+			}
+			return errors.New("no")
+		}))
+	}
+	for _, request := range []struct{ method, target, body string }{
+		{http.MethodPatch, "/v2/queues/mine/schedules/nightly", `{"paused":true}`},
+		{http.MethodPut, "/v2/queues/mine/schedules/nightly", `{"type":"resize","cron":"@daily"}`},
+		{http.MethodPost, "/v2/queues/mine/schedules", `{"name":"nightly","type":"resize","cron":"@daily"}`},
+	} {
+		send := func(handler http.Handler) string {
+			r := httptest.NewRequestWithContext(t.Context(), request.method, request.target, strings.NewReader(request.body))
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			require.Less(t, w.Code, 300, w.Body.String())
+			return w.Body.String()
+		}
+		shown := send(handler(rest.ActionSchedule, rest.ActionCreate))
+		assert.NotContains(t, shown, "secret", request.method)
+		assert.Contains(t, shown, `"args_hidden":"not allowed to read"`, request.method)
+		assert.Contains(t, send(handler(rest.ActionSchedule, rest.ActionCreate, rest.ActionRead)), "secret", request.method)
+	}
 }
 
 // A schedule must not be a way around the right to put jobs: of a type that runs commands, or of

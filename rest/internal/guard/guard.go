@@ -379,8 +379,9 @@ func (g *guarded) mayReveal(ctx context.Context, queue, id string) bool {
 
 // The texts shown in place of hidden arguments.
 const (
-	hiddenByMask = "masked"
-	maskFailed   = "masking failed"
+	hiddenByMask     = "masked"
+	maskFailed       = "masking failed"
+	hiddenFromWriter = "not allowed to read"
 )
 
 // mask redacts the arguments and the result of a job.

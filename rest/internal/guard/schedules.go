@@ -98,7 +98,7 @@ func (g *guarded) CreateSchedule(ctx context.Context, queue, name string, spec m
 		return management.StoredSchedule{}, err
 	}
 	made, err := manager.CreateSchedule(g.withActor(ctx), queue, name, spec)
-	return g.maskSchedule(ctx, made), err
+	return g.readable(ctx, made, err)
 }
 
 // ChangeSchedule needs the right to schedule jobs of the old type and of the new one.
@@ -130,7 +130,7 @@ func (g *guarded) ChangeSchedule(ctx context.Context, queue, name string, change
 		}
 	}
 	changed, err := manager.ChangeSchedule(g.withActor(ctx), queue, name, change)
-	return g.maskSchedule(ctx, changed), err
+	return g.readable(ctx, changed, err)
 }
 
 // keepsMask reports whether a request sends a mask back that it has read: a value that is shown in
@@ -186,7 +186,7 @@ func (g *guarded) PauseSchedule(ctx context.Context, queue, name string, paused 
 		}
 	}
 	changed, err := manager.PauseSchedule(g.withActor(ctx), queue, name, paused)
-	return g.maskSchedule(ctx, changed), err
+	return g.readable(ctx, changed, err)
 }
 
 func (g *guarded) DeleteSchedule(ctx context.Context, queue, name string) error {
@@ -206,6 +206,19 @@ func (g *guarded) TriggerSchedule(ctx context.Context, queue, name, idempotencyK
 		return management.Created{}, err
 	}
 	return manager.TriggerSchedule(g.withActor(ctx), queue, name, idempotencyKey)
+}
+
+// readable returns what a request that has changed a schedule may read of it: without the right to read
+// not its arguments, which it may not have set, and not its runs.
+func (g *guarded) readable(ctx context.Context, s management.StoredSchedule, err error) (management.StoredSchedule, error) {
+	if err != nil {
+		return management.StoredSchedule{}, err
+	}
+	if g.ask(ctx, Access{Action: Read, Queue: s.Queue}) != nil {
+		s.Args, s.Bytes, s.ArgsHidden = nil, nil, hiddenFromWriter
+		s.Last, s.Error, s.Runs = nil, "", nil
+	}
+	return g.maskSchedule(ctx, s), nil
 }
 
 // maskSchedule redacts the arguments of a schedule.
