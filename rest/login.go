@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -105,8 +106,16 @@ func (l *Login) User(r *http.Request) (user string, ok bool) {
 	return "", false
 }
 
+// loggedIn is a page that leads to the overview.
+const loggedIn = `<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=./"><title>Logged in</title>
+<p>You are logged in. <a href="./">Continue</a></p></html>
+`
+
 // ServeHTTP redeems the ticket in the query, sets the cookie, and redirects to the
-// overview. It answers with status 401 if the ticket is invalid or was used before.
+// overview. If the link was on another site it answers with a page that leads there, because
+// browsers do not send the cookie after a redirect from another site. It answers with status 401 if
+// the ticket is invalid or was used before.
 func (l *Login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	web.Secure(w.Header())
 	if r.Method != http.MethodGet { // HEAD, for instance, would use up the ticket
@@ -122,6 +131,11 @@ func (l *Login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, &http.Cookie{
 		Name: l.cookie, Value: session, Path: l.path, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
 	})
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, loggedIn) // the browser may have gone
+		return
+	}
 	w.Header().Set("Location", "./")
 	w.WriteHeader(http.StatusSeeOther)
 }

@@ -87,6 +87,23 @@ func TestTicketSetsACookieThatScriptsAndOtherSitesCannotRead(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, response.StatusCode)
 }
 
+// Browsers send a strict cookie neither with a request that another site has caused, nor after its redirect: a link in
+// a chat used up its ticket, and led to a page that said "You are not logged in".
+func TestALinkOnAnotherSiteDidNotLogInItsBrowser(t *testing.T) {
+	login := rest.NewLogin("/jobs")
+	server := serveWithLogin(t, login)
+	browser := newBrowser(t)
+	browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	response, page := fetch(t, browser, http.MethodGet, server+"/jobs/login?ticket="+login.Ticket(), "Sec-Fetch-Site", "cross-site")
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	assert.Equal(t, "text/html; charset=utf-8", response.Header.Get("Content-Type"))
+	assert.Contains(t, page, `<meta http-equiv="refresh" content="0; url=./">`)
+	require.Len(t, response.cookies, 1)
+	assert.Equal(t, http.SameSiteStrictMode, response.cookies[0].SameSite)
+	response, _ = fetch(t, browser, http.MethodGet, server+"/jobs/", "Sec-Fetch-Site", "same-origin")
+	assert.Equal(t, http.StatusOK, response.StatusCode)
+}
+
 // A ticket remains in the history of a browser, and maybe in a log.
 func TestAttackATicketIsUsedAgain(t *testing.T) {
 	login := rest.NewLogin("/jobs")
