@@ -150,7 +150,7 @@ func (s *QueueService) waitForAll(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	waiting, leave, err := s.mayWait(r, wait)
+	waiting, leave, err := s.mayWait(w, r, wait)
 	if err != nil {
 		refuse(w, r, err)
 		return
@@ -333,7 +333,7 @@ func (s *QueueService) waitForJob(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	waiting, leave, err := s.mayWait(r, wait)
+	waiting, leave, err := s.mayWait(w, r, wait)
 	if err != nil {
 		refuse(w, r, err)
 		return

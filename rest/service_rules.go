@@ -149,7 +149,7 @@ func mayReveal(r *http.Request, q amboy.Queue, id string) bool {
 
 // mayWait returns the context of a request that waits for up to a time, which ends when the server shuts
 // down. It counts the request, if the service has rules. leave must be called when it no longer waits.
-func (s *QueueService) mayWait(r *http.Request, wait time.Duration) (waiting context.Context, leave func(), err error) {
+func (s *QueueService) mayWait(w http.ResponseWriter, r *http.Request, wait time.Duration) (waiting context.Context, leave func(), err error) {
 	left := func() {}
 	if call := callOf(r); call != nil {
 		left, err = call.waiting.Enter(call.guard.Client(r))
@@ -157,6 +157,7 @@ func (s *QueueService) mayWait(r *http.Request, wait time.Duration) (waiting con
 			return nil, nil, err
 		}
 	}
+	web.LetWait(w, wait)
 	waiting, cancel := context.WithTimeout(r.Context(), wait)
 	forget := context.AfterFunc(s.lives.Of(r), cancel)
 	return waiting, func() {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -69,6 +70,33 @@ func TestARequestThatWaitedForAJobHeldUpTheShutdownOfItsServer(t *testing.T) {
 			defer cancel()
 			require.NoError(t, server.Config.Shutdown(shutdown))
 			assert.Equal(t, http.StatusRequestTimeout, <-answered)
+		})
+	}
+}
+
+// A server's time limits for slow clients ended the connection before the wait was over.
+func TestARequestThatWaitedForLongerThanTheTimeLimitsOfItsServerHadNoAnswer(t *testing.T) {
+	for _, target := range []string{"/v1/job/wait/one?timeout=10s", "/v1/status/wait?timeout=10s"} {
+		t.Run(target, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				q, err := queue.NewLocalLimitedSizeSerializable(1, 10)
+				require.NoError(t, err)
+				require.NoError(t, q.Start(ctx))
+				j, began := holding(t, "one")
+				require.NoError(t, q.Put(ctx, j))
+				<-began
+				defer q.Close(ctx)
+				defer cancel()
+				s := rest.NewQueueService()
+				require.NoError(t, s.SetQueue(q))
+				withServer(t, s.Handler(), func(client *http.Client) {
+					answer, err := client.Get("http://host" + target) //nolint:noctx // The server ends it.
+					require.NoError(t, err)
+					require.NoError(t, answer.Body.Close())
+					assert.Equal(t, http.StatusRequestTimeout, answer.StatusCode)
+				})
+			})
 		})
 	}
 }

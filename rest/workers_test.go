@@ -230,23 +230,30 @@ func TestAWaitThatEndsTooEarlyShowsTheJobAsItIsThen(t *testing.T) {
 	})
 }
 
-// withTimeLimits runs a test in fake time, with a server that gives its clients 100 ms to send a request and to
-// read the answer, as a service does because of slow clients.
+// withTimeLimits runs a test in fake time, with a server of withServer.
 func withTimeLimits(t *testing.T, test func(w *workers, client *http.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w, pipes := newWorkers(t), outsidetest.NewPipes()
-		server := &http.Server{Handler: w.handler, ReadTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond}
-		served := make(chan error, 1)
-		go func() { served <- server.Serve(pipes) }()
-		defer func() {
-			require.NoError(t, server.Close())
-			require.ErrorIs(t, <-served, http.ErrServerClosed)
-		}()
-		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return pipes.Dial() }}
-		defer transport.CloseIdleConnections()
-		test(w, &http.Client{Transport: transport})
+		w := newWorkers(t)
+		withServer(t, w.handler, func(client *http.Client) { test(w, client) })
 	})
+}
+
+// withServer runs a test with a server that gives its clients 100 ms to send a request and to read the
+// answer, as a service does because of slow clients.
+func withServer(t *testing.T, handler http.Handler, test func(client *http.Client)) {
+	t.Helper()
+	pipes := outsidetest.NewPipes()
+	server := &http.Server{Handler: handler, ReadTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(pipes) }()
+	defer func() {
+		require.NoError(t, server.Close())
+		require.ErrorIs(t, <-served, http.ErrServerClosed)
+	}()
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return pipes.Dial() }}
+	defer transport.CloseIdleConnections()
+	test(&http.Client{Transport: transport})
 }
 
 func TestALeaseOverHTTPWaitsForAJob(t *testing.T) {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/rest/internal/guard"
+	"github.com/mongodb/amboy/rest/internal/web"
 )
 
 // Outcome is how a job ended, if it has.
@@ -100,11 +100,7 @@ func (c *call) mayWait(wait time.Duration) (ctx context.Context, leave func(), e
 	if err != nil {
 		return nil, nil, err
 	}
-	// The time limits of the server are for clients that send or read slowly. If they can't
-	// be set, the server has none.
-	connection := http.NewResponseController(c.w)
-	_ = connection.SetReadDeadline(time.Time{})
-	_ = connection.SetWriteDeadline(time.Now().Add(wait + waitGrace))
+	web.LetWait(c.w, wait)
 	ctx, cancel := context.WithTimeout(c.r.Context(), wait)
 	stop := context.AfterFunc(c.guard.Life(c.r), cancel)
 	return ctx, func() {

@@ -205,12 +205,9 @@ func (l *leasing) begin() {
 	}
 	l.waiting = l.r.Context()
 	if l.req.Wait > 0 {
-		l.waiting, l.leave, l.err = l.mayWait(l.req.Wait + waitGrace)
+		l.waiting, l.leave, l.err = l.mayWait(l.req.Wait + web.WaitGrace)
 	}
 }
-
-// waitGrace is the time for an answer after a request has waited.
-const waitGrace = 30 * time.Second
 
 func (l *leasing) endWait() {
 	if l.leave != nil {

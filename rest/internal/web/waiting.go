@@ -1,8 +1,21 @@
 package web
 
 import (
+	"net/http"
 	"sync"
+	"time"
 )
+
+// WaitGrace is the time for an answer after a request has waited.
+const WaitGrace = 30 * time.Second
+
+// LetWait lets a request wait for a time. The time limits of the server are for clients that send or
+// read slowly. If they can't be set, the server has none.
+func LetWait(w http.ResponseWriter, wait time.Duration) {
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Time{})
+	_ = connection.SetWriteDeadline(time.Now().Add(wait + WaitGrace))
+}
 
 // Waiting counts the requests that wait, by client. It is safe for concurrent use.
 type Waiting struct {
