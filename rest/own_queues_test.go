@@ -64,6 +64,28 @@ func TestAnOperatorOfSomeQueuesGetsAMenuThatWorks(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, get(readers(), "/").Code)
 }
 
+// An operator with rights on one queue who emptied the field for it was denied the list of jobs.
+func TestAnEmptyQueueInTheFilterOfAnOperatorOfOneQueueMeansThatQueue(t *testing.T) {
+	handler := rest.Handler(&tenants{}, rest.Authorize(func(_ *http.Request, access rest.Access) error {
+		if access.Queue == mine && access.Action == rest.ActionRead {
+			return nil
+		}
+		return errors.New("not yours")
+	}))
+	get := func(target string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, http.NoBody))
+		return w
+	}
+	for _, list := range []string{"/jobs?queue=&state=failed", "/errors?queue=&error=x", "/schedules?queue=&name=x", "/scopes?queue=&part=x", "/audit?queue=&job=x"} {
+		redirected := get(list)
+		require.Equal(t, http.StatusSeeOther, redirected.Code, list)
+		target := "/" + strings.TrimPrefix(redirected.Header().Get("Location"), "./")
+		assert.Equal(t, list+"&queue="+mine, target)
+		assert.Equal(t, http.StatusOK, get(target).Code, target)
+	}
+}
+
 // The button was only for those who may store schedules in all queues.
 func TestAnOperatorOfOneQueueHadNoWayToANewSchedule(t *testing.T) {
 	handler := rest.Handler(&tenants{}, rest.Authorize(func(_ *http.Request, access rest.Access) error {

@@ -51,7 +51,7 @@ func (d *Dashboard) list(do answer) answer {
 			redirect(w, r, r.URL.EscapedPath()[1:]+"?"+query.Encode())
 			return nil
 		}
-		if !query.Has("queue") {
+		if len(given(query, "queue")) == 0 { // an empty field of a form names none
 			if own := d.ownQueues(r); len(own) > 0 {
 				query := r.URL.RawQuery
 				if query != "" {
