@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -59,6 +60,20 @@ func TestFormsOfSchedules(t *testing.T) {
 	} {
 		assert.Equal(t, http.StatusBadRequest, s.post(one, form).Code, form)
 	}
+}
+
+// unmatched is a service with so many schedules that none of the first page matches a filter.
+type unmatched struct{ *fake }
+
+func (unmatched) StoredSchedules(context.Context, management.ScheduleFilter, management.PageRequest) (management.StoredSchedulePage, error) {
+	return management.StoredSchedulePage{Next: "c2"}, nil
+}
+
+// The page said that no schedule matched, and had no link to the pages with those that did.
+func TestAnEmptyPageOfSchedulesLeadsToTheNext(t *testing.T) {
+	page := newSite(unmatched{newFake()}, "").get("/schedules?name=nightly").Body.String()
+	assert.Contains(t, page, "No stored schedule of this page matches.")
+	assert.Contains(t, page, `<a href="./schedules?cursor=c2&amp;name=nightly" rel="next">Next page</a>`)
 }
 
 func TestErrorPagesOfSchedules(t *testing.T) {
