@@ -76,7 +76,7 @@ func internal(text string) error { return &internalError{text} }
 
 // exception returns an error with a code of the interface.
 func exception(code wire.ErrorCode, format string, args ...any) error {
-	return &wire.PinLaterException{ErrorCode: code, Message: fmt.Sprintf(format, args...)}
+	return &wire.PinLaterException{ErrorCode: code, Message: textOf(fmt.Sprintf(format, args...))} // it may quote the request
 }
 
 // wrong returns the error of a request that has a value which is not valid. It has no code of its own.
@@ -86,14 +86,14 @@ func wrong(format string, args ...any) error {
 
 // unknown returns the exception for any other error.
 func unknown(err error) *wire.PinLaterException {
-	return &wire.PinLaterException{ErrorCode: wire.ErrorCode_UNKNOWN, Message: err.Error()}
+	return &wire.PinLaterException{ErrorCode: wire.ErrorCode_UNKNOWN, Message: textOf(err.Error())}
 }
 
 // call calls a method, and returns its reply or a failure outside of the interface.
 func (s *Server) call(ctx context.Context, name string, from thrift.TProtocol) (reply thrift.TStruct, failure thrift.TApplicationException) {
 	do, ok := methods[name]
 	if !ok {
-		return nil, thrift.NewTApplicationException(thrift.UNKNOWN_METHOD, fmt.Sprintf("Invalid method name: '%s'", name))
+		return nil, thrift.NewTApplicationException(thrift.UNKNOWN_METHOD, fmt.Sprintf("Invalid method name: '%s'", textOf(name)))
 	}
 	reply, err := s.callSafely(ctx, name, do, from)
 	var bad *badRequestError
