@@ -48,6 +48,7 @@ func TestInvalidRequestsChangeNothing(t *testing.T) {
 		{target: "/v2/jobs?error=%FF", field: "error"},
 		{target: "/v2/jobs?" + strings.Repeat("tags=a&", 101), field: "tags"},
 		{target: "/v2/jobs?" + long + "=1", field: long[:100] + "…"},
+		{target: "/v2/jobs?a" + strings.Repeat("%C3%A9", 100) + "=1", field: "a" + strings.Repeat("é", 49) + "…"}, // it was cut within a character
 		{target: "/v2/jobs?a=%zz", field: "query"},
 		{target: "/v2/jobs?a;b", field: "query"},
 		{target: "/v2/jobs/count?most=0", field: "most"},

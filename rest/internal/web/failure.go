@@ -147,10 +147,11 @@ const maxTextBytes = 500
 func shortened(text string) string { return cut(text, 100) }
 
 func cut(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
 	if len(text) > most {
-		text = text[:most] + "…"
+		return strings.ToValidUTF8(text[:most], "") + "…" // not within a character
 	}
-	return strings.ToValidUTF8(text, "\ufffd")
+	return text
 }
 
 // within returns the innermost of the errors that an error wraps for which is returns true, but
