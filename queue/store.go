@@ -122,10 +122,10 @@ func (s *Store) Queue(name string) (amboy.Queue, bool) {
 }
 
 // OpenQueue returns the queue with that name. A group opens it, and makes it if it does not
-// exist. OpenQueue returns nil without an error if this process can't open queues. It blocks
-// as QueueGroup.Get does.
+// exist. OpenQueue returns nil without an error if this process can't open the queue: a group
+// opens none without a name. It blocks as QueueGroup.Get does.
 func (s *Store) OpenQueue(ctx context.Context, name string) (amboy.Queue, error) {
-	if q, ok := s.Queue(name); ok || s.openNew == nil || !s.covers(name) {
+	if q, ok := s.Queue(name); ok || s.openNew == nil || !s.covers(name) || name == "" {
 		return q, nil
 	}
 	return s.openNew(ctx, name)
