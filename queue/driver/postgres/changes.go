@@ -336,10 +336,20 @@ func (d *Driver) transactOnce(ctx context.Context, p patience, queue int32, run 
 	if err == nil || mayBeDone {
 		d.noteWritten(c.written)
 	}
+	if err == nil {
+		d.followPool()
+	}
 	if mayBeDone {
 		d.changed(driver.Anywhere)
 	}
 	return mayBeDone, err
+}
+
+// followPool is called after a change was made: if the server took none before, the pool may have moved to another one.
+func (d *Driver) followPool() {
+	if d.failover.HasArrived() {
+		d.signals.move()
+	}
 }
 
 // attempt runs a change. A panic becomes its error, so that the transaction is rolled back.

@@ -241,6 +241,7 @@ func (d *Driver) insertPlain(ctx context.Context, begin statement, locks any, so
 		mayBeDone, err = false, nil
 	}
 	if err == nil {
+		d.followPool()
 		d.floors.tallied(c.queue...)
 	}
 	return mayBeDone, err

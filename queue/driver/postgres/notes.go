@@ -31,6 +31,7 @@ func (d *Driver) Keep(ctx context.Context, kept ...driver.Note) error {
 	if err != nil {
 		return fmt.Errorf("keeping %d notes: %w", len(kept), err)
 	}
+	d.followPool()
 	return nil
 }
 

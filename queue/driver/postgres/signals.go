@@ -44,9 +44,10 @@ type signals struct {
 	failed   bool    // whether the last notification could not be sent
 	sent     time.Time
 
-	wake chan struct{}
-	stop context.CancelFunc
-	all  sync.WaitGroup
+	listening *pgconnect.Listener // nil with Options.PollOnly
+	wake      chan struct{}
+	stop      context.CancelFunc
+	all       sync.WaitGroup
 }
 
 func newSignals(d *Driver) *signals {
@@ -61,12 +62,12 @@ func startSignals(ctx context.Context, d *Driver) (*signals, error) {
 	if d.opts.PollOnly {
 		return s, nil
 	}
-	listener := s.listener()
-	if err := listener.Open(ctx); err != nil {
+	s.listening = s.listener()
+	if err := s.listening.Open(ctx); err != nil {
 		stop()
 		return nil, fmt.Errorf("listening for notifications (set Options.PollOnly behind a pooler in transaction mode): %w", err)
 	}
-	s.all.Go(func() { listener.Run(running) })
+	s.all.Go(func() { s.listening.Run(running) })
 	s.all.Go(func() { s.sendAll(running) })
 	return s, nil
 }
@@ -96,6 +97,13 @@ func (s *signals) listener() *pgconnect.Listener {
 			s.d.lower(anyTime)
 			s.d.subscribers.Notify(driver.Anywhere)
 		},
+	}
+}
+
+// move makes the driver listen on the server that its pool has moved to.
+func (s *signals) move() {
+	if s.listening != nil {
+		s.listening.Move()
 	}
 }
 

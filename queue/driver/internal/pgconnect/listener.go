@@ -3,7 +3,9 @@ package pgconnect
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,8 +40,13 @@ type Listener struct {
 	// CheckEvery is how long the connection may be silent before it is checked; 0 means 15 seconds.
 	CheckEvery time.Duration
 
-	conn *pgx.Conn
+	conn      *pgx.Conn
+	moved     atomic.Bool                        // whether Move was called since the connection was opened
+	interrupt atomic.Pointer[context.CancelFunc] // ends a wait for a notification
 }
+
+// errMoved is the error of a wait that Move ended.
+var errMoved = errors.New("the pool may have moved to another server")
 
 // Open begins to listen, and returns an error unless a notification arrives. Run must follow if there is no error.
 func (l *Listener) Open(ctx context.Context) (err error) {
@@ -95,6 +102,15 @@ func (l *Listener) listen(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
+// Move makes the listener open another connection, because the pool may have moved to another server. The old one may
+// live on, but no process sends notifications there. Move returns immediately.
+func (l *Listener) Move() {
+	l.moved.Store(true)
+	if interrupt := l.interrupt.Load(); interrupt != nil {
+		(*interrupt)()
+	}
+}
+
 // Run passes on notifications until ctx ends, and closes the connection.
 func (l *Listener) Run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -107,7 +123,9 @@ func (l *Listener) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.Lost(ctx, err)
+		if !errors.Is(err, errMoved) {
+			l.Lost(ctx, err)
+		}
 		if !l.reopen(ctx) {
 			return
 		}
@@ -124,10 +142,19 @@ func (l *Listener) next(ctx context.Context) (*pgconn.Notification, error) {
 	}
 	for {
 		silent, cancel := context.WithTimeout(ctx, interval)
+		l.interrupt.Store(&cancel)
+		if l.moved.Load() {
+			cancel()
+		}
 		n, err := l.conn.WaitForNotification(silent)
 		cancel()
-		if err == nil || ctx.Err() != nil || !pgconn.Timeout(err) {
+		switch {
+		case err == nil || ctx.Err() != nil:
 			return n, err
+		case l.moved.Load():
+			return nil, errMoved
+		case !pgconn.Timeout(err):
+			return nil, err
 		}
 		checked, cancel := context.WithTimeout(ctx, checkTime)
 		err = l.conn.Ping(checked)
@@ -141,6 +168,7 @@ func (l *Listener) next(ctx context.Context) (*pgconn.Notification, error) {
 // reopen opens another connection. It reports false if ctx ends before.
 func (l *Listener) reopen(ctx context.Context) bool {
 	for wait := firstReconnect; ctx.Err() == nil; wait = min(2*wait, lastReconnect) {
+		l.moved.Store(false)
 		bounded, cancel := context.WithTimeout(ctx, listenTime)
 		conn, err := l.listen(bounded)
 		cancel()

@@ -46,14 +46,19 @@ const resetInterval = time.Second
 // Failover replaces the connections of a pool.
 type Failover struct {
 	last atomic.Int64 // when the pool was reset
+	left atomic.Bool  // whether Leave was called since the last call of HasArrived that returned true
 }
 
 // Leave closes the connections of a pool whose server takes no writes: after a failover, new
 // connections may lead to the new primary, and those of the pool would stay with a standby.
 func (f *Failover) Leave(pool *pgxpool.Pool) {
+	f.left.Store(true)
 	now := time.Now().UnixNano()
 	last := f.last.Load()
 	if now-last >= int64(resetInterval) && f.last.CompareAndSwap(last, now) {
 		pool.Reset()
 	}
 }
+
+// HasArrived is called after changes that were made. It returns true after the first one since Leave.
+func (f *Failover) HasArrived() bool { return f.left.Load() && f.left.CompareAndSwap(true, false) }
