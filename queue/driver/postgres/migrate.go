@@ -163,10 +163,14 @@ const (
 	migrationPause = 2 * time.Second
 )
 
+// beginStep begins the transaction of a step. A statement_timeout of the role, which is meant for other statements, would
+// undo a step that builds an index on a large table each time.
+const beginStep = "BEGIN; SET LOCAL statement_timeout = 0"
+
 // takeStep takes the next step under a lock, if any is left. The columns of its first statement are
 // evaluated from left to right.
 func (d *Driver) takeStep(ctx context.Context) (taken *Migration, err error) {
-	err = pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{BeginQuery: beginStep}, func(tx pgx.Tx) error {
 		_, failure := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true), pg_advisory_xact_lock($2)`, migrationWait, d.lockKey(lockOfSchema, 0))
 		if failure != nil {
 			return failure

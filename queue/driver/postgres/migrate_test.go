@@ -71,3 +71,17 @@ func TestAMigrationWaitedForTheEndOfAnAutovacuum(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, taken, 1)
 }
+
+// With a statement_timeout, which DBAs set for the role of a service, a step that builds an index on a large table was
+// undone each time.
+func TestAStatementTimeoutUndidTheStepsOfAMigration(t *testing.T) {
+	server, err := pgtest.Start(pgtest.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, server.Stop()) })
+	conn := connect(t, server.URL())
+	execute(t, conn, `CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF current_setting('statement_timeout') <> '0' THEN RAISE EXCEPTION 'a step has %', current_setting('statement_timeout'); END IF; END $$`)
+	execute(t, conn, `CREATE EVENT TRIGGER refuse ON ddl_command_start EXECUTE FUNCTION refuse()`)
+	_, err = postgres.Migrate(t.Context(), postgres.Options{URL: server.URL() + "&statement_timeout=1h", Schema: "amboy"}, false)
+	require.NoError(t, err)
+}
