@@ -131,6 +131,16 @@ func TestDoctorReadsAPostgreSQL(t *testing.T) {
 	checkStore(t, d, func() result { return doctor(t, server, "--database", schema) })
 }
 
+// A pooler in transaction mode passes on no notifications, which a diagnosis does not need. The error named an option
+// that the command did not have.
+func TestDoctorDidNotReadAPostgreSQLBehindAPooler(t *testing.T) {
+	pooler, schema := pgtest.PoolerURL(t), pgtest.Schema(t)
+	d, err := postgres.Open(t.Context(), postgres.Options{URL: pgtest.URL(t), Schema: schema})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, d.Close(t.Context())) }()
+	checkStore(t, d, func() result { return doctor(t, pooler, "--database", schema) })
+}
+
 // The time limit did not apply to a server that accepts connections and does not answer, nor did a
 // signal end the command.
 func TestDoctorWaitedForAServerThatDoesNotAnswer(t *testing.T) {

@@ -61,7 +61,7 @@ func (m *migrating) do(ctx context.Context, _ []string) error {
 		defer cancel()
 		ctx = limited
 	}
-	taken, err := postgres.Migrate(ctx, postgres.Options{URL: m.database, Schema: m.schema}, m.dryRun)
+	taken, err := postgres.Migrate(ctx, postgres.Options{URL: m.database, Schema: m.schema, PollOnly: true}, m.dryRun)
 	steps := make([]migrationStep, len(taken))
 	for i, s := range taken {
 		steps[i] = migrationStep{s.Version, s.Says, s.SQL}

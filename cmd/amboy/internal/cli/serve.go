@@ -35,6 +35,7 @@ func (p *program) serve() *cobra.Command {
 	flags.StringVar(&config.File, "config", "", "a JSON file with these settings and others (docs/guides/run-a-server.md); it is read again when it changes, and on SIGHUP")
 	flags.StringVar(&config.Store, "store", "", "memory, sqlite:FILE, mongodb://... or postgres://... (or "+storeVariable+", which other users of this machine can't see; default a file of your user)")
 	flags.StringVar(&config.Database, "database", "", "the database of a MongoDB, or the schema of a PostgreSQL (default \""+serve.DefaultDatabase+"\")")
+	optionalBool(flags, &config.PollOnly, "poll-only", "do not listen for notifications of a PostgreSQL, but poll: for poolers in transaction mode, such as PgBouncer")
 	flags.StringVar(&config.Listen, "listen", "", "the address of the HTTP server; port 0 means a free port (default \""+serve.DefaultListen+"\")")
 	flags.StringVar(&config.Tokens, "tokens", "", "a JSON file with other tokens, which grant less (docs/guides/run-a-server.md); it is read again when it changes")
 	flags.StringVar(&config.TLSCert, "tls-cert", "", "a PEM file with the certificate chain of the HTTP server; it is read again when it changes")

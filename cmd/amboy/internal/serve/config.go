@@ -39,6 +39,8 @@ type Config struct {
 	// Database is the name of the MongoDB database or the schema of a PostgreSQL. Default:
 	// DefaultDatabase.
 	Database string `json:"database"`
+	// PollOnly is postgres.Options.PollOnly. Default: false.
+	PollOnly *bool `json:"poll_only"`
 	// Listen is the address of the HTTP server. Port 0 means a free port. Default:
 	// DefaultListen.
 	Listen string `json:"listen"`
@@ -141,6 +143,7 @@ func (c *Config) fill(from Config) {
 		*duration.to = cmp.Or(*duration.to, duration.from)
 	}
 	c.PinlaterPriorityLevels = cmp.Or(c.PinlaterPriorityLevels, from.PinlaterPriorityLevels)
+	c.PollOnly = cmp.Or(c.PollOnly, from.PollOnly)
 	c.WorkqRemote = cmp.Or(c.WorkqRemote, from.WorkqRemote)
 	c.WorkqRetryFails = cmp.Or(c.WorkqRetryFails, from.WorkqRetryFails)
 	c.PinlaterRemote = cmp.Or(c.PinlaterRemote, from.PinlaterRemote)
@@ -164,6 +167,9 @@ func (c *Config) setDefaults() error {
 	errs := []error{checkAddress("--listen", c.Listen)}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		errs = append(errs, errors.New("--tls-cert and --tls-key must be set together"))
+	}
+	if scheme, _, _ := strings.Cut(c.Store, ":"); isSet(c.PollOnly) && scheme != "postgres" && scheme != "postgresql" {
+		errs = append(errs, errors.New("--poll-only needs the --store of a PostgreSQL"))
 	}
 	if c.Workq != "" {
 		errs = append(errs, checkAddress("--workq", c.Workq))
@@ -234,7 +240,7 @@ func (c *Config) openStore(ctx context.Context, out io.Writer) (store driver.Dri
 		}
 	case "postgres", "postgresql":
 		if err = connecting("PostgreSQL schema"); err == nil {
-			store, err = postgres.Open(ctx, postgres.Options{URL: c.Store, Schema: c.Database})
+			store, err = postgres.Open(ctx, postgres.Options{URL: c.Store, Schema: c.Database, PollOnly: isSet(c.PollOnly)})
 		}
 	default:
 		err = fmt.Errorf("--store must be memory, sqlite:FILE, mongodb://… or postgres://… (begins with %q)", scheme)

@@ -42,7 +42,7 @@ func OpenForReading(ctx context.Context, o ReadOptions) (inspector management.In
 	case "sqlite":
 		store, err = sqlite.Open(ctx, sqlite.Options{Path: rest, SkipMigrations: true})
 	case "postgres", "postgresql":
-		store, err = postgres.Open(ctx, postgres.Options{URL: o.Store, Schema: o.Database, SkipMigrations: true})
+		store, err = postgres.Open(ctx, postgres.Options{URL: o.Store, Schema: o.Database, SkipMigrations: true, PollOnly: true})
 	case "mongodb", "mongodb+srv":
 		return openMongoDB(ctx, o)
 	default:

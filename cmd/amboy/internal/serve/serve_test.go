@@ -25,12 +25,13 @@ import (
 
 	"github.com/mongodb/amboy/cmd/amboy/internal/serve"
 	"github.com/mongodb/amboy/internal/logtest"
+	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/pinlater/wire"
 )
 
 func TestMain(m *testing.M) {
 	logtest.Silence()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(pgtest.Main{M: m})
 }
 
 // running is a server that runs.
@@ -311,6 +312,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		"no-such-cert":                        func(c *serve.Config) { c.TLSCert, c.TLSKey = "no-such-cert", "no-such-key" },
 		"--workq-retry-fails needs --workq":   func(c *serve.Config) { c.WorkqRetryFails = new(true) },
 		"--pinlater-keep-failed needs --pinl": func(c *serve.Config) { c.PinlaterKeepFailed = 1 },
+		"--poll-only needs the --store of a ": func(c *serve.Config) { c.PollOnly = new(true) },
 		"--workq must be":                     func(c *serve.Config) { c.Workq = "x" },
 		`--store must be memory`:              func(c *serve.Config) { c.Store = "oracle://secret@host" },
 		"at least 16 characters":              func(c *serve.Config) { c.TokenFile = short },
