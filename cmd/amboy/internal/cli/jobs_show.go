@@ -29,7 +29,7 @@ func (p *program) showJob() *cobra.Command {
 				return fmt.Errorf("showing job %q of queue %q: %w", args[1], args[0], err)
 			}
 			return p.print(numbering.ShowJob(job), func(out *page) {
-				out.width = 0 // nothing is cut
+				out.width = 0 // no line is cut
 				jobPage(out, job)
 			})
 		}),
@@ -254,6 +254,10 @@ func jobLog(out *page, j management.Job) {
 	}
 }
 
+// maxDocument is the maximum number of bytes of arguments or of a result that are shown: more would push the rest of
+// the page out of the terminal.
+const maxDocument = 64 << 10
+
 // document shows a JSON document.
 func document(out *page, name string, content json.RawMessage) {
 	if len(content) == 0 {
@@ -263,6 +267,9 @@ func document(out *page, name string, content json.RawMessage) {
 	text, err := encode(content, "  ")
 	if err != nil {
 		text = string(content) // not JSON
+	}
+	if len(text) > maxDocument {
+		text = fmt.Sprintf("%s\n… (%d bytes in all; -o json prints them)", strings.ToValidUTF8(text[:maxDocument], ""), len(content))
 	}
 	out.lines("  ", text)
 }

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,4 +36,13 @@ func TestShownArgumentsHadEscapesOfHTML(t *testing.T) {
 	f.jobs[0].Args = json.RawMessage(`{"url":"https://example.org/?a=1\u0026b=\u003c2\u003e"}`)
 	got := run(t, f, "jobs", "show", "mail", "welcome-ada")
 	assert.Contains(t, got.out, `"https://example.org/?a=1&b=<2>"`)
+}
+
+func TestArgumentsOf10MBPushedTheStateOfTheJobOutOfTheTerminal(t *testing.T) {
+	f := newFake()
+	f.jobs[0].Args = json.RawMessage(`{"text":"` + strings.Repeat("x", 10<<20) + `"}`)
+	got := run(t, f, "jobs", "show", "mail", "welcome-ada")
+	assert.Less(t, len(got.out), 100<<10)
+	assert.Contains(t, got.out, "xxx\n  … (10485771 bytes in all; -o json prints them)\n")
+	assert.Greater(t, len(run(t, f, "jobs", "show", "mail", "welcome-ada", "-o", "json").out), 10<<20)
 }
