@@ -101,7 +101,7 @@ func (d *diagnosis) checkRunning(ctx context.Context) error {
 	})
 	for name, f := range stuck {
 		if more := number[name] - 1; more > 0 {
-			f.Detail += fmt.Sprintf(" So %s of the queue.", plural(more, "should another job", "should other jobs"))
+			f.Detail += fmt.Sprintf(" The same is true of %s of the queue.", plural(more, "other job", "other jobs"))
 		}
 		d.add(*f)
 	}

@@ -359,12 +359,14 @@ var faults = map[string]fault{
 				p.run(r, time.Now())
 				r.TimeInfo.Start = time.Now().Add(-2 * time.Hour)
 			}
-			p.insert("stuck", running)
-			stuck, err := p.Get(p.Context(), ill, "stuck")
-			require.NoError(p, err)
-			require.NoError(p, p.SetProgress(p.Context(), driver.LeaseOf(stuck), driver.Progress{Stuck: &amboy.StuckRun{Since: time.Now().Add(-time.Hour), Cause: "canceled"}}))
+			for _, id := range []string{"stuck", "stuck too"} {
+				p.insert(id, running)
+				stuck, err := p.Get(p.Context(), ill, id)
+				require.NoError(p, err)
+				require.NoError(p, p.SetProgress(p.Context(), driver.LeaseOf(stuck), driver.Progress{Stuck: &amboy.StuckRun{Since: time.Now().Add(-time.Hour), Cause: "canceled"}}))
+			}
 		},
-		management.StuckJob, inIll(management.Subject{JobID: "stuck", Type: "alpha", Process: process}), "should have ended 1h ago",
+		management.StuckJob, inIll(management.Subject{JobID: "stuck", Type: "alpha", Process: process}), "stuck should have ended 1h ago, and has not returned. The same is true of 1 other job of the queue.",
 	},
 	"a schedule that fails": {
 		inMemory, func(p *patient) {
