@@ -74,13 +74,16 @@ func (d *Driver) pipeline(ctx context.Context, fill func(*batch)) (mayBeDone boo
 	if conn.Conn().PgConn().TxStatus() == failedTransaction {
 		rollback(ctx, conn)
 	}
-	return err != nil && !pgconnect.IsRefused(err) && !pgconn.SafeToRetry(err), err
+	return isMaybeDone(err), err
 }
 
-// failedTransaction is the status of a connection after an error between begin and commit.
-const failedTransaction = 'E'
+// The status of a connection after an error between begin and commit, and outside a transaction.
+const (
+	failedTransaction = 'E'
+	noTransaction     = 'I'
+)
 
-// rollback ends a failed transaction. If it can't, the pool closes the connection.
+// rollback ends a transaction that was not committed. If it can't, the pool closes the connection.
 func rollback(ctx context.Context, conn *pgxpool.Conn) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgconnect.RollbackTime)
 	defer cancel()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -183,7 +182,7 @@ func TestAnOpenTransactionKeepsNoLeftoversOfOtherQueuesWaiting(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 }
 
-// A wait for a lock that ends in vain closes the connection, because BEGIN was sent with it. Each claim
+// A wait for a lock that ended in vain closed the connection, because BEGIN was sent with it. Each claim
 // waited four times.
 func TestAClaimThatLeavesOutALockedQueueKeepsItsConnections(t *testing.T) {
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
@@ -209,8 +208,8 @@ type breaking struct {
 	left  atomic.Int64
 }
 
-func (b *breaking) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if b.armed.Load() && strings.HasPrefix(data.SQL, "BEGIN") && b.left.Add(-1) < 0 {
+func (b *breaking) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	if b.armed.Load() && begins(data) && b.left.Add(-1) < 0 {
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		return ended

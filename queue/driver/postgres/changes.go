@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -26,6 +25,8 @@ type changes struct {
 	ctx context.Context
 	on  querier
 	d   *Driver
+	// of is the queue, or noQueue.
+	of int32
 	// now is the time when the lock was taken.
 	now int64
 	// examined is the number of waiting records that were examined because scopes were freed, and
@@ -36,8 +37,16 @@ type changes struct {
 	// written are the times of the records that were added, wait for their time, or may expire again. The transaction may
 	// be committed after them.
 	written moments
-	// queued are the statements that are sent with the next query.
-	queued []queued
+	scopes  knownScopes
+	// found are records by name that the changes of some items need.
+	found map[string]*job
+	// numbers are arrival numbers for new records, and insertion is a statement that is queued and can take more of them;
+	// it may be nil.
+	numbers   []int64
+	insertion *insertion
+	// queued are the statements that are sent with the next query, and unresolved the jobs read by them.
+	queued     []queued
+	unresolved []*job
 }
 
 // tally counts the records of a queue that moved from one place to another.
@@ -63,8 +72,15 @@ func (c *changes) count(queue int32, was, now table.Place) {
 	c.moved[tally{queue, was, now}]++
 }
 
-// flush writes the tallies and what is queued.
+// flush writes the scopes, the tallies and what is queued.
 func (c *changes) flush() error {
+	c.writeScopes()
+	c.tally()
+	return c.send()
+}
+
+// tally queues the tallies.
+func (c *changes) tally() {
 	if len(c.moved) > 0 {
 		var queues []int32
 		var was, now []pgtype.Int2
@@ -78,7 +94,6 @@ func (c *changes) flush() error {
 		c.exec(addTallies, queues, was, now, n)
 		c.d.floors.tallied(queues...)
 	}
-	return c.send()
 }
 
 // exec queues a statement whose result does not matter. Most changes are several such statements, and the
@@ -101,18 +116,62 @@ func (c *changes) execNow(s statement, args ...any) (changed int64, err error) {
 }
 
 func (c *changes) query(s statement, each func(*row) error, args ...any) error {
-	if len(c.queued) == 0 {
-		return c.on.query(c.ctx, c.d.texts[s], each, args...)
+	if len(c.queued) > 0 {
+		c.ask(s, each, args...)
+		return c.send()
 	}
+	err := c.on.query(c.ctx, c.d.texts[s], each, args...)
+	if err == nil {
+		err = c.resolve()
+	}
+	return err
+}
+
+// ask queues a query. each is called when it is sent.
+func (c *changes) ask(s statement, each func(*row) error, args ...any) {
 	c.queued = append(c.queued, queued{text: c.d.texts[s], args: args, each: each})
-	return c.send()
+}
+
+// readJob reads a job.
+func (c *changes) readJob(r *row) *job {
+	j := &job{}
+	j.read(r)
+	c.unresolved = append(c.unresolved, j)
+	return j
 }
 
 // send sends what is queued.
 func (c *changes) send() error {
 	all := c.queued
-	c.queued = nil
-	return c.on.send(c.ctx, all)
+	c.queued, c.insertion = nil, nil
+	for i := range all {
+		if all[i].complete != nil {
+			all[i].complete(&all[i])
+		}
+	}
+	err := c.on.send(c.ctx, all)
+	if err == nil {
+		err = c.resolve()
+	}
+	return err
+}
+
+// sendIfMore sends what is queued if that is more than so many statements.
+func (c *changes) sendIfMore(queued int) error {
+	if len(c.queued) <= queued {
+		return nil
+	}
+	return c.send()
+}
+
+// resolve sets the queue names of the jobs that were read.
+func (c *changes) resolve() error {
+	read := c.unresolved
+	c.unresolved = nil
+	if len(read) == 0 {
+		return nil
+	}
+	return c.d.resolve(c.ctx, c.on, read)
 }
 
 // one runs a statement that returns at most one row, and reports whether it returned one.
@@ -136,6 +195,10 @@ func (c *changes) job(s statement, args ...any) (*job, error) {
 
 // named finds a record by its name and locks it; nil if it does not exist.
 func (c *changes) named(queue queueKey, name string) (*job, error) {
+	if j := c.found[name]; j != nil {
+		delete(c.found, name)
+		return j, nil
+	}
 	return c.job(findByName, queue.id, name, idOfName(queue.name, name))
 }
 
@@ -147,14 +210,9 @@ func (c *changes) latest(queue int32, id string) (seq int64, err error) {
 
 func (c *changes) jobs(s statement, args ...any) (jobs []*job, err error) {
 	err = c.query(s, func(r *row) error {
-		j := &job{}
-		j.read(r)
-		jobs = append(jobs, j)
+		jobs = append(jobs, c.readJob(r))
 		return nil
 	}, args...)
-	if err == nil {
-		err = c.d.resolve(c.ctx, c.on, jobs)
-	}
 	return jobs, err
 }
 
@@ -197,6 +255,7 @@ const readCommitted = pgconnect.ReadCommitted
 
 // lock acquires the lock of a queue until the end of the caller's transaction.
 func (c *changes) lock(queue int32) error {
+	c.of = queue
 	var isolation string
 	_, err := c.one(lockQueueOfCaller, func(r *row) { _, isolation = r.text(), r.text() }, c.d.lockKey(lockOfQueue, queue))
 	if err == nil && isolation != readCommitted {
@@ -232,8 +291,13 @@ func (d *Driver) transact(ctx context.Context, queue int32, run func(*changes) e
 // transactWithin is transact with limited patience.
 func (d *Driver) transactWithin(ctx context.Context, p patience, queue int32, run func(*changes) error) error {
 	return d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
-		for {
+		for wasGone := false; ; {
 			mayBeDone, err = d.transactOnce(ctx, p, queue, run)
+			if isLineGone(err) && !wasGone { // the change finds or adds the line again
+				wasGone = true
+				d.forgetIDs()
+				continue
+			}
 			var missing *missingLineError
 			if !errors.As(err, &missing) {
 				return mayBeDone, err
@@ -276,16 +340,36 @@ const suspendedLimit = "5s"
 // transaction that has the row may wait for the lock of the queue.
 const rowPatience = "500ms"
 
-// beginQuery returns the text that begins a transaction in one round trip.
-func (d *Driver) beginQuery(p patience, queue int32) string {
-	text := "BEGIN; " + p.settings() + ", set_config('idle_in_transaction_session_timeout', '" + suspendedLimit + "', true)"
-	if queue != noQueue {
-		text += fmt.Sprintf("; SELECT pg_advisory_xact_lock(%d)", d.lockKey(lockOfQueue, queue))
+// begin queues what begins a transaction, so that it shares the round trip of the first query.
+func (c *changes) begin(p patience, queue int32) {
+	c.of = queue
+	settings := queued{text: p.settings() + ", set_config('idle_in_transaction_session_timeout', '" + suspendedLimit + "', true)"}
+	if queue != noQueue { // The columns are evaluated from left to right.
+		settings.text += ", pg_advisory_xact_lock($1)::text"
+		settings.args = []any{c.d.lockKey(lockOfQueue, queue)}
+		settings.each = func(*row) error {
+			c.now = time.Now().UnixNano()
+			return nil
+		}
 	}
 	if queue != noQueue && p == endless {
-		text += "; SELECT set_config('lock_timeout', '" + rowPatience + "', true)"
+		settings.text += ", set_config('lock_timeout', '" + rowPatience + "', true)"
 	}
-	return text
+	c.queued = append(c.queued, queued{text: "BEGIN"}, settings)
+}
+
+// commit ends the transaction in the round trip of what is queued.
+func (c *changes) commit() (mayBeDone bool, err error) {
+	c.writeScopes()
+	c.tally()
+	c.queued = append(c.queued, queued{text: "COMMIT"})
+	err = c.send()
+	return isMaybeDone(err), err
+}
+
+// isMaybeDone reports whether a transaction may be committed although the call that ends it failed.
+func isMaybeDone(err error) bool {
+	return err != nil && !pgconnect.IsRefused(err) && !pgconn.SafeToRetry(err)
 }
 
 // retrying makes a change, again after a conflict. mayBeDone reports that a failed change may
@@ -313,26 +397,28 @@ func (d *Driver) retrying(ctx context.Context, change func(context.Context) (may
 }
 
 func (d *Driver) transactOnce(ctx context.Context, p patience, queue int32, run func(*changes) error) (mayBeDone bool, err error) {
-	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: d.beginQuery(p, queue)})
+	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return false, err
 	}
-	c := &changes{ctx: ctx, on: pgxQuerier{tx}, d: d, now: time.Now().UnixNano()}
-	if d.mustReplan(tx.Conn()) {
-		c.queued = []queued{{text: discardPlans}}
+	defer conn.Release()
+	c := &changes{ctx: ctx, on: pgxQuerier{conn}, d: d, now: time.Now().UnixNano()}
+	c.begin(p, queue)
+	if d.mustReplan(conn.Conn()) {
+		c.queued = append(c.queued, queued{text: discardPlans})
 	}
-	err = d.attempt(c, run)
+	err = attempt(c, run)
 	if err == nil {
 		// The connection is in order. The change is decided by the context's state now, and
 		// not after the commit was sent.
 		err = ctx.Err()
 	}
-	if err != nil {
-		pgconnect.Rollback(ctx, tx)
-		return false, err
+	if err == nil {
+		mayBeDone, err = c.commit()
 	}
-	err = tx.Commit(ctx)
-	mayBeDone = err != nil && !pgconnect.IsRefused(err)
+	if conn.Conn().PgConn().TxStatus() != noTransaction {
+		rollback(ctx, conn)
+	}
 	if err == nil || mayBeDone {
 		d.noteWritten(c.written)
 	}
@@ -353,17 +439,13 @@ func (d *Driver) followPool() {
 }
 
 // attempt runs a change. A panic becomes its error, so that the transaction is rolled back.
-func (d *Driver) attempt(c *changes, run func(*changes) error) (err error) {
+func attempt(c *changes, run func(*changes) error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = &amboy.PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
-	err = run(c)
-	if err == nil {
-		err = c.flush()
-	}
-	return err
+	return run(c)
 }
 
 // failed returns the error of a call whose change failed.

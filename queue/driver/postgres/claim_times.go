@@ -141,6 +141,13 @@ func (cl *claim) promote(ctx context.Context) (more, scoped bool, err error) {
 
 func (c *changes) admitScoped(queue int32, now, from int64) error {
 	due, err := c.jobs(findDue, now, queue, changedAtOnce, from)
+	var scopes []string
+	for _, j := range due {
+		scopes = append(scopes, j.DispatchScopes()...)
+	}
+	if err == nil {
+		err = c.know(queue, scopes)
+	}
 	for _, j := range due {
 		if err != nil {
 			return err

@@ -69,7 +69,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	}
 	for _, group := range leftOf(endings, isDone) {
 		sortByLease(group.items, func(i int) driver.Lease { return endings[i].lease })
-		err := d.eachOf(ctx, true, group.queue, group.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
+		err := d.eachOf(ctx, true, group.queue, group.items, errs, isDone, expectedOf(endings), func(c *changes, queue queueKey, i int) (refusal, err error) {
 			return c.complete(queue, endings[i])
 		})
 		if err != nil {
@@ -196,9 +196,14 @@ func (d *Driver) completeLeftIn(ctx context.Context, theirs querier, g *group, e
 	if err != nil {
 		return written, err
 	}
-	for _, i := range g.items {
-		if errs[i], err = c.complete(key, endings[i]); err != nil {
+	for some := range slices.Chunk(g.items, changedAtOnce) {
+		if err = c.expect(key, some, expectedOf(endings)); err != nil {
 			return written, err
+		}
+		for _, i := range some {
+			if errs[i], err = c.complete(key, endings[i]); err != nil {
+				return written, err
+			}
 		}
 	}
 	err = c.flush()
@@ -257,8 +262,15 @@ func (d *Driver) completeTogether(ctx context.Context, endings []*ending, errs [
 	return nil
 }
 
+// expectedOf returns a function that returns the name of the record of an ending, and its scopes.
+func expectedOf(endings []*ending) func(i int) (name string, scopes []string) {
+	return func(i int) (string, []string) { return endings[i].lease.Name, endings[i].AllScopes() }
+}
+
 // isPlain reports whether the statement endPlain may end an attempt.
-func (e *ending) isPlain() bool { return e.next == nil }
+func (e *ending) isPlain() bool {
+	return e.next == nil && len(e.Scopes) == 0 && len(e.EnqueueScopes) == 0
+}
 
 // isReplaced reports whether the statement endReplaced may end an attempt. That finds attempts by name, and so not a
 // job that became retryable while it ran, whose row has the name of a job without attempts.
@@ -484,12 +496,9 @@ func (c *changes) replace(j *job, e *table.Ending) error {
 	keepsKey := !e.Replaced && j.KeepsKey(e.To)
 	c.exec(endAny, j.Seq, storable(e.Owner), e.Count, e.ModTime, e.Created, e.Started, e.Ended, e.WaitUntil, e.DispatchBy, e.MaxTime,
 		e.ErrorCount, nullable(e.LastError), nullable(e.Reason), e.ForgetAt, storable(e.Type), e.Version, e.Format, e.Dependency, blob(e.Extra), e.Body,
-		blob(e.Progress), e.Replaced, keepsKey)
+		blob(e.Progress), e.Replaced, keepsKey, e.To)
 	wasReady := j.Place == table.Ready
-	c.move(j, e.To, table.Instant{}, "")
-	if e.To.Final() && e.ForgetAt.Valid {
-		c.exec(logEnding, j.Seq)
-	}
+	c.moveTo(j, e.To, table.Instant{}, "")
 	if wasReady {
 		return c.withdraw(j)
 	}

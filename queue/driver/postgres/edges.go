@@ -71,6 +71,7 @@ func (c *changes) endEdges(queue int32, id string, state int, after int64) error
 		return err
 	}
 	c.edgesEnded += len(dependents)
+	c.found = nil // some may have waited for this edge
 	var scoped []int64
 	err = c.query(closeEdges, func(r *row) error {
 		seq, isPlain, due := r.integer(), r.bool(), r.time()

@@ -132,7 +132,7 @@ func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecor
 		return d.signals.sendIn(ctx, theirs, true, c.written)
 	default:
 		err := d.transact(ctx, some[0].queue, func(c *changes) error { return c.insertAll(some) })
-		if errors.Is(err, errLineGone) {
+		if isLineGone(err) {
 			d.forgetIDs()
 			return d.insertRun(ctx, nil, some, times)
 		}
@@ -324,6 +324,7 @@ func (d *Driver) explainRefused(ctx context.Context, on querier, some []*newReco
 
 // refusal returns why a record can't be added; nil if it could be added now.
 func (c *changes) refusal(n *newRecord) (refusal, err error) {
+	c.askTaken([]*newRecord{n})
 	control, err := c.control(n.queue)
 	if err != nil {
 		return nil, err
@@ -421,21 +422,41 @@ func valuesOf(args []any) []any {
 	return values
 }
 
-// insertAll adds records of one queue that are not plain, except refused ones.
+// insertAll adds records of one queue that are not plain, except refused ones. It reads at once what concerns all of them.
 func (c *changes) insertAll(all []*newRecord) error {
-	control, err := c.control(all[0].queue)
-	if err != nil {
+	var control driver.Control
+	c.ask(readControl, func(r *row) error {
+		control = r.control()
+		return nil
+	}, all[0].queue)
+	c.askTaken(all)
+	c.askNumbers(len(all))
+	var scopes []string
+	for _, n := range all {
+		scopes = append(scopes, n.AllScopes()...)
+	}
+	c.askScopes(all[0].queue, scopes, 0)
+	if err := c.send(); err != nil {
 		return err
 	}
+	ids, names := map[string]bool{}, map[string]string{}
 	for _, n := range all {
 		n.Open, n.Failed, n.refusal = false, nil, nil // an earlier try may have set them
 		if control.Draining {
 			n.refusal = n.drained()
 			continue
 		}
-		n.refusal, err = c.insert(n)
-		if err != nil {
+		if ids[n.ID] {
+			n.takenBy = n.ID
+		} else if id := names[n.Name]; id != "" {
+			n.takenBy = id
+		}
+		var err error
+		if n.refusal, err = c.insert(n); err != nil {
 			return err
+		}
+		if n.refusal == nil {
+			ids[n.ID], names[n.Name] = true, n.ID
 		}
 	}
 	return nil
@@ -444,9 +465,8 @@ func (c *changes) insertAll(all []*newRecord) error {
 // insertPreset adds a record that is running or has ended an attempt. If the record is refused,
 // nothing is changed.
 func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
-	refusal, err = c.checkTaken(n)
-	if refusal != nil || err != nil {
-		return refusal, err
+	if n.takenBy != "" {
+		return n.Duplicate(n.takenBy), nil
 	}
 	n.UniqueHeld = n.HoldsKey(n.preset)
 	if n.UniqueHeld {
@@ -504,50 +524,82 @@ func (c *changes) insert(n *newRecord) (refusal, err error) {
 	return nil, c.wait(&n.job, c.now)
 }
 
-// insertAt adds the row of a record.
+// insertion is a statement that inserts records, with the places that they have when it is sent.
+type insertion struct{ records []*newRecord }
+
+// has reports whether a record is one of them. i may be nil.
+func (i *insertion) has(seq int64) bool {
+	return i != nil && slices.ContainsFunc(i.records, func(n *newRecord) bool { return n.Seq == seq })
+}
+
+// statement returns the statement and its arguments.
+func (i *insertion) statement() (statement, []any) {
+	rows := &columns{}
+	var seqs []int64
+	var keys []pgtype.Text
+	for _, n := range i.records {
+		rows.add(n, int16(n.Place), n.UniqueHeld)
+		seqs, keys = append(seqs, n.Seq), append(keys, nullable(n.waitingFor))
+	}
+	args := append(rows.args(), seqs, keys)
+	if len(i.records) == 1 {
+		return insertOne, valuesOf(args)
+	}
+	return insertMany, args
+}
+
+// insertAt queues the insert of the row of a record. If the line of a record is gone, it fails when it is sent (see
+// isLineGone).
 func (c *changes) insertAt(n *newRecord, p table.Place) error {
-	columns := &columns{}
-	columns.add(n, int16(p), n.UniqueHeld)
+	if len(c.numbers) == 0 {
+		c.askNumbers(1)
+		if err := c.send(); err != nil {
+			return fmt.Errorf("adding record %q: %w", n.Name, err)
+		}
+	}
+	n.Seq, c.numbers = c.numbers[0], c.numbers[1:]
+	n.Place, n.waitingFor = p, ""
+	if c.insertion == nil {
+		i := &insertion{}
+		c.insertion = i
+		c.queued = append(c.queued, queued{complete: func(q *queued) {
+			var s statement
+			s, q.args = i.statement()
+			q.text = c.d.texts[s]
+		}})
+	}
+	c.insertion.records = append(c.insertion.records, n)
 	c.written = c.written.and(momentsOf(n))
-	found, err := c.one(insertJobIn, func(r *row) { n.Seq, n.Place, n.line = r.integer(), table.Place(r.integer()), r.key() }, valuesOf(columns.args())...)
-	if err == nil && !found {
-		err = errLineGone
-	}
-	if err != nil {
-		return fmt.Errorf("adding record %q: %w", n.Name, err)
-	}
-	c.count(n.queue, none, n.Place)
+	c.count(n.queue, none, p)
 	return nil
 }
 
-// checkTaken refuses a record whose name or ID exists.
-func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
-	taken, err := c.named(queueKey{n.queue, n.queueName}, n.Name)
-	if err != nil {
-		return nil, err
-	}
-	if taken != nil {
-		return n.Duplicate(taken.ID), nil
-	}
-	latest, err := c.latest(n.queue, n.ID)
-	if err != nil {
-		return nil, err
-	}
-	if latest != 0 {
-		return n.Duplicate(n.ID), nil
-	}
-	left, err := c.edgesLeft(n.queue, n.ID)
-	if err != nil || !left {
-		return nil, err
-	}
-	return n.Duplicate(n.ID), nil
+// askNumbers queues the query for arrival numbers of new records. It must be sent before the numbers are used.
+func (c *changes) askNumbers(n int) {
+	c.ask(takeNumbers, func(r *row) error {
+		c.numbers = append(c.numbers, r.integer())
+		return nil
+	}, n)
 }
 
-// admissible returns why a record must be refused; nil if it can be added.
+// askTaken queues the query for the jobs that have the names or IDs of records of one queue.
+func (c *changes) askTaken(all []*newRecord) {
+	var names, ofNames, ids []string
+	for _, n := range all {
+		n.takenBy = ""
+		names, ofNames, ids = append(names, n.Name), append(ofNames, idOfName(n.queueName, n.Name)), append(ids, n.ID)
+	}
+	c.ask(takenBy, func(r *row) error {
+		n := all[r.integer()-1]
+		n.takenBy = r.text()
+		return nil
+	}, all[0].queue, names, ofNames, ids)
+}
+
+// admissible returns why a record must be refused; nil if it can be added. What askTaken asks for must be known.
 func (c *changes) admissible(n *newRecord) (refusal, err error) {
-	refusal, err = c.checkTaken(n)
-	if refusal != nil || err != nil {
-		return refusal, err
+	if n.takenBy != "" {
+		return n.Duplicate(n.takenBy), nil
 	}
 	n.targets, err = c.findTargets(&n.stored)
 	if err != nil {

@@ -120,7 +120,8 @@ func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]er
 	groups := byQueue(len(handBacks), func(i int) (string, bool) { return handBacks[i].Lease.Queue, true })
 	for n, g := range groups {
 		sortByLease(g.items, func(i int) driver.Lease { return handBacks[i].Lease })
-		err := d.eachOf(ctx, true, g.queue, g.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
+		nameOf := func(i int) (string, []string) { return handBacks[i].Lease.Name, nil }
+		err := d.eachOf(ctx, true, g.queue, g.items, errs, isDone, nameOf, func(c *changes, queue queueKey, i int) (refusal, err error) {
 			return c.release(queue, handBacks[i])
 		})
 		if err == nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver/internal/pgconnect"
 )
@@ -210,8 +212,12 @@ func (j *job) lineKey() lineKey {
 	return lineKey{queue: j.queue, priority: j.Priority, kind: j.kind, scoped: len(j.Scopes) > 0}
 }
 
-// errLineGone is returned for a record whose line this process remembers and the store does not have.
-var errLineGone = errors.New("the line of a job is gone from the store, as after a failover that lost the last commits")
+// isLineGone reports whether the line of a job, which this process remembers, is gone from the store, as after a failover
+// that lost the last commits.
+func isLineGone(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == pgconnect.CodeNotNullViolation && refused.ColumnName == "line"
+}
 
 // forgetIDs forgets the queues and lines that this process remembers.
 func (d *Driver) forgetIDs() {

@@ -16,6 +16,7 @@ type newRecord struct {
 	stored
 	index     int // in the Insert
 	targets   []table.Target
+	takenBy   string        // the job that has its name or ID; empty if there is none
 	preset    table.Place   // of a record that does not wait to run; 0 otherwise
 	leaseTime time.Duration // of a running record
 	isAdded   bool          // of a plain record, when it was inserted

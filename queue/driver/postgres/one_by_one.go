@@ -39,8 +39,10 @@ const changedAtOnce = 16
 
 // eachOf changes items of one queue one by one. It sets isDone and the error of each item that it
 // has changed or refused. If waits are bounded and the queue stays locked, it does the same with an
-// error for those that are left. If the queue does not exist, its key is 0, and it has no records.
+// error for those that are left. If the queue does not exist, its key is 0, and it has no records. expected returns the
+// name of the record of an item, and the scopes that its change is likely to concern.
 func (d *Driver) eachOf(ctx context.Context, bounded bool, queue string, items []int, errs []error, isDone []bool,
+	expected func(i int) (name string, scopes []string),
 	change func(c *changes, queue queueKey, i int) (refusal, err error),
 ) error {
 	key, _, err := d.findQueue(ctx, d.reader(), queue)
@@ -52,6 +54,9 @@ func (d *Driver) eachOf(ctx context.Context, bounded bool, queue string, items [
 		some := items[:min(changedAtOnce, len(items))]
 		refusals := make([]error, len(some))
 		run := func(c *changes) error {
+			if failure := c.expect(key, some, expected); failure != nil {
+				return failure
+			}
 			for n, i := range some {
 				var failure error
 				if refusals[n], failure = change(c, key, i); failure != nil {
@@ -83,10 +88,39 @@ func (d *Driver) eachOf(ctx context.Context, bounded bool, queue string, items [
 	return nil
 }
 
+// expect reads what the changes of some items need, in one round trip if their scopes are as expected.
+func (c *changes) expect(queue queueKey, items []int, expected func(i int) (name string, scopes []string)) error {
+	if expected == nil {
+		return nil
+	}
+	var names, ids, scopes []string
+	for _, i := range items {
+		name, some := expected(i)
+		if !isStorable(name) {
+			continue
+		}
+		names, ids, scopes = append(names, name), append(ids, idOfName(queue.name, name)), append(scopes, some...)
+	}
+	c.found = map[string]*job{}
+	c.ask(findByNames, func(r *row) error {
+		c.found[names[r.integer()-1]] = c.readJob(r)
+		return nil
+	}, queue.id, names, ids)
+	scopes = slices.DeleteFunc(scopes, func(name string) bool { return !isStorable(name) })
+	c.askScopes(queue.id, scopes, len(items))
+	if err := c.send(); err != nil {
+		return err
+	}
+	for _, j := range c.found {
+		scopes = append(scopes, j.AllScopes()...)
+	}
+	return c.know(queue.id, scopes) // if more than expected
+}
+
 // one changes one item.
 func (d *Driver) one(ctx context.Context, queue string, change func(c *changes, queue queueKey) (refusal, err error)) error {
 	errs := make([]error, 1)
-	err := d.eachOf(ctx, false, queue, []int{0}, errs, make([]bool, 1), func(c *changes, queue queueKey, _ int) (refusal, err error) {
+	err := d.eachOf(ctx, false, queue, []int{0}, errs, make([]bool, 1), nil, func(c *changes, queue queueKey, _ int) (refusal, err error) {
 		return change(c, queue)
 	})
 	if err == nil {

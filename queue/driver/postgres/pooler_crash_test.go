@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -27,9 +28,12 @@ type crashingPooler struct {
 	crashed bool
 }
 
-// Write checks for the statement, and not for the name of a setting.
+// executes is how the message begins that executes a statement.
+const executes = "E\x00\x00\x00\x09\x00"
+
+// Write checks for the statement, when it is executed and not only described.
 func (c *crashingPooler) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte("commit\x00")) && c.armed.CompareAndSwap(true, false) {
+	if bytes.Contains(b, []byte("COMMIT\x00")) && bytes.Contains(b, []byte(executes)) && c.armed.CompareAndSwap(true, false) {
 		c.crashes.Store(true)
 	}
 	return c.Conn.Write(b)
@@ -53,6 +57,7 @@ func openBehindCrashingPooler(t *testing.T, schema string) (*postgres.Driver, *a
 	t.Helper()
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
 	require.NoError(t, err)
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // it sends the texts of statements
 	armed := &atomic.Bool{}
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, dialErr := (&net.Dialer{}).DialContext(ctx, network, address)

@@ -27,6 +27,8 @@ type queued struct {
 	each func(*row) error
 	// check checks the number of rows that a statement without each has changed; nil allows any number.
 	check func(rows int64) error
+	// complete sets text and args before the statement is sent, unless it is nil.
+	complete func(*queued)
 }
 
 // pgxQuerier uses a pgx.Tx, a connection or a pool.
@@ -92,7 +94,15 @@ func (q poolQuerier) query(ctx context.Context, text string, each func(*row) err
 	return err
 }
 
-func (q poolQuerier) send(ctx context.Context, all []queued) error { return q.pool.send(ctx, all) }
+func (q poolQuerier) send(ctx context.Context, all []queued) (err error) {
+	for range retries {
+		err = q.pool.send(ctx, all)
+		if !isUnsent(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
 
 func readRows(rows pgx.Rows, each func(*row) error) error {
 	defer rows.Close()

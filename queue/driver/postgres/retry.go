@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -93,12 +92,8 @@ func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error 
 		return err
 	}
 	next.line = line
-	err = c.insertAt(next, table.Waiting)
-	if errors.Is(err, errLineGone) {
-		c.d.forgetIDs()
-		err = &missingLineError{next.lineKey()}
-	}
-	if err != nil {
+	c.insertion = nil // it must not precede what replaces the attempt
+	if err = c.insertAt(next, table.Waiting); err != nil {
 		return err
 	}
 	if next.WaitUntil.Valid {

@@ -1,7 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 	"github.com/mongodb/amboy/queue/internal/scope"
@@ -34,31 +37,20 @@ func usesTo(name string) string {
 	return key + "\x20"
 }
 
-// uses are the uses of a scope by all jobs except one.
-type uses struct {
-	holders, promises int
-	holder            string // one of the holders
-	limit             int    // the lowest of the promised records; 0 for none
-}
-
-func (c *changes) uses(queue int32, name, beside string) (u uses, err error) {
-	_, err = c.one(usesOf, func(r *row) {
-		u.holders, u.holder = r.int(), r.text()
-		u.promises, u.limit = r.int(), r.int()
-	}, queue, usesFrom(name), usesTo(name), beside)
-	return u, err
-}
-
 // checkFree refuses a job if others hold one of the scopes.
 func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
+	err = c.knowUses(j.queue, scopes)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range scopes {
 		_, limit := scope.Key(name)
-		u, err := c.uses(j.queue, name, j.ID)
+		u, err := c.usesOf(j.queue, name)
 		if err != nil {
 			return nil, err
 		}
-		if u.holders >= limit {
-			return j.DuplicateScope(name, u.holder), nil
+		if n, holder := u.others(j.ID); n >= limit {
+			return j.DuplicateScope(name, holder), nil
 		}
 	}
 	return nil, nil
@@ -67,8 +59,11 @@ func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 // take gives a job scopes that it is known to be able to take. Promises of these scopes are
 // revoked.
 func (c *changes) take(j *job, scopes []string) error {
+	if err := c.knowUses(j.queue, scopes); err != nil {
+		return err
+	}
 	for _, name := range scopes {
-		c.exec(hold, j.queue, use(name, j.ID), j.ID)
+		c.hold(name, j.ID)
 	}
 	var freed []string
 	for _, name := range scopes {
@@ -84,7 +79,7 @@ func (c *changes) take(j *job, scopes []string) error {
 // free releases the given scopes if the job holds them.
 func (c *changes) free(j *job, scopes []string) error {
 	for _, name := range scopes {
-		c.exec(freeScope, j.queue, use(name, j.ID), j.ID)
+		c.unhold(name, j.ID)
 	}
 	return c.promote(j.queue, scopes)
 }
@@ -95,8 +90,8 @@ func (c *changes) fulfill(queue int32, claimed []*stored) error {
 	var limited []string
 	for _, s := range claimed {
 		for _, name := range s.DispatchScopes() {
-			c.exec(hold, queue, use(name, s.ID), s.ID)
-			c.exec(dropPromise, queue, use(name, s.Seq))
+			c.hold(name, s.ID)
+			c.revoke(name, s.Seq)
 			if key, _ := scope.Key(name); key != name {
 				limited = append(limited, name)
 			}
@@ -110,7 +105,7 @@ func (c *changes) fulfill(queue int32, claimed []*stored) error {
 func (c *changes) withdraw(j *job) error {
 	scopes := j.DispatchScopes()
 	for _, name := range scopes {
-		c.exec(dropPromise, j.queue, use(name, j.Seq))
+		c.revoke(name, j.Seq)
 	}
 	return c.promote(j.queue, scopes)
 }
@@ -121,16 +116,16 @@ func (c *changes) withdraw(j *job) error {
 func (c *changes) shed(j *job, name string) (freed []string, err error) {
 	key, limit := scope.Key(name)
 	for {
-		u, err := c.uses(j.queue, name, j.ID)
-		if err != nil || u.promises == 0 || u.holders+1+u.promises <= min(limit, u.limit) {
+		u, err := c.usesOf(j.queue, name)
+		if err != nil || len(u.promises) == 0 {
 			return freed, err
 		}
-		var last int64
-		_, err = c.one(lastPromised, func(r *row) { last = r.integer() }, j.queue, usesFrom(name), usesTo(name))
-		if err != nil {
-			return nil, err
+		holders, _ := u.others(j.ID)
+		lowest := slices.MinFunc(u.promises, func(p, q promised) int { return cmp.Compare(p.limit, q.limit) }).limit
+		if holders+1+len(u.promises) <= min(limit, lowest) {
+			return freed, nil
 		}
-		worse, err := c.job(findSeq, last)
+		worse, err := c.job(findSeq, slices.MaxFunc(u.promises, promised.compare).seq)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +140,7 @@ func (c *changes) shed(j *job, name string) (freed []string, err error) {
 // promised to the record.
 func (c *changes) revokePromises(j *job, because string) (freed []string) {
 	for _, name := range j.DispatchScopes() {
-		c.exec(dropPromise, j.queue, use(name, j.Seq))
+		c.revoke(name, j.Seq)
 		if key, _ := scope.Key(name); key != because {
 			freed = append(freed, name)
 		}
@@ -166,6 +161,9 @@ func (c *changes) wait(j *job, now int64) error {
 // admit makes a record ready, or makes it wait for the scope that blocks it.
 func (c *changes) admit(j *job) error {
 	scopes := j.DispatchScopes()
+	if err := c.know(j.queue, scopes); err != nil {
+		return err
+	}
 	for _, name := range scopes {
 		blocked, err := c.isObstacle(name, j)
 		if err != nil {
@@ -184,8 +182,7 @@ func (c *changes) admit(j *job) error {
 			return err
 		}
 		freed = append(freed, others...)
-		_, limit := scope.Key(name)
-		c.exec(promise, j.queue, use(name, j.Seq), j.Seq, limit)
+		c.promise(name, j)
 	}
 	c.move(j, table.Ready, table.Instant{}, "")
 	return c.promote(j.queue, freed)
@@ -199,28 +196,36 @@ func (c *changes) isObstacle(name string, j *job) (bool, error) {
 		return full, err
 	}
 	key, _ := scope.Key(name)
-	first, err := c.job(firstWaiter, j.queue, key)
+	first, err := c.firstWaiter(j.queue, key)
 	return first != nil && first.Compare(&j.Job) < 0, err
 }
 
 // isFull reports whether a scope has no room for a record.
 func (c *changes) isFull(name string, j *job) (bool, error) {
+	u, err := c.usesOf(j.queue, name)
+	if err != nil {
+		return false, err
+	}
 	_, limit := scope.Key(name)
-	u, err := c.uses(j.queue, name, j.ID)
-	if err != nil || u.holders >= limit || u.promises == 0 {
-		return u.holders >= limit, err
+	taken, _ := u.others(j.ID)
+	if taken >= limit {
+		return true, nil
 	}
-	var before, lowest int
-	_, err = c.one(promisedBefore, func(r *row) { before, lowest = r.int(), r.int() }, j.queue, usesFrom(name), usesTo(name), j.Priority, j.Seq)
-	if before > 0 {
-		limit = min(limit, lowest)
+	for _, p := range u.promises {
+		if p.compare(promised{seq: j.Seq, priority: j.Priority}) < 0 {
+			taken++
+			limit = min(limit, p.limit)
+		}
 	}
-	return u.holders+before >= limit, err
+	return taken >= limit, nil
 }
 
 // promote admits, for each scope with room, the first records that wait for it. If that requires
 // examining many records, the rest is left for later.
 func (c *changes) promote(queue int32, scopes []string) error {
+	if err := c.know(queue, scopes); err != nil {
+		return err
+	}
 	for _, name := range scopes {
 		key, _ := scope.Key(name)
 		if err := c.promoteKey(queue, key); err != nil {
@@ -259,6 +264,8 @@ func (c *changes) moveWaiters(j *job, from string) error {
 	n, err := c.execNow(moveWaiters, j.waitingFor, j.queue, from, column(j.Scopes), column(j.EnqueueScopes), movedAtOnce)
 	if n > 0 {
 		c.examined += moveCost
+		delete(c.scopes.waiters, from)
+		delete(c.scopes.waiters, j.waitingFor)
 	}
 	return err
 }
@@ -266,7 +273,7 @@ func (c *changes) moveWaiters(j *job, from string) error {
 // nextFor returns the record that gets the scope of a key next; nil if no record waits for it, or
 // there is no room for that record.
 func (c *changes) nextFor(queue int32, key string) (*job, error) {
-	j, err := c.job(firstWaiter, queue, key)
+	j, err := c.firstWaiter(queue, key)
 	if err != nil || j == nil {
 		return nil, err
 	}
@@ -280,20 +287,22 @@ func (c *changes) nextFor(queue int32, key string) (*job, error) {
 // move moves a record to another place. due is the end of its wait, and key that of the scope that
 // it waits for, or empty.
 func (c *changes) move(j *job, p table.Place, due table.Instant, key string) {
-	name := j.Name
-	c.queue(moveJob, func(rows int64) error {
-		if rows != 1 {
-			return fmt.Errorf("record %q is gone", name)
-		}
-		return nil
-	}, p, due, nullable(key), j.Seq)
+	if !c.insertion.has(j.Seq) {
+		c.exec(moveJob, p, due, nullable(key), j.Seq)
+	}
+	c.moveTo(j, p, due, key)
+}
+
+// moveTo is move for a record whose place is written by another statement.
+func (c *changes) moveTo(j *job, p table.Place, due table.Instant, key string) {
 	c.count(j.queue, j.Place, p)
 	c.written = c.written.and(moments{due: spansOf(due)})
 	if p < table.Parked && j.Place >= table.Parked {
 		c.written = c.written.and(moments{expires: spansOf(j.DispatchBy)})
 	}
+	c.scopes.moved(j, key)
+	maps.DeleteFunc(c.found, func(_ string, other *job) bool { return other.Seq == j.Seq })
 	j.Place, j.waitingFor = p, key
-	c.admitToLine(j)
 }
 
 // admitToLine makes claims find a ready job that is behind the floor of its line.

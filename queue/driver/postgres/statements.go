@@ -35,9 +35,13 @@ const (
 	insertJobs
 	insertJob
 	insertJobsOfCaller
-	insertJobIn
+	insertMany
+	insertOne
+	takeNumbers
+	takenBy
 	insertNext
 	findByName
+	findByNames
 	findLatest
 	findSeq
 	moveJob
@@ -104,13 +108,11 @@ const (
 	dropEdges
 
 	usesOf
-	hold
-	freeScope
-	promisedBefore
-	lastPromised
-	promise
-	dropPromise
-	firstWaiter
+	addHolders
+	dropHolders
+	addPromises
+	dropPromises
+	firstWaiters
 	moveWaiters
 
 	leave
@@ -202,19 +204,34 @@ func rowOf(args, name, columns string) string {
 	return `(VALUES (` + strings.ReplaceAll(args, "[]", "") + `, 1::bigint)) AS ` + name + ` (` + columns + `, ord)`
 }
 
-// insertNew begins a statement that inserts the records of a table n. since is the value of that column. If no place is
-// wanted (-1), a record waits for its time or is ready.
-func insertNew(n, since string) string {
+// newValues are the values of some columns of inserted records.
+type newValues struct{ seq, line, since, waitingFor string }
+
+// plainValues are those of records that get the next arrival numbers.
+var plainValues = newValues{seq: `nextval('{s}.arrivals')`, line: "home", since: "NULL::bigint", waitingFor: "NULL"}
+
+// insertNew begins a statement that inserts the records of a table n. If no place is wanted (-1), a record waits for its
+// time or is ready.
+func insertNew(n string, v newValues) string {
 	return `WITH n AS MATERIALIZED (
-	SELECT nextval('{s}.arrivals') AS seq, n.*, CASE WHEN wanted >= 0 THEN wanted WHEN wait_until > $38 THEN 1 ELSE 4 END AS place FROM ` + n + `
+	SELECT ` + v.seq + ` AS seq, n.*, CASE WHEN wanted >= 0 THEN wanted WHEN wait_until > $38 THEN 1 ELSE 4 END AS place FROM ` + n + `
 ), i AS (
-	INSERT INTO {s}.jobs (seq, place, line, due, expires, since, ` + newColumns + `)
-	SELECT n.seq, n.place, CASE WHEN n.place IN (4, 6, 8) THEN home ELSE -home END, CASE n.place WHEN 1 THEN n.wait_until END,
-		CASE WHEN n.place < 5 THEN n.dispatch_by END, ` + since + `, n.queue, n.priority, n.created, n.wait_until, n.dispatch_by, n.max_time, n.mod_time,
+	INSERT INTO {s}.jobs (seq, place, line, due, expires, since, waiting_for, ` + newColumns + `)
+	SELECT n.seq, n.place, CASE WHEN n.place IN (4, 6, 8) THEN ` + v.line + ` ELSE -` + v.line + ` END, CASE n.place WHEN 1 THEN n.wait_until END,
+		CASE WHEN n.place < 5 THEN n.dispatch_by END, ` + v.since + `, ` + v.waitingFor + `, n.queue, n.priority, n.created, n.wait_until, n.dispatch_by, n.max_time, n.mod_time,
 		n.started, n.ended, n.forget_at, n.lease_count, n.error_count, n.version, n.attempt, n.format, n.dependency, n.open_edges,
 		n.dependents, n.unique_held, n.owner, n.name, n.unique_key, n.unique_until, n.scopes, n.enqueue_scopes, n.edges, n.failed,
 		n.reason, n.last_error, n.progress, n.extra, n.job_id, n.type, n.body, n.tags::jsonb
 	FROM n`
+}
+
+// nextValues are those of next attempts.
+var nextValues = newValues{plainValues.seq, plainValues.line, "CASE WHEN n.wait_until IS NOT NULL THEN n.created END", plainValues.waitingFor}
+
+// insertNumbered returns a statement that inserts the records of a table, with their arrival numbers and the keys of the
+// scopes that they wait for.
+func insertNumbered(n, seq, waitingFor string) string {
+	return insertNew(n, newValues{seq, "h.id", plainValues.since, waitingFor}) + ` LEFT JOIN ` + homes + `) SELECT 1::bigint`
 }
 
 // newJobs and newJob are the inserted records, and the only one.
@@ -229,7 +246,7 @@ const homes = `{s}.lines h ON h.id = n.home AND h.queue = n.queue AND h.priority
 // insertPlain returns a statement that inserts the records of a table. It refuses duplicates, and records that do not
 // meet the condition.
 func insertPlain(n, condition, result string) string {
-	return insertNew(n, "NULL::bigint") + condition + ` AND NOT EXISTS (SELECT 1 FROM {s}.leftovers l WHERE l.queue = n.queue AND l.kind > 0 AND l.name = n.job_id)
+	return insertNew(n, plainValues) + condition + ` AND NOT EXISTS (SELECT 1 FROM {s}.leftovers l WHERE l.queue = n.queue AND l.kind > 0 AND l.name = n.job_id)
 		ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq, queue, place),
 	t AS (INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, ` + result
 }
@@ -445,21 +462,37 @@ var statementTexts = [statements]string{
 	insertJob:  insertPlain(newJob, unlessDraining, oneAdded),
 	// The snapshot of the caller's transaction may be older than the queue and the line.
 	insertJobsOfCaller: insertPlain(newJobs, ` WHERE NOT EXISTS (SELECT 1 FROM {s}.queues q WHERE q.id = n.queue AND q.draining)`, manyAdded),
-	// This record is known not to be refused.
-	insertJobIn: insertNew(newJob, "NULL::bigint") + ` JOIN ` + homes + ` RETURNING seq, place, line) SELECT seq, place::bigint, line FROM i`,
+	// These records are known not to be refused. If a line is gone, it fails: the column must not be NULL.
+	insertMany:  insertNumbered(newJobs, `($39::bigint[])[n.ord]`, `($40::text[])[n.ord]`),
+	insertOne:   insertNumbered(newJob, `$39::bigint`, `$40::text`),
+	takeNumbers: `SELECT nextval('{s}.arrivals') FROM generate_series(1, $1::integer)`,
+	// The jobs that have the name or the ID of a record, or had the ID and have edges left (see edgesLeft). It waits for no
+	// row, as findLatest.
+	takenBy: `SELECT ord, by FROM (SELECT n.ord, coalesce(
+			(SELECT job_id FROM {s}.jobs WHERE queue = $1 AND name IS NOT NULL AND name = n.name),
+			(SELECT job_id FROM {s}.jobs WHERE queue = $1 AND job_id = n.of_name AND NOT replaced AND name IS NULL),
+			(SELECT job_id FROM {s}.jobs WHERE queue = $1 AND job_id = n.id AND NOT replaced),
+			(SELECT name FROM {s}.leftovers WHERE queue = $1 AND kind > 0 AND name = n.id LIMIT 1)) AS by
+		FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS n (name, of_name, id, ord)) t WHERE by IS NOT NULL`,
 	// The next attempts of records that this transaction has ended. If a name is taken, it fails.
-	insertNext: insertNew(newJobs, "CASE WHEN n.wait_until IS NOT NULL THEN n.created END") + ` JOIN {s}.jobs p ON p.queue = n.queue
+	insertNext: insertNew(newJobs, nextValues) + ` JOIN {s}.jobs p ON p.queue = n.queue
 			AND p.name = ($39::text[])[n.ord] AND p.xmin = pg_current_xact_id()::xid ORDER BY n.ord RETURNING queue, place)
 		INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, count(*) FROM i GROUP BY queue, place`,
 	findByName: `SELECT ` + jobColumns + ofName,
+	// They are locked in the given order.
+	findByNames: `SELECT e.ord, ` + jobColumns + ` FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS e (named, of_name, ord)
+		JOIN {s}.jobs ON seq = coalesce((SELECT seq FROM {s}.jobs WHERE queue = $1 AND name IS NOT NULL AND name = e.named),
+			(SELECT seq FROM {s}.jobs WHERE queue = $1 AND job_id = e.of_name AND NOT replaced AND name IS NULL))
+		AND CASE WHEN name IS NULL THEN NOT replaced ELSE name = e.named END ORDER BY e.ord FOR UPDATE OF jobs`,
 	// It waits for no row: a statement that waited for an attempt which the next one replaced would
 	// find neither.
 	findLatest: `SELECT seq FROM {s}.jobs WHERE queue = $1 AND job_id = $2 AND NOT replaced`,
 	findSeq:    `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 FOR UPDATE`,
-	moveJob: `UPDATE {s}.jobs SET place = $1::smallint, due = $2, waiting_for = $3,
+	// A job that becomes ready is found by claims: see setLate.
+	moveJob: `UPDATE {s}.jobs j SET place = $1::smallint, due = $2, waiting_for = $3,
 			expires = CASE WHEN $1::smallint < 5 THEN dispatch_by END, line = CASE WHEN $1::smallint IN (4, 6, 8) THEN abs(line) ELSE -abs(line) END,
-			limited = CASE WHEN $1::smallint = 6 THEN limited END
-		WHERE seq = $4`,
+			limited = CASE WHEN $1::smallint = 6 THEN limited END, late = CASE WHEN $1::smallint = 4 THEN ` + lateNow + ` ELSE j.late END
+		FROM {s}.lines l WHERE j.seq = $4 AND l.id = abs(j.line)`,
 	setLate: `UPDATE {s}.jobs j SET late = ` + lateNow + ` FROM {s}.lines l WHERE j.seq = $1 AND l.id = j.line AND ` + isPassed + ``,
 	takeLease: `UPDATE {s}.jobs SET owner = $1, lease_count = $2, mod_time = $3, lease_time = $4, started = $5,
 			lease_until = ` + serverNow + ` + $4::bigint,
@@ -478,8 +511,11 @@ var statementTexts = [statements]string{
 	endReplaced: endAll(rowsOf(endingArgs+", $28::text[], $29::integer[], $30::bigint[]", "e", endingColumns+", next_name, next_line, next_priority"), "true", ` AND j.unique_key IS NULL
 			AND NOT EXISTS (SELECT 1 FROM {s}.jobs t WHERE t.queue = e.queue AND t.name = e.next_name)
 			AND (SELECT h.queue = e.queue AND h.priority = e.next_priority FROM {s}.lines h WHERE h.id = e.next_line)`),
-	endAny: `UPDATE {s}.jobs SET open_edges = false, replaced = $22, progress = coalesce($21, progress), unique_held = unique_held AND $23, ` +
-		endColumns + ` WHERE seq = $1`,
+	endAny: `WITH u AS (
+			UPDATE {s}.jobs SET place = $24::smallint, line = CASE WHEN $24::smallint = 8 THEN abs(line) ELSE -abs(line) END, due = NULL, expires = NULL,
+				waiting_for = NULL, open_edges = false, replaced = $22, progress = coalesce($21, progress), unique_held = unique_held AND $23, ` +
+		endColumns + ` WHERE seq = $1 RETURNING seq, place, forget_at
+		) INSERT INTO {s}.endings (forget_at, seqs) SELECT forget_at, ARRAY[seq] FROM u WHERE place >= 8 AND forget_at IS NOT NULL`,
 	logEnding:    `INSERT INTO {s}.endings (forget_at, seqs) SELECT forget_at, ARRAY[seq] FROM {s}.jobs WHERE seq = $1 AND place >= 8 AND forget_at IS NOT NULL`,
 	dropKey:      `UPDATE {s}.jobs SET unique_held = false WHERE seq = $1`,
 	holderOfKey:  `SELECT job_id FROM {s}.jobs WHERE queue = $1 AND unique_key = $2 AND unique_held`,
@@ -635,23 +671,23 @@ var statementTexts = [statements]string{
 	moveEdges:  `UPDATE {s}.edges SET from_seq = $1 WHERE from_seq = $2`,
 	dropEdges:  `DELETE FROM {s}.edges WHERE from_seq = ANY($1::bigint[])`,
 
-	usesOf: `SELECT h.n, h.job_id, p.n, p.at_most FROM (
-			SELECT count(*) AS n, coalesce(min(job_id), '') AS job_id FROM {s}.scope_holders
-			WHERE queue = $1 AND scope >= $2 AND scope < $3 AND job_id <> $4
-		) h, (
-			SELECT count(*) AS n, coalesce(min(at_most), 0) AS at_most FROM {s}.scope_promises WHERE queue = $1 AND scope >= $2 AND scope < $3
-		) p`,
-	hold: `INSERT INTO {s}.scope_holders (queue, scope, job_id) VALUES ($1, $2, $3)
+	// The holders of scopes, and the records that they are promised to. With OFFSET, each scope is searched by the index: a
+	// join, planned while the tables were small, would read all held scopes of the queue.
+	usesOf: `WITH s AS (SELECT * FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS s (first, last, ord))
+		SELECT s.ord, h.job_id, NULL::bigint, NULL::bigint, NULL::bigint FROM s CROSS JOIN LATERAL (
+			SELECT job_id FROM {s}.scope_holders WHERE queue = $1 AND scope >= s.first AND scope < s.last OFFSET 0) h
+		UNION ALL SELECT s.ord, NULL, p.* FROM s CROSS JOIN LATERAL (
+			SELECT p.seq, j.priority, p.at_most FROM {s}.scope_promises p JOIN {s}.jobs j ON j.seq = p.seq
+			WHERE p.queue = $1 AND p.scope >= s.first AND p.scope < s.last OFFSET 0) p`,
+	addHolders: `INSERT INTO {s}.scope_holders (queue, scope, job_id) SELECT $1, * FROM unnest($2::text[], $3::text[])
 		ON CONFLICT (queue, scope) DO UPDATE SET job_id = excluded.job_id`,
-	freeScope: `DELETE FROM {s}.scope_holders WHERE queue = $1 AND scope = $2 AND job_id = $3`,
-	promisedBefore: `SELECT count(*), coalesce(min(p.at_most), 0) FROM {s}.scope_promises p JOIN {s}.jobs j ON j.seq = p.seq
-		WHERE p.queue = $1 AND p.scope >= $2 AND p.scope < $3 AND (j.priority > $4 OR (j.priority = $4 AND j.seq < $5))`,
-	lastPromised: `SELECT p.seq FROM {s}.scope_promises p JOIN {s}.jobs j ON j.seq = p.seq
-		WHERE p.queue = $1 AND p.scope >= $2 AND p.scope < $3 ORDER BY j.priority, j.seq DESC LIMIT 1`,
-	promise: `INSERT INTO {s}.scope_promises (queue, scope, seq, at_most) VALUES ($1, $2, $3, $4)
+	dropHolders: `DELETE FROM {s}.scope_holders WHERE queue = $1 AND scope = ANY($2::text[])
+		AND (scope, job_id) IN (SELECT * FROM unnest($2::text[], $3::text[]))`,
+	addPromises: `INSERT INTO {s}.scope_promises (queue, scope, seq, at_most) SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::bigint[])
 		ON CONFLICT (queue, scope) DO UPDATE SET seq = excluded.seq, at_most = excluded.at_most`,
-	dropPromise: `DELETE FROM {s}.scope_promises WHERE queue = $1 AND scope = $2`,
-	firstWaiter: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1 AND waiting_for = $2 ORDER BY priority DESC, seq LIMIT 1 FOR UPDATE`,
+	dropPromises: `DELETE FROM {s}.scope_promises WHERE queue = $1 AND scope = ANY($2::text[])`,
+	firstWaiters: `SELECT k.ord, j.* FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS k (key, wanted, ord)
+		CROSS JOIN LATERAL (SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1 AND waiting_for = k.key ORDER BY priority DESC, seq LIMIT k.wanted FOR UPDATE) j`,
 	// A scope that blocks a record also blocks later ones that need the same scopes.
 	moveWaiters: `UPDATE {s}.jobs SET waiting_for = $1 WHERE seq = ANY(ARRAY(
 			SELECT seq FROM (SELECT seq, scopes, enqueue_scopes FROM {s}.jobs WHERE queue = $2 AND waiting_for = $3 ORDER BY priority DESC, seq LIMIT $6) w

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,8 +26,8 @@ type suspending struct {
 	resume chan struct{}
 }
 
-func (s *suspending) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if !strings.HasPrefix(data.SQL, "BEGIN") && s.armed.CompareAndSwap(true, false) {
+func (s *suspending) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	if commits(data) && !begins(data) && s.armed.CompareAndSwap(true, false) {
 		close(s.begun)
 		<-s.resume
 	}

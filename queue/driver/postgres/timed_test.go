@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -113,11 +112,11 @@ type longest struct {
 	current, most atomic.Int64
 }
 
-func (l *longest) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.HasPrefix(data.SQL, "BEGIN") {
+func (l *longest) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	if begins(data) {
 		l.current.Store(0)
 	}
-	n := l.current.Add(1)
+	n := l.current.Add(int64(len(data.Batch.QueuedQueries)))
 	l.most.Store(max(n, l.most.Load()))
 	return ctx
 }

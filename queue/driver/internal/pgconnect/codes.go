@@ -10,6 +10,7 @@ import (
 
 // The codes of server errors, from appendix A of PostgreSQL's manual.
 const (
+	CodeNotNullViolation     = "23502"
 	CodeUniqueViolation      = "23505"
 	CodeReadOnly             = "25006"
 	CodeSuspended            = "25P03" // idle_in_transaction_session_timeout
