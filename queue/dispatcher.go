@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/contain"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/loop"
 	"github.com/mongodb/amboy/queue/internal/lifecycle"
 )
 
@@ -36,10 +39,10 @@ type Dispatcher interface {
 }
 
 // NewDispatcher returns a Dispatcher for the jobs of a queue. Every quarter of the
-// queue's lock timeout it calls Lock on each job. It reads no other part of a job while
-// the job runs.
+// queue's lock timeout it calls Lock on each job, also while the Lock of another job blocks.
+// It reads no other part of a job while the job runs.
 func NewDispatcher(q amboy.Queue) Dispatcher {
-	d := &dispatcher{queue: q, jobs: map[string]amboy.Job{}}
+	d := &dispatcher{queue: q, jobs: map[string]*dispatched{}}
 	d.timer.Fire = d.renew
 	return d
 }
@@ -47,11 +50,15 @@ func NewDispatcher(q amboy.Queue) Dispatcher {
 type dispatcher struct {
 	queue amboy.Queue
 	timer lifecycle.WakeTimer
+	calls loop.Calls // of renewOne, by job ID
 
 	mu     sync.Mutex
 	closed bool
-	jobs   map[string]amboy.Job
+	jobs   map[string]*dispatched
 }
+
+// dispatched is a job from Dispatch until Complete or Release.
+type dispatched struct{ job amboy.Job }
 
 // period is the time between two renewals.
 func (d *dispatcher) period() time.Duration {
@@ -91,7 +98,7 @@ func (d *dispatcher) add(j amboy.Job) error {
 	if _, ok := d.jobs[j.ID()]; ok {
 		return fmt.Errorf("already dispatched")
 	}
-	d.jobs[j.ID()] = j
+	d.jobs[j.ID()] = &dispatched{j}
 	return nil
 }
 
@@ -129,32 +136,57 @@ func (d *dispatcher) lock(ctx context.Context, j amboy.Job) error {
 	return nil
 }
 
+// renewalsAtOnce is the number of locks that are renewed concurrently. A renewal that takes long does
+// not count.
+const renewalsAtOnce = 8
+
 // renew renews all locks.
 func (d *dispatcher) renew() {
 	d.mu.Lock()
-	jobs := make([]amboy.Job, 0, len(d.jobs))
-	for _, j := range d.jobs {
-		jobs = append(jobs, j)
-	}
+	jobs := maps.Clone(d.jobs)
 	d.mu.Unlock()
 	if len(jobs) == 0 {
 		return
 	}
-	for _, j := range jobs {
-		// Job.Lock renews the lock. Reading the status and setting it again would undo
-		// changes that the running job makes in between.
-		err := contain.Alone(func() error { return j.Lock(d.queue.ID(), d.queue.Info().LockTimeout) })
-		if err != nil {
-			logging.Warning(context.Background(), message.Fields{
-				"message": "lost the lock of a running job",
-				"job_id":  j.ID(),
-				"queue":   amboy.NameOf(d.queue),
-				"error":   err.Error(),
-			})
-			d.remove(j)
-		}
+	next := time.Now().Add(d.period())
+	ids := slices.Collect(maps.Keys(jobs))
+	loop.ForEach(&d.calls, renewalsAtOnce, ids, func(id string) string { return id }, func(id string) { d.renewOne(id, jobs[id]) })
+	d.timer.Set(next)
+}
+
+func (d *dispatcher) renewOne(id string, one *dispatched) {
+	if !d.has(id, one) {
+		return
 	}
-	d.timer.Set(time.Now().Add(d.period()))
+	// Job.Lock renews the lock. Reading the status and setting it again would undo
+	// changes that the running job makes in between.
+	err := contain.Alone(func() error { return one.job.Lock(d.queue.ID(), d.queue.Info().LockTimeout) })
+	if err == nil || !d.drop(id, one) {
+		return
+	}
+	logging.Warning(context.Background(), message.Fields{
+		"message": "lost the lock of a running job",
+		"job_id":  id,
+		"queue":   amboy.NameOf(d.queue),
+		"error":   err.Error(),
+	})
+}
+
+func (d *dispatcher) has(id string, one *dispatched) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.jobs[id] == one
+}
+
+// drop removes a job, and reports whether it was still dispatched.
+func (d *dispatcher) drop(id string, one *dispatched) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.jobs[id] != one {
+		return false
+	}
+	delete(d.jobs, id)
+	return true
 }
 
 func (d *dispatcher) Release(ctx context.Context, j amboy.Job) {
@@ -182,15 +214,19 @@ func (d *dispatcher) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
 	jobs := make([]amboy.Job, 0, len(d.jobs))
-	for _, j := range d.jobs {
-		jobs = append(jobs, j)
+	for _, one := range d.jobs {
+		jobs = append(jobs, one.job)
 	}
 	d.mu.Unlock()
 	for _, j := range jobs {
 		d.Release(ctx, j)
 	}
 	d.timer.Stop()
-	if !d.timer.Calls.Wait(ctx) {
+	ended := d.timer.Calls.Wait(ctx) && lifecycle.InTime(ctx, func() error {
+		d.calls.Wait()
+		return nil
+	}) == nil
+	if !ended {
 		return fmt.Errorf("waiting for the renewal of locks to end: %w", context.Cause(ctx))
 	}
 	return nil

@@ -90,6 +90,32 @@ func TestAJobThatWasDispatchedWhileItsDispatcherClosedStayedLocked(t *testing.T)
 	assert.False(t, q.saved[len(q.saved)-1].InProgress)
 }
 
+// The locks of the others ran out, so that they could run a second time.
+func TestALockThatBlocksKeptOtherLocksFromBeingRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := queue.NewDispatcher(&savingQueue{})
+		release, blocks := make(chan struct{}), false
+		stuck := &lockHook{funcJob: noop(t, "stuck"), onLock: func() {
+			if blocks {
+				<-release
+			}
+		}}
+		other := noop(t, "other")
+		require.NoError(t, d.Dispatch(t.Context(), stuck))
+		require.NoError(t, d.Dispatch(t.Context(), other))
+		blocks = true
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Less(t, time.Since(other.Status().ModificationTime), time.Minute)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, d.Close(ctx), context.DeadlineExceeded)
+		close(release)
+		require.NoError(t, d.Close(t.Context()))
+	})
+}
+
 // lockHook is a job that calls a function before it is locked.
 type lockHook struct {
 	*funcJob
