@@ -46,13 +46,14 @@ func (s *Scheduler) run(ctx context.Context) {
 }
 
 // isGone reports whether an error of PutDue says that the queue of a target is closed for good. The error
-// of a JobFunc may be about another queue.
+// of a JobFunc or of a TenantsFunc may be about another queue or group.
 func isGone(t target, err error) bool {
 	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // It is never wrapped here.
 		return slices.ContainsFunc(several.Unwrap(), func(one error) bool { return isGone(t, one) })
 	}
 	var made *jobError
-	return !errors.As(err, &made) && t.isGone(err)
+	var named *namesError
+	return !errors.As(err, &made) && !errors.As(err, &named) && t.isGone(err)
 }
 
 // maxSleep bounds how long a scheduler sleeps, because a suspension of the system or a

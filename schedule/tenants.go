@@ -222,7 +222,10 @@ func (t *Tenants) list(ctx context.Context) error {
 		limited, cancel := context.WithTimeout(ctx, listTime)
 		defer cancel()
 		names, err = t.names(limited)
-		return err
+		if err != nil {
+			return &namesError{err}
+		}
+		return nil
 	})
 	if err == nil {
 		err = t.setTenants(names)
@@ -236,6 +239,11 @@ func (t *Tenants) list(ctx context.Context) error {
 	}
 	return err
 }
+
+// namesError is an error of a TenantsFunc.
+type namesError struct{ error }
+
+func (e *namesError) Unwrap() error { return e.error }
 
 // setTenants adds new tenants, and removes tenants that are not in names.
 func (t *Tenants) setTenants(names []string) error {

@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -215,6 +216,29 @@ func TestTenantsComeAndGo(t *testing.T) {
 		assert.True(t, s.Remove("hourly"))
 		assert.False(t, s.Remove("hourly"))
 		assert.Equal(t, []visit{{"b", 6}}, hour())
+	})
+}
+
+// The function may use another group, for instance one that the service has replaced.
+func TestSchedulesOfTenantsStoppedWhenTheirFunctionFoundAnotherGroupClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		beginVisits()
+		group := newLocalPruningGroup(t)
+		called := 0
+		s, err := schedule.NewTenants(group, func(context.Context) ([]string, error) {
+			if called++; called == 1 {
+				return nil, fmt.Errorf("reading the tenants: %w", amboy.ErrGroupClosed)
+			}
+			return []string{"a"}, nil
+		}, schedule.Options{})
+		require.NoError(t, err)
+		require.NoError(t, s.Add("hourly", every(t, time.Hour), newVisit, schedule.CatchUpNone))
+		require.NoError(t, s.Start(t.Context()))
+		time.Sleep(90 * time.Minute)
+		synctest.Wait()
+		assert.Len(t, visited(), 1)
+		s.Close(context.Background())
+		closeGroup(t, group)
 	})
 }
 
