@@ -1,7 +1,6 @@
 package pinlater_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -31,7 +30,7 @@ func TestTheErrorOfACallWithATextThatIsNotUTF8WasNoTextEither(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var refused *wire.PinLaterException
-			require.True(t, errors.As(call(), &refused))
+			require.ErrorAs(t, call(), &refused)
 			assert.True(t, utf8.ValidString(refused.Message), "%q", refused.Message)
 		})
 	}

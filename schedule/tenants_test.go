@@ -226,7 +226,8 @@ func TestSchedulesOfTenantsStoppedWhenTheirFunctionFoundAnotherGroupClosed(t *te
 		group := newLocalPruningGroup(t)
 		called := 0
 		s, err := schedule.NewTenants(group, func(context.Context) ([]string, error) {
-			if called++; called == 1 {
+			called++
+			if called == 1 {
 				return nil, fmt.Errorf("reading the tenants: %w", amboy.ErrGroupClosed)
 			}
 			return []string{"a"}, nil

@@ -197,7 +197,7 @@ func (d *Driver) completeLeftIn(ctx context.Context, theirs querier, g *group, e
 		return written, err
 	}
 	for some := range slices.Chunk(g.items, changedAtOnce) {
-		if err = c.expect(key, some, expectedOf(endings)); err != nil {
+		if err := c.expect(key, some, expectedOf(endings)); err != nil {
 			return written, err
 		}
 		for _, i := range some {

@@ -440,7 +440,8 @@ func (p *partly) changeParts(ctx context.Context, ids []int64, cause error) erro
 		case err == nil:
 			p.stored = append(p.stored, some...)
 		case isOfOneRow(err) && len(part) > 1:
-			if err := p.changeParts(ctx, part, err); err != nil {
+			err = p.changeParts(ctx, part, err)
+			if err != nil {
 				return err
 			}
 		case isWaitOver(err):
