@@ -362,8 +362,15 @@ func (c *changes) begin(p patience, queue int32) {
 func (c *changes) commit() (mayBeDone bool, err error) {
 	c.writeScopes()
 	c.tally()
-	c.queued = append(c.queued, queued{text: "COMMIT"})
+	isCommitted := false
+	c.queued = append(c.queued, queued{text: "COMMIT", check: func(int64) error {
+		isCommitted = true
+		return nil
+	}})
 	err = c.send()
+	if isCommitted { // A server that stops reports it after the commit.
+		return false, nil
+	}
 	return isMaybeDone(err), err
 }
 
