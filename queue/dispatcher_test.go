@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,16 +95,17 @@ func TestAJobThatWasDispatchedWhileItsDispatcherClosedStayedLocked(t *testing.T)
 func TestALockThatBlocksKeptOtherLocksFromBeingRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := queue.NewDispatcher(&savingQueue{})
-		release, blocks := make(chan struct{}), false
+		release := make(chan struct{})
+		var blocks atomic.Bool
 		stuck := &lockHook{funcJob: noop(t, "stuck"), onLock: func() {
-			if blocks {
+			if blocks.Load() {
 				<-release
 			}
 		}}
 		other := noop(t, "other")
 		require.NoError(t, d.Dispatch(t.Context(), stuck))
 		require.NoError(t, d.Dispatch(t.Context(), other))
-		blocks = true
+		blocks.Store(true)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.Less(t, time.Since(other.Status().ModificationTime), time.Minute)
