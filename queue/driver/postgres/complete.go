@@ -197,7 +197,8 @@ func (d *Driver) completeLeftIn(ctx context.Context, theirs querier, g *group, e
 		return written, err
 	}
 	for some := range slices.Chunk(g.items, changedAtOnce) {
-		if err := c.expect(key, some, expectedOf(endings)); err != nil {
+		err = c.expect(key, some, expectedOf(endings))
+		if err != nil {
 			return written, err
 		}
 		for _, i := range some {

@@ -93,7 +93,8 @@ func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error 
 	}
 	next.line = line
 	c.insertion = nil // it must not precede what replaces the attempt
-	if err := c.insertAt(next, table.Waiting); err != nil {
+	err = c.insertAt(next, table.Waiting)
+	if err != nil {
 		return err
 	}
 	if next.WaitUntil.Valid {
