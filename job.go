@@ -61,6 +61,14 @@ func MetadataOf(j Job) map[string]string {
 	return nil
 }
 
+// metadataOf is MetadataOf without a copy, if the job can share its metadata.
+func metadataOf(j Job) map[string]string {
+	if own, ok := j.(interface{ ShareMetadata() map[string]string }); ok {
+		return own.ShareMetadata()
+	}
+	return MetadataOf(j)
+}
+
 // SetMetadata sets a value in the metadata of a job, as MetadataJob.SetMetadata does. The error
 // wraps errors.ErrUnsupported if the job is no MetadataJob.
 func SetMetadata(j Job, key, value string) error {

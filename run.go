@@ -190,7 +190,7 @@ func ValidateJob(j Job) error {
 			return refuse("tag", tag, "must be UTF-8")
 		}
 	}
-	if key, bad := storable.BadKey(MetadataOf(j)); bad {
+	if key, bad := storable.BadKey(metadataOf(j)); bad {
 		return refuse("metadata key", key, storable.Rule)
 	}
 	if retry := j.RetryInfo(); retry.MaxAttempts < 0 {
