@@ -18,8 +18,8 @@ const MaxIDLength = 1024
 // method except Run. A queue calls a job's methods from several goroutines while
 // the job runs, so an implementation must be safe for concurrent use; Base is.
 type Job interface {
-	// ID names the job. It is unique in its queue, not empty, at most MaxIDLength
-	// bytes long, and UTF-8 without zero bytes.
+	// ID names the job. It is unique in its queue, not empty, and at most
+	// MaxIDLength bytes long.
 	ID() string
 
 	// Type names the job's registered type and its version.

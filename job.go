@@ -47,9 +47,8 @@ type ArgsJob interface {
 type MetadataJob interface {
 	// Metadata returns a copy of the data; nil if there is none.
 	Metadata() map[string]string
-	// SetMetadata sets the value of a key, which must be UTF-8 without zero bytes. An
-	// empty value removes the key. It must be called before Put, or by middleware during
-	// Put.
+	// SetMetadata sets the value of a key. An empty value removes the key. It must be
+	// called before Put, or by middleware during Put.
 	SetMetadata(key, value string)
 }
 
@@ -59,14 +58,6 @@ func MetadataOf(j Job) map[string]string {
 		return m.Metadata()
 	}
 	return nil
-}
-
-// metadataOf is MetadataOf without a copy, if the job can share its metadata.
-func metadataOf(j Job) map[string]string {
-	if own, ok := j.(interface{ ShareMetadata() map[string]string }); ok {
-		return own.ShareMetadata()
-	}
-	return MetadataOf(j)
 }
 
 // SetMetadata sets a value in the metadata of a job, as MetadataJob.SetMetadata does. The error

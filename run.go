@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/mongodb/amboy/internal/storable"
 )
 
 // PanicError is the error of a job's attempt, or of a periodic operation's run, that
@@ -154,10 +152,9 @@ var (
 )
 
 // ValidateJob returns an *InvalidJobError for a job that no queue accepts: the job is nil,
-// its ID is empty or longer than MaxIDLength, its ID or a key of its metadata is not UTF-8 or has a
-// zero byte, its type's version is negative, its times are invalid, a scope is empty, not UTF-8, or
-// breaks a rule of LimitScope, a tag is not UTF-8, or the limit on attempts or interruptions is
-// negative.
+// its ID is empty or longer than MaxIDLength, its type's version is negative, its times are
+// invalid, a scope is empty, not UTF-8, or breaks a rule of LimitScope, a tag is not UTF-8, or the limit
+// on attempts or interruptions is negative.
 func ValidateJob(j Job) error {
 	if IsNilJob(j) {
 		return errNilJob
@@ -173,9 +170,6 @@ func ValidateJob(j Job) error {
 		short := strings.ToValidUTF8(id[:MaxIDLength], "") + "…"
 		return &InvalidJobError{JobID: short, Field: "ID", Value: short, Rule: fmt.Sprintf("must be at most %d bytes long, and has %d", MaxIDLength, len(id))}
 	}
-	if !storable.IsName(id) {
-		return &InvalidJobError{JobID: strings.ToValidUTF8(id, "\uFFFD"), Field: "ID", Value: id, Rule: storable.Rule}
-	}
 	if version := j.Type().Version; version < 0 {
 		return refuse("type version", version, "must not be negative")
 	}
@@ -189,9 +183,6 @@ func ValidateJob(j Job) error {
 		if !utf8.ValidString(tag) {
 			return refuse("tag", tag, "must be UTF-8")
 		}
-	}
-	if key, bad := storable.BadKey(metadataOf(j)); bad {
-		return refuse("metadata key", key, storable.Rule)
 	}
 	if retry := j.RetryInfo(); retry.MaxAttempts < 0 {
 		return refuse("max attempts", retry.MaxAttempts, "must not be negative")

@@ -271,8 +271,6 @@ func TestValidateJob(t *testing.T) {
 		{name: "longest ID", change: func(j *testJob) { j.SetID(longest) }},
 		{name: "longer ID", change: func(j *testJob) { j.SetID(longest + "a") }, field: "ID"},
 		{name: "longer ID, cut in a character", change: func(j *testJob) { j.SetID("ab" + strings.Repeat("世", amboy.MaxIDLength/3)) }, field: "ID"},
-		{name: "ID that is not UTF-8", change: func(j *testJob) { j.SetID("a\xff") }, field: "ID"},
-		{name: "ID with a zero byte", change: func(j *testJob) { j.SetID("a\x00") }, field: "ID"},
 		{name: "no type", change: func(j *testJob) { j.SetType(amboy.JobType{}) }},
 		{name: "negative version", change: func(j *testJob) { j.SetType(amboy.JobType{Name: "test", Version: -1}) }, field: "type version"},
 		{name: "negative max time", change: func(j *testJob) { j.SetTimeInfo(amboy.JobTimeInfo{MaxTime: -1}) }, field: "max time"},

@@ -11,7 +11,6 @@ import (
 	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/internal/batchend"
 	"github.com/mongodb/amboy/internal/load"
-	"github.com/mongodb/amboy/internal/storable"
 )
 
 const (
@@ -55,17 +54,14 @@ type Batch struct {
 	marker  *batchend.End       // ends after all jobs; nil until Put
 }
 
-// New returns an empty batch. Its ID must be unique in its queue, and UTF-8 without zero bytes.
-// If id is empty, the batch gets a random ID.
+// New returns an empty batch. Its ID must be unique in its queue. If id is empty, the
+// batch gets a random ID.
 func New(id string) (*Batch, error) {
 	if id == "" {
 		id = rand.Text()
 	}
 	if len(id) > MaxIDLength {
 		return nil, &InvalidError{BatchID: id, Field: "ID", Value: id, Rule: fmt.Sprintf("must be at most %d bytes long", MaxIDLength)}
-	}
-	if !storable.IsName(id) {
-		return nil, &InvalidError{BatchID: id, Field: "ID", Value: id, Rule: storable.Rule}
 	}
 	return &Batch{id: id, ids: map[string]struct{}{}}, nil
 }

@@ -46,12 +46,10 @@ func TestABatchHasAnID(t *testing.T) {
 	first, second := newBatch(t, ""), newBatch(t, "")
 	assert.NotEqual(t, first.ID(), second.ID())
 	newBatch(t, strings.Repeat("x", batch.MaxIDLength))
-	for _, id := range []string{strings.Repeat("x", batch.MaxIDLength+1), "a\xff", "a\x00"} {
-		_, err := batch.New(id)
-		var invalid *batch.InvalidError
-		require.ErrorAs(t, err, &invalid)
-		assert.Equal(t, "ID", invalid.Field)
-	}
+	_, err := batch.New(strings.Repeat("x", batch.MaxIDLength+1))
+	var invalid *batch.InvalidError
+	require.ErrorAs(t, err, &invalid)
+	assert.Equal(t, "ID", invalid.Field)
 }
 
 func TestBadJobsAreRefused(t *testing.T) {

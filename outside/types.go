@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/internal/storable"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -179,8 +178,7 @@ type Ack struct {
 	// Checkpoint changes the job while the worker has it.
 	Checkpoint *Checkpoint
 	// Metadata are the changes of the job's metadata, which are stored with the
-	// acknowledgement; an empty value removes a key. It must be empty for a Release. Keys must be
-	// UTF-8 without zero bytes.
+	// acknowledgement; an empty value removes a key. It must be empty for a Release.
 	Metadata map[string]string
 	// lease is what Token says, if this process knows it; nil otherwise.
 	lease *lease
@@ -243,9 +241,6 @@ func (a *Ack) validate(maxPayload int) error {
 	}
 	if a.Release != nil && len(a.Metadata) > 0 {
 		return invalid("metadata", len(a.Metadata), "must be empty for a release")
-	}
-	if key, bad := storable.BadKey(a.Metadata); bad {
-		return invalid("metadata key", key, storable.Rule)
 	}
 	switch {
 	case a.Complete != nil:

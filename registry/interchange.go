@@ -14,7 +14,6 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/internal/outsideform"
-	"github.com/mongodb/amboy/internal/storable"
 )
 
 // JobInterchange is the stored form of a job: the properties that queues use of every job,
@@ -107,9 +106,9 @@ type DependencyInterchange struct {
 // MakeJobInterchange encodes a job. A job for outside workers (see amboy.OutsideJob) is
 // encoded as JSON, whatever the format, and a job of a definition (see amboy.ArgsJob) is
 // encoded as JSON if the format is BSON. MakeJobInterchange returns an
-// *amboy.InvalidJobError for a nil job and for a key of its metadata that not every store can
-// keep, an *UnknownTypeError if the job's type is not registered and is to run here, an
-// *EncodeError for a job that can't be encoded, and an error for an invalid format. A panic of the job's own methods
+// *amboy.InvalidJobError for a nil job, an *UnknownTypeError if the job's type is not
+// registered and is to run here, an *EncodeError for a job that can't be encoded, and an
+// error for an invalid format. A panic of the job's own methods
 // is returned as an error too. The job must not be running.
 func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err error) {
 	if amboy.IsNilJob(j) {
@@ -146,10 +145,6 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 	if retry.Retryable {
 		retry.BaseJobID = j.ID() // job.Base has another one if the type has an ID method of its own
 	}
-	metadata := metadataOf(j)
-	if key, bad := storable.BadKey(metadata); bad {
-		return nil, &amboy.InvalidJobError{JobID: j.ID(), Field: "metadata key", Value: key, Rule: storable.Rule}
-	}
 	key, until := amboy.UniqueKeyOf(j)
 	if !until.IsValid() {
 		return nil, &amboy.InvalidJobError{JobID: j.ID(), Field: "unique until", Value: until, Rule: "must be one of the amboy.UniqueUntil values"}
@@ -168,7 +163,7 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 		Priority:         amboy.PriorityOf(j),
 		RequiredScopes:   j.Scopes(),
 		Tags:             amboy.TagsOf(j),
-		Metadata:         metadata,
+		Metadata:         metadataOf(j),
 		UniqueKey:        key,
 		UniqueUntil:      until,
 		Progress:         amboy.ProgressOf(j),

@@ -79,61 +79,6 @@ func TestScopesHaveOneHolder(t *testing.T) {
 	})
 }
 
-// Some stores accepted such a job and did not find it again, or refused it after others of its PutMany were written.
-func TestAJobWithANameThatNotAllStoresKeepWasAccepted(t *testing.T) {
-	const rule = "must be UTF-8 without zero bytes"
-	onEach(t, func(f *fixture) {
-		q := f.open(options{})
-		good := f.job("good", func(context.Context, *funcJob) {})
-		good.SetMetadata("k", "v\x00\xff")
-		for _, test := range []struct {
-			id, key string
-			want    amboy.InvalidJobError
-		}{
-			{"a\xffb", "k", amboy.InvalidJobError{JobID: "a\uFFFDb", Field: "ID", Value: "a\xffb", Rule: rule}},
-			{"a\x00b", "k", amboy.InvalidJobError{JobID: "a\x00b", Field: "ID", Value: "a\x00b", Rule: rule}},
-			{"a", "k\xff", amboy.InvalidJobError{JobID: "a", Field: "metadata key", Value: "k\xff", Rule: rule}},
-			{"a", "k\x00", amboy.InvalidJobError{JobID: "a", Field: "metadata key", Value: "k\x00", Rule: rule}},
-		} {
-			bad := f.job(test.id, func(context.Context, *funcJob) {})
-			bad.SetMetadata(test.key, "v")
-			for _, err := range []error{q.Put(f.ctx, bad), q.PutMany(f.ctx, []amboy.Job{bad, good})} {
-				var got *amboy.InvalidJobError
-				if assert.ErrorAs(f, err, &got, "%q %q", test.id, test.key) {
-					assert.Equal(f, test.want, *got)
-				}
-			}
-		}
-		assert.Equal(f, 1, q.Stats(f.ctx).Total)
-		require.NoError(f, q.Start(f.ctx))
-		f.drain(q)
-		got, ok := q.Get(f.ctx, "good")
-		require.True(f, ok)
-		assert.Equal(f, map[string]string{"k": "v\x00\xff"}, amboy.MetadataOf(got))
-	})
-}
-
-// Its end could not be encoded, so it ran again when its lease ran out.
-func TestAJobThatSetAKeyOfMetadataThatNotAllStoresKeepRanAgain(t *testing.T) {
-	onEach(t, func(f *fixture) {
-		var ran journal
-		q := f.start(options{})
-		f.put(q, f.job("a", func(_ context.Context, j *funcJob) {
-			ran.add("a")
-			j.SetMetadata("k\x00", "v")
-		}))
-		f.drain(q)
-		assert.Equal(f, []string{"a"}, ran.all())
-		info := f.info(q, "a")
-		if !f.stored {
-			assert.Equal(f, amboy.StateSucceeded, info.State)
-			return
-		}
-		assert.Equal(f, amboy.StateFailed, info.State)
-		assert.Contains(f, info.Status.Errors[0], `metadata key must be UTF-8 without zero bytes`)
-	})
-}
-
 func TestAnIDIsTaken(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(options{})

@@ -145,16 +145,11 @@ func (q *Queue) whileOpen(ctx context.Context) (context.Context, context.CancelF
 	}
 }
 
-// newRecord checks and encodes a job that is to be put, in the state that MarkPut gives it.
+// newRecord encodes a job that is to be put, in the state that MarkPut gives it.
 func (q *Queue) newRecord(j amboy.Job, now time.Time) (*driver.Record, error) {
 	if err := amboy.ValidateJob(j); err != nil {
 		return nil, err
 	}
-	return q.encodeNew(j, now)
-}
-
-// encodeNew is newRecord for a job that was checked.
-func (q *Queue) encodeNew(j amboy.Job, now time.Time) (*driver.Record, error) {
 	r, err := q.Record(j)
 	if err == nil {
 		err = q.Form.Seal(r)

@@ -23,7 +23,7 @@ func (q *Queue) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut am
 		return fmt.Errorf("retrying job %q: its next attempt must have the same ID (is %q)", toComplete.ID(), toPut.ID())
 	}
 	now := q.Engine.Now()
-	next, err := q.nextRecord(toPut, now)
+	next, err := q.newRecord(toPut, now)
 	if err != nil {
 		if !errors.Is(err, codec.ErrKeyUnavailable) {
 			err = jobstate.AsNoNextAttempt(err)
@@ -45,18 +45,6 @@ func (q *Queue) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut am
 	jobstate.MarkNew(toPut, next.TimeInfo.Created)
 	q.Engine.Happen(core.Changed{Line: q.Line})
 	return nil
-}
-
-// nextRecord is newRecord for a job whose ID the store has: a rule for new IDs does not end it.
-func (q *Queue) nextRecord(j amboy.Job, now time.Time) (*driver.Record, error) {
-	err := amboy.ValidateJob(j)
-	if invalid, ok := errors.AsType[*amboy.InvalidJobError](err); ok && invalid.Field == "ID" {
-		err = nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return q.encodeNew(j, now)
 }
 
 // replaceAtEnd returns the next attempt of a job that is to be retried, and completes r,
