@@ -188,9 +188,9 @@ func TestAnActionThatWaitedForAClientKeptOtherJobsFromBeingRenewed(t *testing.T)
 	var acted driver.Acted
 	isDone := make(chan error, 1)
 	go func() {
-		var err error
-		acted, err = d.Act(w.ctx, driver.ActRequest{Action: driver.Action{Kind: driver.Cancel}, Limit: 10})
-		isDone <- err
+		var failure error
+		acted, failure = d.Act(w.ctx, driver.ActRequest{Action: driver.Action{Kind: driver.Cancel}, Limit: 10})
+		isDone <- failure
 	}()
 	w.eventually("the other jobs are to be canceled", func() bool {
 		return ask[int](w, `SELECT count(*) FROM {s}.river_job WHERE metadata ? 'cancel_attempted_at'`) == 2
