@@ -37,8 +37,6 @@ type jobRetry struct {
 	job    amboy.Job
 	locked bool
 	ended  bool
-	// isRead is true if job was read from the queue.
-	isRead bool
 	// turn, if it is not nil, is shared by the retries that a worker makes at once.
 	turn *sync.Mutex
 }
@@ -107,12 +105,9 @@ func (b *retryBacklog) hold(r *jobRetry) {
 	case b.jobs < b.maxJobs:
 		b.jobs++
 	default:
-		r.dropJob()
+		r.job, r.locked, r.ended = nil, false, false
 	}
 }
-
-// dropJob makes the next try read the job from the queue.
-func (r *jobRetry) dropJob() { r.job, r.locked, r.ended = nil, false, false }
 
 // take removes and returns the first ready retry, or nil if none is ready.
 func (b *retryBacklog) take() *jobRetry {

@@ -337,13 +337,9 @@ func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
 		if err != nil {
 			return fmt.Errorf("reading the job: %w", err)
 		}
-		r.job, r.isRead = job, true
+		r.job = job
 	}
 	next, err := h.nextInTurn(r)
-	if _, unencodable := errors.AsType[*jobstate.EncodeError](err); unencodable && !r.isRead {
-		r.dropJob() // its run has left it so; what is stored is its last valid state
-		return h.try(ctx, r)
-	}
 	if err == nil {
 		err = contain.Alone(func() error { return h.queue.CompleteRetryingAndPut(ctx, r.job, next) })
 	}

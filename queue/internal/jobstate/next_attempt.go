@@ -11,14 +11,8 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// EncodeError is why a job has no stored form.
-type EncodeError struct{ error }
-
-// Unwrap returns the error of encoding the job.
-func (e *EncodeError) Unwrap() error { return e.error }
-
 // NextAttempt returns the next attempt of a job, as it is put at now. It is a copy made
-// through the job's stored form. It returns an *EncodeError if the job has none.
+// through the job's stored form.
 func NextAttempt(j amboy.Job, f amboy.Format, policy amboy.RetryPolicy, now time.Time) (amboy.Job, error) {
 	times, err := NextTimes(j, policy, now)
 	if err != nil {
@@ -26,7 +20,7 @@ func NextAttempt(j amboy.Job, f amboy.Format, policy amboy.RetryPolicy, now time
 	}
 	stored, err := registry.MakeJobInterchange(j, f)
 	if err != nil {
-		return nil, &EncodeError{fmt.Errorf("copying the job: %w", err)}
+		return nil, fmt.Errorf("copying the job: %w", err)
 	}
 	stored.Status.Bound()
 	stored.Status = amboy.JobStatusInfo{
