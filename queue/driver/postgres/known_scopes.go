@@ -256,8 +256,8 @@ func (c *changes) firstWaiter(queue int32, key string) (*job, error) {
 	return w.first[0], nil
 }
 
-// moved keeps the known waiters up to date when a record moves to another place, where it waits for the scope of a key
-// if that is not empty.
+// moved updates the known waiters when a record moves to another place. key is that of the scope that it waits for there,
+// or empty.
 func (k *knownScopes) moved(j *job, key string) {
 	if j.Place == table.ScopeBlocked {
 		for _, w := range k.waiters {

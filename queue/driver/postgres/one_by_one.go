@@ -38,9 +38,10 @@ func byQueue(n int, queueOf func(i int) (queue string, wanted bool)) (groups []*
 const changedAtOnce = 16
 
 // eachOf changes items of one queue one by one. It sets isDone and the error of each item that it
-// has changed or refused. If waits are bounded and the queue stays locked, it does the same with an
-// error for those that are left. If the queue does not exist, its key is 0, and it has no records. expected returns the
-// name of the record of an item, and the scopes that its change is likely to concern.
+// has changed or refused. If waits are bounded and the queue stays locked, the items that are left
+// get an error, and are done too. If the queue does not exist, its key is 0, and it has no records. expected returns the
+// name of the record of an item, and the scopes that its change is likely to concern; nil if nothing is to be read for
+// several items at once.
 func (d *Driver) eachOf(ctx context.Context, bounded bool, queue string, items []int, errs []error, isDone []bool,
 	expected func(i int) (name string, scopes []string),
 	change func(c *changes, queue queueKey, i int) (refusal, err error),

@@ -126,8 +126,8 @@ func TestAClaimOfAGroupTookFourRoundTrips(t *testing.T) {
 	}
 }
 
-// Each change of a job with scopes took some ten round trips under the lock of its queue: its own, those for what it knew of
-// the scopes, and those that began and ended the transaction. So a queue with one scope ran a hundred jobs per second.
+// Each change of a job with scopes took some ten round trips under the lock of its queue: for its statements, for each state of
+// a scope that it read, and to begin and end the transaction.
 func TestChangesUnderTheLockOfAQueueTookTenRoundTripsForEachJob(t *testing.T) {
 	const jobs = 8 // so few that no floor is raised, which takes a round trip
 	for name, test := range map[string]struct {

@@ -293,7 +293,7 @@ func (c *changes) move(j *job, p table.Place, due table.Instant, key string) {
 	c.moveTo(j, p, due, key)
 }
 
-// moveTo is move for a record whose place is written by another statement.
+// moveTo is move for a record whose new place another statement writes.
 func (c *changes) moveTo(j *job, p table.Place, due table.Instant, key string) {
 	c.count(j.queue, j.Place, p)
 	c.written = c.written.and(moments{due: spansOf(due)})

@@ -69,7 +69,7 @@ func (unmatched) StoredSchedules(context.Context, management.ScheduleFilter, man
 	return management.StoredSchedulePage{Next: "c2"}, nil
 }
 
-// The page said that no schedule matched, and had no link to the pages with those that did.
+// The page said that no schedule matched, and had no link to the pages with schedules that did match.
 func TestAnEmptyPageOfSchedulesLeadsToTheNext(t *testing.T) {
 	page := newSite(unmatched{newFake()}, "").get("/schedules?name=nightly").Body.String()
 	assert.Contains(t, page, "No stored schedule of this page matches.")
